@@ -1,0 +1,134 @@
+"""The index arithmetic of pruning, as pure functions of tensors: who stays, where they go, and what masks become.
+
+Nothing here waits for a device: every size is a host integer that the caller knows beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The tokens that a run of layers processes.
+
+    positions: int64 [B, M], where each stood in the original sequence, in order. Samples with fewer than M tokens are
+        filled up *on the left* with tokens that have been dropped, so that the last token of all is the last.
+    valid: bool [B, M], False for such fill; None where there is none.
+    """
+
+    positions: Tensor
+    valid: Tensor | None
+
+    @property
+    def length(self) -> int:
+        return int(self.positions.shape[1])
+
+
+def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
+    """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
+    ranked = torch.where(live, scores.float(), -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    rank = torch.empty_like(ranked).scatter_(
+        1, ranked, torch.arange(ranked.shape[1], device=ranked.device).expand_as(ranked)
+    )
+    return (rank < counts[:, None]) & live
+
+
+def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
+    """Write `values` [B, V] over `base` [B, N] at `index` [B, V]; an index of N is no place and is left out."""
+    room = torch.cat([base, base[:, :1]], dim=1)
+    return room.scatter(1, index, values)[:, :-1]
+
+
+def next_stage(keep: Tensor, stage: Stage | None, length: int, *, exact: bool) -> tuple[Stage, Tensor]:
+    """Pack the tokens to keep.
+
+    keep: bool [B, N] over the original sequence; `length` (host) is the largest count of kept tokens in the batch;
+    `exact` says that every sample keeps just that many. Returns the new stage and, int64 [B, length], where its
+    tokens stand in the old one.
+    """
+    here = keep if stage is None else keep.gather(1, stage.positions)
+    if stage is not None and stage.valid is not None:
+        here = here & stage.valid
+    width = here.shape[1]
+    order = torch.arange(width, device=here.device) + width * here.long()
+    picked = order.sort(-1).values[:, width - length :]
+    local = picked % width
+    valid = None if exact else picked >= width
+    return Stage(local if stage is None else stage.positions.gather(1, local), valid), local
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Rows `index` [B, M] of x [B or 1, N, ...]."""
+    x = x.expand(index.shape[0], *x.shape[1:])
+    flat = index.view(*index.shape, *[1] * (x.dim() - 2)).expand(*index.shape, *x.shape[2:])
+    return x.gather(1, flat)
+
+
+def gather_mask(
+    mask: Tensor | None,
+    rows: Tensor | None,
+    slots: Tensor,
+    offset: int,
+    *,
+    valid: Tensor | None,
+    row_slots: Tensor,
+) -> Tensor | None:
+    """The attention mask of a pruned layer, cut out of the one that the model made for the whole sequence.
+
+    mask: [B or 1, 1, Q, K] boolean (sdpa) or additive (eager); [B, K] boolean (flash); None (plain causal).
+    rows: int64 [B, M], which queries are left, None for all. slots: int64 [B, K'], the original position of each key;
+    the mask's first column stands for position `offset`. valid: bool [B, K'] or None. row_slots: [B, M].
+    """
+    if mask is None:
+        if valid is None:
+            return None
+        allowed = (slots[:, None, :] <= row_slots[:, :, None]) & valid[:, None, :]
+        return _let_fill_see_itself(allowed[:, None])
+    batch = slots.shape[0]
+    columns = (slots - offset).clamp(0, mask.shape[-1] - 1)
+    outside = (slots < offset) | (slots >= offset + mask.shape[-1])
+    barred = outside if valid is None else outside | ~valid
+    if mask.dim() == 2:
+        return mask.expand(batch, -1).gather(1, columns).bool() & ~barred
+    mask = mask.expand(batch, *mask.shape[1:])
+    if rows is None:
+        picked = mask.gather(3, columns[:, None, None, :].expand(-1, mask.shape[1], mask.shape[2], -1))
+    else:
+        sample = torch.arange(batch, device=mask.device)[:, None, None]
+        picked = mask[sample, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    closed = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    picked = picked.masked_fill(barred[:, None, None, :], closed)
+    return _let_fill_see_itself(picked) if valid is not None else picked
+
+
+def _let_fill_see_itself(mask: Tensor) -> Tensor:
+    """A fill token sees itself, so that no row is empty (an empty row is NaN in some kernels)."""
+    mask = mask.contiguous()
+    opened = True if mask.dtype == torch.bool else 0.0
+    mask.diagonal(offset=mask.shape[-1] - mask.shape[-2], dim1=-2, dim2=-1).fill_(opened)
+    return mask
+
+
+def restore(x: Tensor, stage: Stage, length: int) -> Tensor:
+    """Put the tokens of a stage [B, M, D] back where they stood; zeros where a token was dropped. [B, length, D]."""
+    out = x.new_zeros(x.shape[0], length, *x.shape[2:])
+    index = stage.positions.view(*stage.positions.shape, *[1] * (x.dim() - 2)).expand_as(x)
+    return out.scatter(1, index, x)
+
+
+def merge(hidden: Tensor, into: Tensor) -> Tensor:
+    """Average tokens into others: hidden [B, M, D]; into int64 [B, M], where each goes, -1 for nowhere.
+
+    A target becomes the mean of all tokens that name it (itself among them, if it names itself).
+    """
+    joined = into >= 0
+    target = into.clamp(min=0)
+    sums = torch.zeros_like(hidden, dtype=torch.float32)
+    sums = sums.scatter_add(1, target[..., None].expand_as(hidden), hidden.float() * joined[..., None])
+    counts = torch.zeros(hidden.shape[:2], device=hidden.device).scatter_add(1, target, joined.float())
+    mean = (sums / counts.clamp(min=1)[..., None]).to(hidden.dtype)
+    return torch.where((counts > 0)[..., None], mean, hidden)

@@ -1,0 +1,107 @@
+"""What one evaluation of one pruning schedule found: plain data, JSON-able, with nothing of a model in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vispco.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from vispco.schedule import Schedule
+
+Z_95 = 1.959963984540054  # the 97.5 % point of the normal distribution
+
+
+def wilson_interval(successes: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a proportion; it stays inside [0, 1] where the normal one leaves it."""
+    if n < 0 or successes < 0 or successes > n:
+        raise InvalidInputError(f"{successes} successes in {n} trials is not a proportion.")
+    if n == 0:
+        return 0.0, 1.0
+    p = successes / n
+    centre = (p + Z_95**2 / (2 * n)) / (1 + Z_95**2 / n)
+    half = Z_95 / (1 + Z_95**2 / n) * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Accuracy on one task: the mean of per-item scores in [0, 1], with its 95 % interval."""
+
+    task: str
+    accuracy: float
+    low: float
+    high: float
+    n: int
+    skipped: int = 0
+
+    @classmethod
+    def from_scores(cls, task: str, scores: Sequence[float], skipped: int = 0) -> TaskResult:
+        low, high = wilson_interval(sum(scores), len(scores))
+        accuracy = sum(scores) / len(scores) if scores else 0.0
+        return cls(task, accuracy, low, high, len(scores), skipped)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Quality and cost of one schedule.
+
+    `accuracy` is the mean over tasks (each task counts the same, as in the paper); `low` and `high` bound it at 95 %.
+    `flops` holds, by cost model (`exact`, `paper`), the mean language-model prefill FLOPs of a sample; `fraction` the
+    same relative to the unpruned model. `kl` is the mean KL to the unpruned model, where it was asked for.
+    """
+
+    tasks: tuple[TaskResult, ...]
+    accuracy: float
+    low: float
+    high: float
+    flops: Mapping[str, float]
+    fraction: Mapping[str, float]
+    kl: float | None = None
+    seconds: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_tasks(
+        cls,
+        tasks: Sequence[TaskResult],
+        *,
+        flops: Mapping[str, float],
+        fraction: Mapping[str, float],
+        kl: float | None = None,
+        seconds: float = 0.0,
+        details: Mapping[str, Any] | None = None,
+    ) -> Evaluation:
+        """Average over tasks; the interval is that of a mean of independent proportions."""
+        if not tasks:
+            raise InvalidInputError("An evaluation needs at least one task; none was given.")
+        accuracy = sum(t.accuracy for t in tasks) / len(tasks)
+        variance = sum(((t.high - t.low) / (2 * Z_95)) ** 2 for t in tasks) / len(tasks) ** 2
+        half = Z_95 * math.sqrt(variance)
+        return cls(
+            tuple(tasks),
+            accuracy,
+            max(0.0, accuracy - half),
+            min(1.0, accuracy + half),
+            dict(flops),
+            dict(fraction),
+            kl,
+            seconds,
+            dict(details or {}),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Evaluation:
+        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        known["tasks"] = tuple(TaskResult(**t) for t in data["tasks"])
+        return cls(**known)
+
+
+Evaluator = Callable[["Schedule"], Evaluation]
+"""Anything that turns a schedule into an evaluation: the searches and sweeps know no more of a model than this."""

@@ -1,0 +1,43 @@
+"""LLaVA-1.5: one fixed square of patches for each image."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from vispco.families.base import Family, ImageSizes, square
+
+
+class Llava(Family):
+    """CLIP patches without the class token."""
+
+    model_types = ("llava",)
+
+    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+        pixels = inputs.get("pixel_values")
+        vision: Any = self.base(model).config.vision_config
+        side = vision.image_size // vision.patch_size
+        return None if pixels is None else ((1, side, side),) * pixels.shape[0]
+
+
+class LlavaVariants(Family):
+    """LLaVA-NeXT, LLaVA-OneVision: tiles with newline tokens, whose grid is not a rectangle."""
+
+    model_types = ("llava_next", "llava_onevision")
+
+
+class InternVL(Family):
+    """Tiles of a fixed square each, after pixel shuffle."""
+
+    model_types = ("internvl",)
+
+    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+        pixels = inputs.get("pixel_values")
+        grid = square(int(self.base(model).config.image_seq_length))  # type: ignore[union-attr, arg-type]
+        return None if pixels is None or grid is None else (grid,) * pixels.shape[0]
+
+
+class Idefics(Family):
+    """Idefics3 and SmolVLM: the language model is called `text_model`."""
+
+    model_types = ("idefics3", "smolvlm")

@@ -1,0 +1,27 @@
+"""FitPrune: how much text *and* image look at a token.
+
+Ye et al., "Fit and Prune" (AAAI 2025). With the head-wise maximum of the attention map, the column sum over text rows
+after the image times the column mean over visual rows. Tokens leave between attention and FFN, so that a layer has
+two token counts: its attention (and its cache) still sees what its FFN no longer does. The released code drops them
+before the output projection too; here that one projection runs on the layer's input count.
+"""
+
+from torch import Tensor
+
+from vispco.scorers.base import Scorer, ScoringContext, register
+
+
+@register
+class FitPrune(Scorer):
+    """Text attention times visual attention, head-wise maximum."""
+
+    name = "fitprune"
+    site = "mid"
+
+    def score(self, context: ScoringContext) -> Tensor:
+        cross = context.attention("text", heads="max")
+        own = context.attention("visual", heads="max") / context.live.sum(-1, keepdim=True).clamp(min=1)
+        return cross * own
+
+    def attention_rows(self, num_text: int, num_visual: int) -> int:
+        return num_text + num_visual

@@ -1,0 +1,80 @@
+"""SparseVLM: the attention of those text tokens that the picture itself points to ("raters").
+
+Zhang et al., "SparseVLM" (ICML 2025). Raters are chosen once, on the input embeddings: softmax over text of the dot
+products visual . text, averaged over visual tokens; text tokens above the mean are raters. The score is their
+head-mean attention, averaged.
+
+Recycling (an option, off by default as in the method's version 2): of the tokens that are not kept, the best-scored
+30 % are grouped by density peaks around a tenth as many centres, and each centre becomes the mean of its group.
+The original inserts the centres in addition; here they are among the round(r N_v) that stay, so that the budget
+holds, and each stands at the position of its own token, because a mean has no position.
+"""
+
+import torch
+from torch import Tensor
+
+from vispco.scorers.base import Scorer, ScoringContext, register
+from vispco.scorers.density_peaks import cluster
+
+RECYCLED_SHARE = 0.3
+CENTRES_PER_RECYCLED = 0.1
+
+
+@register
+class SparseVLM(Scorer):
+    """Attention of the rater rows."""
+
+    name = "sparsevlm"
+
+    def __init__(self, *, recycle: bool = False) -> None:
+        self.recycle = recycle
+
+    @property
+    def needs_hidden(self) -> bool:  # type: ignore[override]
+        return self.recycle
+
+    def score(self, context: ScoringContext) -> Tensor:
+        raters = self._raters(context)
+        scores = context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
+        if not self.recycle:
+            return scores
+        centres, _ = self._groups(context, scores)
+        return scores + 2 * centres  # attention is at most 1: a centre outranks every token but a survivor, see _groups
+
+    def merge(self, context: ScoringContext, scores: Tensor, keep: Tensor) -> Tensor | None:  # noqa: ARG002
+        return context.memo["sparsevlm_into"] if self.recycle else None
+
+    def attention_rows(self, num_text: int, num_visual: int) -> int:  # noqa: ARG002
+        return num_text
+
+    def _raters(self, context: ScoringContext) -> Tensor:
+        """1 for a rater, 0 for another text token; float [B, R], chosen once per prefill."""
+        if "raters" not in context.memo:
+            layout = context.layout
+            states = torch.nn.functional.pad(context.embeddings, (0, 0, 0, 1)).float()
+            expand = (-1, -1, states.shape[-1])
+            text = states.gather(1, layout.instruction_index[..., None].expand(*expand))
+            visual = states.gather(1, layout.visual_index[..., None].expand(*expand))
+            present = layout.instruction_index < layout.length
+            logits = (visual @ text.transpose(1, 2)).masked_fill(~present[:, None], torch.finfo(torch.float32).min)
+            share = logits.softmax(-1) * layout.is_visual_slot[..., None]
+            relevance = share.sum(1) / layout.is_visual_slot.sum(-1, keepdim=True).clamp(min=1)
+            mean = (relevance * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True).clamp(min=1)
+            context.memo["raters"] = ((relevance >= mean) & present).float()
+        raters: Tensor = context.memo["raters"]
+        return raters
+
+    def _groups(self, context: ScoringContext, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Centres (float [B, V], 1 for a centre or a survivor of the first rank) and the merge map."""
+        live, counts = context.live, context.counts
+        rest = live.sum(-1) - counts
+        recycled = torch.where(rest > 0, (rest * RECYCLED_SHARE).long() + 1, 0).minimum(rest)
+        centres = ((recycled * CENTRES_PER_RECYCLED).long() + 1).minimum(counts).minimum(recycled)
+        order = torch.where(live, scores, -torch.inf).argsort(-1, descending=True, stable=True)
+        rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+        survivors = rank < (counts - centres)[:, None]
+        pool = (rank >= (counts - centres)[:, None]) & (rank < (counts - centres + recycled)[:, None]) & live
+        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
+        is_centre, into = cluster(context.hidden, pool, centres)
+        context.memo["sparsevlm_into"] = into
+        return (is_centre | survivors).float(), into
