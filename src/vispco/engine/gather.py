@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vispco.ranking import ranks
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -30,11 +32,7 @@ class Stage:
 
 def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
     """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
-    ranked = torch.where(live, scores.float(), -torch.inf).argsort(dim=-1, descending=True, stable=True)
-    rank = torch.empty_like(ranked).scatter_(
-        1, ranked, torch.arange(ranked.shape[1], device=ranked.device).expand_as(ranked)
-    )
-    return (rank < counts[:, None]) & live
+    return (ranks(scores, live) < counts[:, None]) & live
 
 
 def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:

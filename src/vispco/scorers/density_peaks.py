@@ -7,6 +7,8 @@ neighbour density. A token is a centre if it is dense and far from anything dens
 import torch
 from torch import Tensor
 
+from vispco.ranking import ranks
+
 NEIGHBOURS = 5
 
 
@@ -30,9 +32,7 @@ def cluster(states: Tensor, pool: Tensor, centres: Tensor) -> tuple[Tensor, Tens
     widest = torch.where(pair, distance, 0).amax((-1, -2))
     to_denser = torch.minimum(to_denser, widest[:, None])
     peak = torch.where(pool, density * to_denser, -1.0)
-    order = peak.argsort(-1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
-    is_centre = (rank < centres[:, None]) & pool
+    is_centre = (ranks(peak, pool) < centres[:, None]) & pool
     to_centre = distance.masked_fill(~is_centre[:, None, :], far)
     joined = to_centre.argmin(-1)
     own = torch.arange(states.shape[1], device=states.device).expand_as(joined)

@@ -13,6 +13,7 @@ holds, and each stands at the position of its own token, because a mean has no p
 import torch
 from torch import Tensor
 
+from vispco.ranking import ranks
 from vispco.scorers.base import Scorer, ScoringContext, register
 from vispco.scorers.density_peaks import cluster
 
@@ -70,8 +71,7 @@ class SparseVLM(Scorer):
         rest = live.sum(-1) - counts
         recycled = torch.where(rest > 0, (rest * RECYCLED_SHARE).long() + 1, 0).minimum(rest)
         centres = ((recycled * CENTRES_PER_RECYCLED).long() + 1).minimum(counts).minimum(recycled)
-        order = torch.where(live, scores, -torch.inf).argsort(-1, descending=True, stable=True)
-        rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+        rank = ranks(scores, live)
         survivors = rank < (counts - centres)[:, None]
         pool = (rank >= (counts - centres)[:, None]) & (rank < (counts - centres + recycled)[:, None]) & live
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
