@@ -1,0 +1,81 @@
+"""Samples by split, task, seed and index: the same ones on every machine, and never one in two splits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, overload
+
+from vispco.data.canvas import draw
+from vispco.data.sample import Sample
+from vispco.data.tasks import TASKS, select
+from vispco.errors import InvalidInputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vispco.data.sample import Question
+    from vispco.data.scene import Scene
+
+# A scene belongs to the split that its own fingerprint falls to, so the splits cannot share a picture.
+SPLITS: dict[str, range] = {"test": range(1), "calibration": range(1, 2), "train": range(2, 16)}
+PER_TASK = {"test": 128, "calibration": 512, "train": 4096}
+
+
+def random_for(*parts: object) -> Random:
+    """A random stream of its own for every name."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return Random(int.from_bytes(digest[:8], "little"))  # noqa: S311
+
+
+def compose(
+    task: str, split: str, rng: Random, difficulty: float = 1.0
+) -> tuple[Scene, list[Question]]:  # fmt: skip
+    """A scene of a split that `task` can ask about, and its questions, the intended one first."""
+    residues = SPLITS[split]
+    while True:
+        scene = TASKS[task].compose(rng, difficulty)
+        if scene.fingerprint % 16 in residues:
+            questions = TASKS[task].ask(scene, rng)
+            if questions:
+                return scene, questions
+
+
+class Dataset(Sequence[Sample]):
+    """A lazy list: a sample is drawn when it is asked for."""
+
+    def __init__(self, split: str, tasks: list[str], per_task: int, seed: int) -> None:
+        self.split, self.tasks, self.per_task, self.seed = split, tasks, per_task, seed
+
+    def __len__(self) -> int:
+        return self.per_task * len(self.tasks)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.split!r}, {len(self.tasks)} tasks x {self.per_task}, seed={self.seed})"
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Sample {index} of a dataset of {len(self)}.")
+        place, task = divmod(index % len(self), len(self.tasks))
+        name = self.tasks[task]
+        identity = f"{self.split}/{name}/{self.seed}/{place}"
+        scene, questions = compose(name, self.split, random_for(identity))
+        question, answer = questions[0]
+        meta = {"group": TASKS[name].group, "width": scene.width, "height": scene.height, "scene": scene}
+        return Sample(identity, name, draw(scene), question, answer, meta)
+
+
+def dataset(split: str, tasks: str | Iterable[str] = "all", limit: int | None = None, seed: int = 0) -> Dataset:
+    """The samples of a split, tasks interleaved; `limit` is the number per task (128 in the test set)."""
+    if split not in SPLITS:
+        raise UnknownNameError("split", split, list(SPLITS))
+    if limit is not None and limit < 1:
+        raise InvalidInputError(f"limit is {limit}; it is the number of samples per task, 1 or more.")
+    return Dataset(split, select(tasks), PER_TASK[split] if limit is None else limit, seed)

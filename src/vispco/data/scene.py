@@ -1,0 +1,153 @@
+"""A picture as plain data: what is drawn where. `canvas.draw` turns it into pixels, the tasks ask about it."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vispco.data.vocabulary import COLORS, LETTERS, RGB, SHAPES
+
+if TYPE_CHECKING:
+    from random import Random
+
+Box = tuple[float, float, float, float]  # x0, y0, x1, y1 as fractions of the width and the height
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thing in a picture. `color` is the name that a question may use; for a glyph, that of its sign or bar."""
+
+    kind: str  # object | glyph | sign | bar | panel | stroke
+    box: Box
+    rgb: RGB
+    shape: str = ""
+    color: str = ""
+    char: str = ""
+    index: int = 0  # 1 for the first character of a word or number
+    row: str = ""  # header of a table's row, for its entries
+    column: str = ""
+    size: float = 0.0  # an object's diameter, as a fraction of the shorter side
+
+    @property
+    def center(self) -> tuple[float, float]:
+        return (self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A picture before it is drawn; `subject` is what its task will ask about first."""
+
+    width: int
+    height: int
+    paper: RGB
+    texture: int
+    marks: tuple[Mark, ...]
+    subject: tuple[str, ...] = ()
+
+    @property
+    def objects(self) -> list[Mark]:
+        return [mark for mark in self.marks if mark.kind == "object"]
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that two scenes share only if the same things stand at the same places."""
+        return zlib.crc32(repr((self.width, self.height, self.marks)).encode())
+
+
+def picture_size(rng: Random, difficulty: float, *, small: int = 84) -> tuple[int, int]:
+    """Width and height whose area is skewed with a long tail: most pictures are small, a few many times larger."""
+    large = 136 + 200 * difficulty
+    side = min(large, small * math.exp(rng.expovariate(1 / 0.25)))
+    aspect = math.exp(rng.uniform(-0.13, 0.13))
+    return round(side * math.sqrt(aspect)), round(side / math.sqrt(aspect))
+
+
+def paper(rng: Random) -> RGB:
+    """A muted background, from grey to almost white with a tinge, so that the named colours stand out on it."""
+    level = rng.randint(165, 240)
+    return (level + rng.randint(-14, 14), level + rng.randint(-14, 14), level + rng.randint(-14, 14))
+
+
+def tint(rng: Random, color: str) -> RGB:
+    """The named colour, a little off."""
+    red, green, blue = (min(255, max(0, channel + rng.randint(-12, 12))) for channel in COLORS[color])
+    return red, green, blue
+
+
+def ink_on(rgb: RGB) -> RGB:
+    """Black or white, whichever can be read on `rgb`."""
+    return (10, 10, 10) if rgb[0] * 0.3 + rgb[1] * 0.59 + rgb[2] * 0.11 > 120 else (250, 250, 250)
+
+
+class Board:
+    """A scene in the making: a grid of 4 x 4 free cells that things are put into."""
+
+    def __init__(self, rng: Random, size: tuple[int, int]) -> None:
+        self.rng = rng
+        self.width, self.height = size
+        self.paper = paper(rng)
+        self.free = [(column, row) for row in range(4) for column in range(4)]
+        rng.shuffle(self.free)
+        self.marks: list[Mark] = []
+        self._strokes()
+
+    def _strokes(self) -> None:
+        """Faint lines behind everything."""
+        for _ in range(self.rng.randint(0, 4)):
+            shift = self.rng.choice((-28, 28))
+            rgb = (self.paper[0] + shift, self.paper[1] + shift, self.paper[2] + shift)
+            box = (self.rng.random(), self.rng.random(), self.rng.random(), self.rng.random())
+            self.marks.append(Mark("stroke", box, rgb))
+
+    def square(self, x: float, y: float, size: float) -> Box:
+        """A box round (x, y) that is a square in pixels, `size` of the shorter side."""
+        half = size * min(self.width, self.height) / 2
+        return (x - half / self.width, y - half / self.height, x + half / self.width, y + half / self.height)
+
+    def take(self, box: Box) -> None:
+        """Nothing else may be put where `box` is."""
+        self.free = [
+            (column, row)
+            for column, row in self.free
+            if (column + 1) / 4 <= box[0] + 0.02
+            or column / 4 >= box[2] - 0.02
+            or (row + 1) / 4 <= box[1] + 0.02
+            or row / 4 >= box[3] - 0.02
+        ]
+
+    def spot(self, size: float) -> tuple[float, float]:
+        column, row = self.free.pop()
+        slack = max(0.0, 0.125 - size / 2 - 0.01)
+        return (
+            (column + 0.5) / 4 + self.rng.uniform(-slack, slack),
+            (row + 0.5) / 4 + self.rng.uniform(-slack, slack),
+        )
+
+    def put_object(self, shape: str, color: str, size: float | None = None) -> None:
+        size = self.rng.uniform(0.13, 0.21) if size is None else size
+        self._object(shape, color, size, *self.spot(size))
+
+    def put_object_at(self, shape: str, color: str, size: float, x: float, y: float) -> None:
+        self.take(self.square(x, y, size))
+        self._object(shape, color, size, x, y)
+
+    def _object(self, shape: str, color: str, size: float, x: float, y: float) -> None:
+        rgb = tint(self.rng, color)
+        self.marks.append(Mark("object", self.square(x, y, size), rgb, shape=shape, color=color, size=size))
+
+    def put_clutter(self, objects: int, letters: int = 0) -> None:
+        """Objects that nobody chose, and single letters, as long as there is room."""
+        for _ in range(min(objects, len(self.free))):
+            self.put_object(self.rng.choice(SHAPES), self.rng.choice(list(COLORS)))
+        for _ in range(min(letters, len(self.free))):
+            x, y = self.spot(0.15)
+            self.put_glyph(self.rng.choice(LETTERS), x, y, 0.15, ink_on(self.paper))
+
+    def put_glyph(self, char: str, x: float, y: float, size: float, rgb: RGB, **labels: str | int) -> None:
+        mark = Mark("glyph", self.square(x, y, size), rgb, char=char, size=size)
+        self.marks.append(replace(mark, **labels))  # type: ignore[arg-type]
+
+    def scene(self, *subject: str) -> Scene:
+        return Scene(self.width, self.height, self.paper, self.rng.getrandbits(31), tuple(self.marks), subject)

@@ -1,0 +1,51 @@
+"""How many answers a model gets right, by plain batched `generate()`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from PIL import Image
+
+from vispco.data.metric import metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vispco.data.sample import Sample
+
+LONGEST = 8  # tokens of an answer
+
+
+def prompt(processor: Any, question: str) -> str:
+    """A question about one image, as the model's chat template writes it."""
+    content = [{"type": "image"}, {"type": "text", "text": question}]
+    conversation = [{"role": "user", "content": content}]
+    return processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)  # type: ignore[no-any-return]
+
+
+@torch.inference_mode()
+def answer(model: Any, processor: Any, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
+    """One short answer for each pair, in one batch."""
+    text = [prompt(processor, question) for question in questions]
+    inputs = processor(text=text, images=[[image] for image in images], return_tensors="pt", padding=True)
+    inputs = inputs.to(model.device)
+    told = model.generate(**inputs, max_new_tokens=LONGEST, do_sample=False)
+    fresh = told[:, inputs["input_ids"].shape[1] :]
+    return [line.strip() for line in processor.batch_decode(fresh, skip_special_tokens=True)]
+
+
+def accuracy(
+    model: Any, processor: Any, samples: Iterable[Sample], *, batch: int = 32, blank: bool = False
+) -> dict[str, float]:
+    """Mean score by task, and their `average`. `blank` hides the picture behind grey, to see what is guessed."""
+    given = sorted(samples, key=lambda sample: sample.image.width * sample.image.height)
+    scores: dict[str, list[float]] = {}
+    for start in range(0, len(given), batch):
+        part = given[start : start + batch]
+        images = [Image.new("RGB", sample.image.size, (128, 128, 128)) if blank else sample.image for sample in part]
+        told = answer(model, processor, images, [sample.question for sample in part])
+        for sample, prediction in zip(part, told, strict=True):
+            scores.setdefault(sample.task, []).append(metric(sample.task, prediction, sample.answer))
+    means = {task: sum(values) / len(values) for task, values in sorted(scores.items())}
+    return means | {"average": sum(means.values()) / len(means)}

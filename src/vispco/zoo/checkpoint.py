@@ -1,0 +1,33 @@
+"""A training run on disk: one safetensors file with the weights, the optimizer and, in its header, the counters."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from vispco.errors import VispcoError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Whole or not at all: written under another name, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part, {"state": json.dumps(state)})
+    os.replace(part, path)  # noqa: PTH105
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            state = json.loads((file.metadata() or {}).get("state", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise VispcoError(f"The checkpoint {path} cannot be read ({error}). Delete it to start again.") from error

@@ -1,0 +1,103 @@
+"""What each visual token shows: labels from the scene, and the small heads that are trained to say it.
+
+The heads are thrown away after training. They are why a tower of a few layers learns to read in minutes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vispco.data.vocabulary import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADERS, SHAPES
+
+if TYPE_CHECKING:
+    from vispco.data.scene import Mark, Scene
+
+BINS = 6  # of the picture's width and height
+SIZES = (0.0, 0.125, 0.15, 0.175, 0.2)
+
+_NAMES = {
+    "shape": {name: i + 1 for i, name in enumerate(SHAPES)},
+    "color": {name: i + 1 for i, name in enumerate(COLORS)},
+    "char": {name: i + 1 for i, name in enumerate(LETTERS + DIGITS)},
+    "row": {name: i + 1 for i, name in enumerate(ROW_HEADERS)},
+    "column": {name: i + 1 for i, name in enumerate(COLUMN_HEADERS)},
+}
+CLASSES = {
+    **{field: len(names) + 1 for field, names in _NAMES.items()},
+    "index": 5,
+    "size": len(SIZES) + 1,
+    "center": 2,
+    "x": BINS,
+    "y": BINS,
+}
+WEIGHT = {"char": 3.0, "shape": 1.5, "x": 0.5, "y": 0.5}
+_PRIORITY = {"glyph": 3.0, "object": 2.0, "sign": 1.0, "bar": 1.0}
+
+
+def _values(mark: Mark) -> list[int]:
+    size = int(np.searchsorted(SIZES, mark.size, side="right")) if mark.kind == "object" else 0
+    named = [names.get(getattr(mark, field), 0) for field, names in _NAMES.items()]
+    return [*named, mark.index, size, 0]
+
+
+def labels(scene: Scene, height: int, width: int) -> np.ndarray:
+    """[height * width, fields]: for each visual token of the grid, the classes of the mark that it mostly shows."""
+    marks = [mark for mark in scene.marks if mark.kind in _PRIORITY]
+    grid = np.zeros((height, width, len(CLASSES)), dtype=np.int64)
+    if marks:
+        boxes = np.asarray([mark.box for mark in marks], dtype=np.float64)  # [M, 4]
+        x = np.arange(width) / width
+        y = np.arange(height) / height
+        over_x = np.minimum(x + 1 / width, boxes[:, 2:3]) - np.maximum(x, boxes[:, 0:1])  # [M, W]
+        over_y = np.minimum(y + 1 / height, boxes[:, 3:4]) - np.maximum(y, boxes[:, 1:2])
+        area = over_x.clip(0)[:, None, :] * over_y.clip(0)[:, :, None]  # [M, H, W]
+        least = np.minimum((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]), 1 / (width * height))
+        share = area / least[:, None, None]
+        share[share < 0.2] = 0
+        rank = share + np.asarray([_PRIORITY[mark.kind] for mark in marks])[:, None, None] * (share > 0)
+        values = np.asarray([_values(mark) for mark in marks])
+        best = rank.argmax(axis=0)
+        shown = np.take_along_axis(rank, best[None], axis=0)[0] > 0
+        grid[:, :, : values.shape[1]] = values[best] * shown[:, :, None]
+        center = list(CLASSES).index("center")
+        for mark in marks:
+            if mark.kind == "object":
+                cx, cy = mark.center
+                grid[min(height - 1, int(cy * height)), min(width - 1, int(cx * width)), center] = 1
+    grid[:, :, -2] = ((np.arange(width) + 0.5) * BINS / width).astype(np.int64)[None, :]
+    grid[:, :, -1] = ((np.arange(height) + 0.5) * BINS / height).astype(np.int64)[:, None]
+    return grid.reshape(height * width, len(CLASSES))
+
+
+class DenseHeads(nn.Module):
+    """One linear head over a visual token as the language model receives it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, sum(CLASSES.values()))
+
+    def forward(self, features: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, float]]:
+        """Mean cross-entropy of features [N, D] against labels [N, fields], and accuracy where something is shown."""
+        logits = self.head(self.norm(features))
+        shown = (targets[:, :5].sum(dim=1) > 0).float()
+        weight = 0.15 + shown
+        weight = weight / weight.sum()
+        loss = torch.zeros(())
+        right: dict[str, float] = {}
+        for place, (field, part) in enumerate(
+            zip(CLASSES, logits.split(list(CLASSES.values()), dim=1), strict=True)
+        ):  # fmt: skip
+            target = targets[:, place]
+            loss = (
+                loss
+                + WEIGHT.get(field, 1.0) * (nn.functional.cross_entropy(part, target, reduction="none") * weight).sum()
+            )
+            with torch.no_grad():
+                there = target > 0
+                right[field] = float((part.argmax(dim=1) == target)[there].float().mean()) if there.any() else 1.0
+        return loss / len(CLASSES), right

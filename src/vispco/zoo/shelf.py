@@ -1,0 +1,66 @@
+"""The shipped models: where they are, whether they are whole, and how to load them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForImageTextToText
+
+from vispco.errors import UnknownNameError, VispcoError
+from vispco.zoo.models import NAMES
+from vispco.zoo.processor import load_processor
+
+WEIGHTS = Path(__file__).parent / "weights"
+CARD = "card.json"
+
+
+class DamagedWeightsError(VispcoError, OSError):
+    """A file of a shipped model is missing or is not the one that was shipped."""
+
+
+def names() -> list[str]:
+    """The shipped models, the most used first."""
+    return list(NAMES)
+
+
+def path(name: str) -> Path:
+    """The folder of a shipped model, as `from_pretrained` takes it."""
+    if name not in NAMES:
+        raise UnknownNameError("model", name, list(NAMES))
+    return WEIGHTS / name
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def verify(folder: Path) -> None:
+    """Raise if a file of the folder is not what its card says."""
+    name = folder.name
+    restore = (
+        f"Restore it with `git checkout -- {name}` in {folder.parent}, by installing vispco again, "
+        f"or by training it: `vispco zoo train {name} --out {folder}`."
+    )
+    try:
+        files = json.loads((folder / CARD).read_text())["sha256"]
+    except FileNotFoundError as error:
+        raise DamagedWeightsError(f"{folder / CARD} is missing. {restore}") from error
+    except (json.JSONDecodeError, KeyError, UnicodeDecodeError) as error:
+        raise DamagedWeightsError(f"{folder / CARD} is damaged: it has no list of checksums. {restore}") from error
+    for file, expected in files.items():
+        if not (folder / file).is_file():
+            raise DamagedWeightsError(f"{folder / file} is missing. {restore}")
+        if digest(folder / file) != expected:
+            raise DamagedWeightsError(f"{folder / file} is damaged: its checksum is not the shipped one. {restore}")
+
+
+def load(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+    """(model, processor) of a shipped model: plain transformers objects, ready for `generate()`."""
+    folder = path(name)
+    verify(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype).eval()
+    return model, load_processor(folder)

@@ -1,0 +1,177 @@
+"""The training loop: from a name and a seed to weights, through any number of interruptions."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from vispco.data.dataset import random_for
+from vispco.data.tasks import TASKS
+from vispco.zoo import checkpoint
+from vispco.zoo.batch import Batch, Packer, examples, first_examples
+from vispco.zoo.dense import DenseHeads
+from vispco.zoo.forward import answer_loss, answers, right_by_task, visual_tokens
+from vispco.zoo.images import build_image_processor
+from vispco.zoo.models import build_model
+from vispco.zoo.muon import Muon
+from vispco.zoo.recipe import Recipe, recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
+SMOOTH = 0.97
+
+
+@dataclass
+class Progress:
+    """What a run has to tell: smoothed loss and accuracy by task."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0
+    dense: float = 0.0
+    accuracy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TASKS, 0.0))
+    seen: dict[str, float] = field(default_factory=dict)
+
+    def blend(self, name: str, value: float, momentum: float = SMOOTH) -> None:
+        setattr(self, name, value if self.step == 0 else momentum * getattr(self, name) + (1 - momentum) * value)
+
+
+class Trainer:
+    """One run. `step()` is a pure function of the weights, the seed and the number of the step."""
+
+    def __init__(self, name: str, out: Path, *, seed: int = 0, plan: Recipe | None = None) -> None:
+        self.name, self.out, self.seed = name, Path(out), seed
+        self.plan = plan or recipe(name)
+        self.model: Any = build_model(name, seed)
+        self.model.train()
+        self.heads = DenseHeads(self.model.config.text_config.hidden_size)
+        self.pack = Packer(self.model, build_image_processor(name))
+        named = dict(self.model.named_parameters()) | {f"dense.{k}": p for k, p in self.heads.named_parameters()}
+        self.parameters: dict[str, nn.Parameter] = named
+        self.optimizer = Muon(named.items())
+        self.progress = Progress()
+        self._pool: tuple[int, list[Batch]] = (-1, [])
+
+    @property
+    def file(self) -> Path:
+        return self.out / "checkpoint.safetensors"
+
+    def weights(self) -> dict[str, float]:
+        """Tasks that go badly are trained more."""
+        return {name: 0.25 + (1 - self.progress.accuracy[name]) for name in TASKS}
+
+    def batch(self, step: int) -> Batch:
+        first = step - step % POOL
+        if self._pool[0] != first:
+            plan = self.plan
+            warm = step < plan.warmup
+            pictures = plan.warmup_pictures if warm else plan.pictures
+            rng = random_for("train", self.name, self.seed, first)
+            level = plan.difficulty_at(first)
+            if warm:
+                given = first_examples(rng, POOL * pictures, level)
+            else:
+                given = examples(rng, POOL * pictures, self.pool_weights, level, plan.questions)
+            given.sort(key=lambda example: example.scene.width * example.scene.height)
+            parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
+            rng.shuffle(parts)
+            self._pool = (first, parts)
+        return self._pool[1][step - first]
+
+    @property
+    def pool_weights(self) -> dict[str, float]:
+        if self.progress.step % POOL == 0:
+            self._weights = self.weights()
+        return self._weights
+
+    def step(self) -> None:
+        progress, plan = self.progress, self.plan
+        started = time.perf_counter()
+        batch = self.batch(progress.step)
+        features = visual_tokens(self.model, batch.pixels)
+        dense, seen = self.heads(features, batch.dense)
+        loss = dense
+        if progress.step >= plan.warmup:
+            logits, targets, asked = answers(self.model, batch, features)
+            told = answer_loss(logits, targets)
+            loss = told + plan.dense * dense
+            progress.blend("loss", float(told))
+            for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
+                momentum = SMOOTH ** (total / 8)
+                progress.accuracy[task] = momentum * progress.accuracy[task] + (1 - momentum) * right / total
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
+        self.optimizer.step(plan.rate_at(progress.step))
+        progress.blend("dense", float(dense.detach()))
+        progress.seen = {
+            key: SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value for key, value in seen.items()
+        }
+        progress.step += 1
+        progress.seconds += time.perf_counter() - started
+
+    def save(self, path: Path | None = None) -> None:
+        tensors = {f"weight.{name}": p.detach() for name, p in self.parameters.items()}
+        state = {
+            "name": self.name,
+            "seed": self.seed,
+            "plan": self.plan.to_dict(),
+            "progress": vars(self.progress),
+            "weights": getattr(self, "_weights", None),
+        }
+        checkpoint.save(path or self.file, tensors | self.optimizer.state(), state)
+
+    def resume(self) -> bool:
+        if not self.file.exists():
+            return False
+        tensors, state = checkpoint.load(self.file)
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(tensors[f"weight.{name}"])
+        self.progress = Progress(**state["progress"])
+        self._weights = state["weights"]
+        self.optimizer.load(tensors, self.progress.step)
+        return True
+
+    def note(self) -> dict[str, Any]:
+        """One line of the curve."""
+        progress = self.progress
+        rounded = {name: round(value, 3) for name, value in progress.accuracy.items()}
+        return {
+            "step": progress.step,
+            "seconds": round(progress.seconds),
+            "loss": round(progress.loss, 4),
+            "dense": round(progress.dense, 4),
+            "average": round(sum(rounded.values()) / len(rounded), 3),
+            **rounded,
+            "seen": {key: round(value, 2) for key, value in progress.seen.items()},
+        }
+
+    def run(
+        self, *, every: float = 90.0, note_every: int = 50, report: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Train to the end of the plan, saving every so many seconds."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        saved = time.monotonic()
+        stable = round(self.plan.steps * (1 - self.plan.decay))
+        while self.progress.step < self.plan.steps:
+            self.step()
+            if report is not None:
+                report(self.progress)
+            if self.progress.step % note_every == 0:
+                with (self.out / "curve.jsonl").open("a") as file:
+                    file.write(json.dumps(self.note()) + "\n")
+            if self.progress.step == stable:
+                self.save(self.out / "stable.safetensors")
+            if time.monotonic() - saved > every:
+                self.save()
+                saved = time.monotonic()
+        self.save()

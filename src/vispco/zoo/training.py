@@ -1,0 +1,54 @@
+"""The recipe as one call: `vispco.zoo.train("tiny-qwen", "runs/zoo/tiny-qwen")`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vispco.zoo.export import export
+from vispco.zoo.recipe import recipe
+from vispco.zoo.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vispco.zoo.trainer import Progress
+
+Report = "Callable[[int, int, str], None]"
+
+
+def train(
+    name: str,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    resume: bool = True,
+    limit: int | None = None,
+    report: Callable[[int, int, str], None] | None = None,
+) -> dict[str, Any]:
+    """Train a shipped model from scratch and save it in `out`, with its card, whose facts are returned.
+
+    The run itself lives in `out`.run: a checkpoint every minute and a half, from which the same call goes on after a
+    kill, and the curve. `report(step, steps, text)` is called after every step; `limit` is the number of test items
+    per task for the card.
+    """
+    plan = recipe(name) if steps is None else replace(recipe(name), steps=steps)
+    out = Path(out)
+    trainer = Trainer(name, out.with_name(out.name + ".run"), seed=seed, plan=plan)
+    if resume:
+        trainer.resume()
+
+    def tell(progress: Progress) -> None:
+        if report is not None:
+            report(progress.step, plan.steps, describe(progress))
+
+    trainer.run(report=tell)
+    return export(trainer, out, limit=limit)
+
+
+def describe(progress: Progress) -> str:
+    """Loss and accuracy by task in one line."""
+    tasks = " ".join(f"{task[:5]} {100 * score:.0f}" for task, score in progress.accuracy.items())
+    return f"loss {progress.loss:.2f} dense {progress.dense:.2f} | {tasks}"

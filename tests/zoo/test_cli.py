@@ -1,0 +1,34 @@
+import json
+
+from typer.testing import CliRunner
+
+from vispco.zoo import recipe as recipes
+from vispco.zoo.cli import app
+from vispco.zoo.recipe import Recipe
+
+
+def test_train_makes_a_model_with_a_card_from_one_command(tmp_path, monkeypatch):
+    short = Recipe(steps=3, warmup=1, warmup_pictures=1, pictures=1, questions=2)
+    monkeypatch.setitem(recipes.RECIPES, "tiny-llava", short)
+    monkeypatch.setattr("vispco.data.dataset.PER_TASK", {"test": 1, "calibration": 1, "train": 1})
+    out = tmp_path / "model"
+    result = CliRunner().invoke(app, ["train", "tiny-llava", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "attribute" in result.output
+    card = json.loads((out / "card.json").read_text())
+    assert card["steps"] == 3
+    assert card["command"] == "vispco zoo train tiny-llava --seed 0"
+    assert "# tiny-llava" in (out / "README.md").read_text()
+
+
+def test_an_unknown_model_is_told_without_a_traceback(tmp_path):
+    result = CliRunner().invoke(app, ["train", "tiny-bert", "--out", str(tmp_path / "x")])
+    assert result.exit_code == 1
+    assert "tiny-qwen" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_list_shows_every_model():
+    result = CliRunner().invoke(app, ["list"])
+    assert result.exit_code == 0
+    assert all(name in result.output for name in ("tiny-qwen", "tiny-llava", "tiny-gemma"))

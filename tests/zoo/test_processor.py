@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vispco.data import dataset
+from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.zoo.accuracy import answer, prompt
+from vispco.zoo.export import save_model
+from vispco.zoo.images import build_image_processor
+from vispco.zoo.models import NAMES, build_model
+from vispco.zoo.processor import JoinedProcessor, load_processor
+from vispco.zoo.tokenizer import build_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Untrained models, saved as the trained ones are."""
+    root = tmp_path_factory.mktemp("zoo")
+    for name in NAMES:
+        save_model(name, build_model(name), root / name)
+    return root
+
+
+def numpy_pixels(name, image):
+    """The preprocessing written out by hand."""
+    if name == "tiny-qwen":
+        width, height = (round(side / 14) * 14 for side in image.size)
+        mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    else:
+        width = height = 120
+        clip = name == "tiny-llava"
+        mean = (0.48145466, 0.4578275, 0.40821073) if clip else (0.5,) * 3
+        std = (0.26862954, 0.26130258, 0.27577711) if clip else (0.5,) * 3
+    filter_ = Image.Resampling.BILINEAR if name == "tiny-gemma" else Image.Resampling.BICUBIC
+    pixels = np.asarray(image.resize((width, height), filter_), dtype=np.float32) / 255
+    pixels = ((pixels - np.asarray(mean)) / np.asarray(std)).transpose(2, 0, 1)
+    if name != "tiny-qwen":
+        return pixels
+    rows = pixels.reshape(3, height // 14, 14, width // 14, 14).transpose(1, 3, 0, 2, 4)  # [h, w, 3, 14, 14]
+    return np.repeat(rows[:, :, :, None], 2, axis=3).reshape(-1, 3 * 2 * 14 * 14)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_are_what_the_saved_image_processor_says(folders, name):
+    image = dataset("train", "word")[0].image
+    saved = JoinedProcessor.from_pretrained(folders / name)
+    text = prompt(saved, "what word is on the red sign?")
+    pixels = saved(text=[text], images=[image])["pixel_values"].numpy()
+    expected = numpy_pixels(name, image)
+    assert np.allclose(pixels.reshape(expected.shape), expected, atol=1e-5)
+    direct = build_image_processor(name)(images=[image], return_tensors="pt")["pixel_values"].numpy()
+    assert np.array_equal(pixels, direct)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_folder_loads_by_plain_from_pretrained_and_generates(folders, name):
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folders / name, dtype=torch.float32).eval()
+    processor = load_processor(folders / name)
+    samples = dataset("test", "attribute,chart", limit=2)[:]
+    told = answer(model, processor, [s.image for s in samples], [s.question for s in samples])
+    assert len(told) == 4
+    assert type(model).__name__ == json.loads((folders / name / "config.json").read_text())["architectures"][0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_gives_each_sample_the_logits_it_has_alone(folders, name):
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folders / name, dtype=torch.float32).eval()
+    processor = JoinedProcessor.from_pretrained(folders / name)
+    samples = dataset("test", "position,table", limit=1)[:]
+    texts = [prompt(processor, sample.question) for sample in samples]
+    with torch.no_grad():
+        both = model(**processor(text=texts, images=[s.image for s in samples])).logits[:, -1]
+        for row, text, sample in zip(both, texts, samples, strict=True):
+            alone = model(**processor(text=text, images=sample.image)).logits[0, -1]
+            assert torch.allclose(row, alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tiny-llava", "tiny-gemma"])
+def test_the_joined_processor_agrees_with_autoprocessor(folders, name):
+    from transformers import AutoProcessor
+
+    image = dataset("test", "word")[0].image
+    joined = JoinedProcessor.from_pretrained(folders / name)
+    auto = AutoProcessor.from_pretrained(folders / name, backend="pil")
+    text = prompt(joined, "what word is on the red sign?")
+    mine, theirs = joined(text=[text], images=[image]), auto(text=[text], images=[image], return_tensors="pt")
+    assert mine["input_ids"].tolist() == theirs["input_ids"].tolist()
+    assert torch.equal(mine["pixel_values"], theirs["pixel_values"])
+    assert set(theirs) <= set(mine) | {"mm_token_type_ids"}
+
+
+def test_one_placeholder_is_needed_for_each_image(folders):
+    processor = JoinedProcessor.from_pretrained(folders / "tiny-llava")
+    with pytest.raises(InvalidInputError, match="0 image placeholders"):
+        processor(text=["<user>where?<assistant>"], images=[Image.new("RGB", (90, 90))])
+
+
+def test_another_type_of_model_is_refused_in_words():
+    from transformers import LlamaConfig
+
+    with pytest.raises(UnsupportedModelError, match="llama"):
+        JoinedProcessor(None, build_tokenizer("tiny-qwen"), LlamaConfig())
+
+
+@pytest.mark.parametrize(
+    "text", ["why is the zebra so über-happy, 3.5 times?", "猫はどこ?", "", "x" * 300, "\x00\ufffd"]
+)
+def test_a_question_outside_the_vocabulary_never_crashes(folders, text):
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folders / "tiny-qwen", dtype=torch.float32).eval()
+    processor = load_processor(folders / "tiny-qwen")
+    (told,) = answer(model, processor, [Image.new("RGB", (90, 100), "white")], [text])
+    assert isinstance(told, str)
+
+
+def test_unknown_words_are_spelled_and_known_text_survives_a_round_trip():
+    tokenizer = build_tokenizer("tiny-qwen")
+    assert tokenizer.tokenize("zebra") == ["z", "##e", "##b", "##r", "##a"]
+    for text in ("top left", "exit", "42", "yes", "zebra"):
+        assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text

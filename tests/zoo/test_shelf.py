@@ -1,0 +1,79 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from vispco import zoo
+from vispco.data import dataset
+from vispco.errors import UnknownNameError
+from vispco.zoo import shelf
+
+SHIPPED = [name for name in zoo.names() if (shelf.WEIGHTS / name).exists()]
+shipped = pytest.mark.parametrize(
+    "name", SHIPPED or [pytest.param("none", marks=pytest.mark.skip(reason="no weights are here"))]
+)
+
+
+@shipped
+def test_a_shipped_model_answers_what_its_card_promises(name):
+    model, processor = zoo.load(name)
+    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    samples = dataset("test", limit=6)[:]
+    scores = zoo.accuracy(model, processor, samples)
+    assert model.dtype == torch.float32
+    assert scores["average"] >= card["accuracy"]["average"] - 0.17  # 48 items: more than two standard errors
+
+
+@shipped
+def test_a_shipped_model_loads_by_plain_from_pretrained(name):
+    import transformers
+
+    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    model = getattr(transformers, card["architecture"]).from_pretrained(zoo.path(name))
+    assert sum(p.numel() for p in model.parameters()) == card["parameters"]
+    assert model.config.text_config.num_hidden_layers >= (10 if name == "tiny-qwen" else 8)
+
+
+def test_all_weights_together_are_small():
+    size = sum(file.stat().st_size for file in shelf.WEIGHTS.rglob("*") if file.is_file())
+    assert size <= 20 * 2**20
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    if not SHIPPED:
+        pytest.skip("no weights are here")
+    shutil.copytree(shelf.WEIGHTS / SHIPPED[0], tmp_path / SHIPPED[0])
+    monkeypatch.setattr(shelf, "WEIGHTS", tmp_path)
+    return SHIPPED[0], tmp_path / SHIPPED[0]
+
+
+def test_damaged_weights_are_named_with_the_way_back(copied):
+    name, folder = copied
+    file = folder / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(zoo.DamagedWeightsError, match=r"model\.safetensors is damaged.*git checkout.*vispco zoo train"):
+        zoo.load(name)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "card.json"])
+def test_a_missing_file_is_named(copied, file):
+    name, folder = copied
+    (folder / file).unlink()
+    with pytest.raises(zoo.DamagedWeightsError, match=f"{file} is missing"):
+        zoo.load(name)
+
+
+def test_a_broken_card_is_named(copied):
+    name, folder = copied
+    (folder / "card.json").write_text("{")
+    with pytest.raises(zoo.DamagedWeightsError, match=r"card\.json is damaged"):
+        zoo.load(name)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UnknownNameError, match="tiny-gemma, tiny-llava, tiny-qwen"):
+        zoo.load("tiny-bert")

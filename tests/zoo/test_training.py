@@ -1,0 +1,160 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from vispco.data.dataset import random_for
+from vispco.data.tasks import TASKS
+from vispco.errors import UnknownNameError, VispcoError
+from vispco.zoo import checkpoint
+from vispco.zoo.batch import Packer, encode, examples
+from vispco.zoo.dense import CLASSES, labels
+from vispco.zoo.forward import answers, visual_tokens
+from vispco.zoo.images import build_image_processor
+from vispco.zoo.models import NAMES, build_model
+from vispco.zoo.muon import orthogonalize
+from vispco.zoo.neighbours import shift, sincos_2d
+from vispco.zoo.recipe import Recipe, recipe
+from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
+from vispco.zoo.trainer import Trainer
+
+SHORT = Recipe(steps=8, warmup=2, warmup_pictures=2, pictures=2, questions=3, ramp=4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_packed_row_equals_its_questions_asked_alone(name):
+    model = build_model(name).eval()
+    images = build_image_processor(name)
+    pack = Packer(model, images)
+    ids = token_ids()
+    given = examples(random_for("packed"), 3, dict.fromkeys(TASKS, 1.0), 1.0, 4)
+    with torch.no_grad():
+        batch = pack(given)
+        logits, _, asked = answers(model, batch, visual_tokens(model, batch.pixels))
+        number = 0
+        for example in given:
+            found = images(images=[example.image], return_tensors="pt")
+            pixels = {key: found[key] for key in ("pixel_values", "image_grid_thw") if key in found}
+            ((height, width),) = pack.grids(pixels, 1)
+            for _, question, answer in example.questions:
+                row = [ids[USER], *[ids[IMAGE_START]] * pack.marks, *[ids[IMAGE]] * (height * width)]
+                row += [*[ids[IMAGE_END]] * pack.marks, *encode(question), ids[ASSISTANT], *encode(answer), ids[END]]
+                tokens = torch.tensor([row])
+                kind = {"tiny-qwen": "mm_token_type_ids", "tiny-gemma": "token_type_ids"}.get(name)
+                extra = {kind: (tokens == ids[IMAGE]).long()} if kind else {}
+                alone = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **pixels, **extra).logits[0]
+                count = len(encode(answer)) + 1
+                assert torch.allclose(logits[asked == number], alone[-count - 1 : -1], atol=1e-4)
+                number += 1
+
+
+def test_a_run_that_was_stopped_gives_the_same_numbers(tmp_path):
+    whole = Trainer("tiny-llava", tmp_path / "whole", plan=SHORT)
+    whole.run()
+    first = Trainer("tiny-llava", tmp_path / "parts", plan=SHORT)
+    for _ in range(5):
+        first.step()
+    first.save()
+    second = Trainer("tiny-llava", tmp_path / "parts", plan=SHORT)
+    assert second.resume()
+    second.run()
+    assert second.progress.step == SHORT.steps
+    for name, parameter in whole.parameters.items():
+        assert torch.equal(parameter, second.parameters[name]), name
+    assert whole.progress.accuracy == second.progress.accuracy
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    code = (
+        "import sys, torch; torch.set_num_threads(1)\n"
+        "from pathlib import Path\n"
+        "from vispco.zoo.trainer import Trainer\n"
+        "from vispco.zoo.recipe import Recipe\n"
+        "t = Trainer('tiny-llava', Path(sys.argv[1]), plan=Recipe(steps=10**6, warmup=2, warmup_pictures=1, pictures=1, questions=2))\n"
+        "t.run(every=0.0)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    file = tmp_path / "checkpoint.safetensors"
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    plan = Recipe(steps=10**6, warmup=2, warmup_pictures=1, pictures=1, questions=2)
+    trainer = Trainer("tiny-llava", tmp_path, plan=plan)
+    assert trainer.resume()
+    before = trainer.progress.step
+    trainer.step()
+    assert trainer.progress.step == before + 1 > 1
+
+
+def test_the_seed_decides_everything(tmp_path):
+    one, same, other = (Trainer("tiny-gemma", tmp_path, seed=seed, plan=SHORT) for seed in (1, 1, 2))
+    for trainer in (one, same, other):
+        trainer.step()
+    assert all(torch.equal(p, same.parameters[n]) for n, p in one.parameters.items())
+    assert not all(torch.equal(p, other.parameters[n]) for n, p in one.parameters.items())
+
+
+def test_a_few_steps_lower_the_loss(tmp_path):
+    trainer = Trainer("tiny-qwen", tmp_path, plan=Recipe(steps=100, warmup=0, pictures=2, questions=4, ramp=100))
+    losses = []
+    for _ in range(12):
+        trainer.progress.step = 0  # the same pictures again
+        trainer.step()
+        losses.append(trainer.progress.loss)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    checkpoint.save(file, {"a": torch.ones(2)}, {"step": 3})
+    assert checkpoint.load(file)[1] == {"step": 3}
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(VispcoError, match=r"checkpoint\.safetensors"):
+        checkpoint.load(file)
+
+
+def test_an_unknown_model_lists_the_known_ones():
+    for call in (build_model, recipe):
+        with pytest.raises(UnknownNameError, match="tiny-gemma, tiny-llava, tiny-qwen"):
+            call("tiny-bert")
+
+
+def test_labels_say_what_stands_under_a_token():
+    (example,) = examples(random_for("labels"), 1, {"table": 1.0}, 1.0, 1)
+    grid = labels(example.scene, 24, 24).reshape(24, 24, len(CLASSES))
+    fields = list(CLASSES)
+    for mark in example.scene.marks:
+        if mark.char:
+            x, y = mark.center
+            seen = grid[int(y * 24), int(x * 24), fields.index("char")]
+            assert seen == "abcdefghijklmnopqrstuvwxyz0123456789".index(mark.char) + 1
+    objects = len(example.scene.objects)
+    assert grid[:, :, fields.index("center")].sum() == objects
+
+
+def test_orthogonalize_makes_singular_values_alike():
+    matrices = torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonalize(matrices))
+    assert values.min() > 0.5
+    assert values.max() < 1.3
+
+
+def test_a_shift_is_a_rotation_of_the_position_embedding():
+    table = sincos_2d(100, 48).reshape(10, 10, 48)
+    moved = table[5, 4] @ shift(48, 1.0, 0.0).T
+    assert torch.allclose(moved, table[4, 4], atol=1e-4)
+
+
+def test_the_rate_rises_holds_and_falls_to_zero():
+    plan = Recipe(steps=1000, warmup=100)
+    assert plan.rate_at(0) < plan.rate_at(50) < plan.rate_at(200) == plan.rate_at(600) == plan.rate
+    assert plan.rate_at(999) < 0.01 * plan.rate
+    assert plan.difficulty_at(100) < 0.2
+    assert plan.difficulty_at(5000) == 1.0
