@@ -1,0 +1,76 @@
+"""Options that a prediction names by their words. Rules answer as those of `option_label` do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vispco.metrics.option_label import DENIED, SENTENCE, UNDECIDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*|[%$€£+−-](?=\d)")
+CLAUSE = re.compile(r"([^,.;:!\n]+)[,.;:!\n]\s*(.*)", re.DOTALL)
+REASON = re.compile(r"(?:because|since|as|not|rather|instead|there|it|the|this|that|he|she|they|in|i)\b", re.IGNORECASE)
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words and numbers without articles. An article that is all there is stays."""
+    found = WORD.findall(text.lower())
+    return [word for word in found if word not in ("a", "an", "the")] or found
+
+
+def same_words(text: str, options: Mapping[str, str]) -> list[str]:
+    given = words(text)
+    return [letter for letter, option in options.items() if given and words(option) == given]
+
+
+def whole(text: str, options: Mapping[str, str]) -> str | None:
+    """The text of one option and nothing else, with or without its letter before it: "a cat", "B cat"."""
+    found = same_words(text, options) or [
+        letter
+        for letter, option in options.items()
+        if option.strip() and words(f"{letter} {option}") == words(text) and text.lstrip().startswith(letter)
+    ]
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else UNDECIDED
+
+
+def opening(text: str, options: Mapping[str, str]) -> str | None:
+    """An option's text as the first clause, and then a reason or no other option: "No, there is none"."""
+    clause = CLAUSE.match(text)
+    found = same_words(clause.group(1), options) if clause else []
+    if clause is None or len(found) != 1:
+        return None
+    others = {letter for sentence in SENTENCE.split(clause.group(2)) for letter in named(words(sentence), options)}
+    return UNDECIDED if others - {found[0]} and not REASON.match(clause.group(2)) else found[0]
+
+
+def within(text: str, options: Mapping[str, str]) -> str | None:
+    """The one option whose words stand in the prediction, in sentences that do not deny or doubt them."""
+    found: dict[str, bool] = {}
+    for sentence in SENTENCE.split(text):
+        for letter in named(words(sentence), options):
+            found[letter] = found.get(letter, False) or DENIED.search(sentence) is not None
+    if not found:
+        return None
+    letter, denied = next(iter(found.items()))
+    return UNDECIDED if len(found) > 1 or denied else letter
+
+
+def named(sentence: list[str], options: Mapping[str, str]) -> set[str]:
+    """Options that occur in a sentence, without those that are only part of a longer one: "dog" in "hot dog"."""
+    wanted = {letter: words(option) for letter, option in options.items() if option.strip()}
+    spans = [
+        (start, start + len(option), letter)
+        for letter, option in wanted.items()
+        for start in range(len(sentence) - len(option) + 1)
+        if option and sentence[start : start + len(option)] == option
+    ]
+    return {
+        letter
+        for start, end, letter in spans
+        if not any(a <= start and end <= b and b - a > end - start for a, b, _ in spans)
+    }

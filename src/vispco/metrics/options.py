@@ -1,0 +1,49 @@
+"""Multiple choice, for A-OKVQA, SEEDBench and MMBench: right if the prediction chooses the right option.
+
+A letter counts only where it stands as a label, never where it is a word or part of a name: "A dog" is not option A, nor
+is "vitamin C" option C. A prediction that names several options chooses none, unless it then says which ("so the answer
+is B"). One that chooses none is wrong: where VLMEvalKit asks a judge model, or draws at random, this gives 0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vispco.metrics import option_label, option_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vispco.metrics.item import Item
+
+MARKUP = re.compile(r"\\(?:boxed|text|mathrm|mathbf)\b|[*`${}]+|</?[A-Za-z]+>")
+
+# The surest first. The first rule that applies decides, even where it decides that no option was chosen.
+RULES = (
+    option_label.alone,
+    option_text.whole,
+    option_label.concluded,
+    option_label.leading,
+    option_text.opening,
+    option_label.mentioned,
+    option_text.within,
+)
+
+
+def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
+    """The letter that the prediction chooses, or None. `options` are the texts by letter."""
+    text = MARKUP.sub(" ", prediction).strip()
+    for rule in RULES if text else ():
+        chosen = rule(text, options)
+        if chosen is not None:
+            return chosen or None
+    return None
+
+
+def options(prediction: str, item: Item) -> float:
+    """1.0 if the chosen option is the right one; the dataset may give that one by its letter or by its text."""
+    chosen = extract_option(prediction, item.options)
+    letters = {answer.strip().upper() for answer in item.references} & set(item.options)
+    texts = {letter for answer in item.references for letter in option_text.same_words(answer, item.options)}
+    return float(chosen is not None and chosen in (letters or texts))

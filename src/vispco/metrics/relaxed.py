@@ -1,0 +1,89 @@
+"""Relaxed accuracy, for ChartQA: a number may be 5 % off, anything else must be the same.
+
+Official definition (Masry et al. 2022, section 5.1, after Methani et al. 2020): a numeric answer is right within 5 % of
+the gold answer, a non-numeric one if it matches exactly. A percentage is the number and its hundredth: "12%" is right
+where the gold answer is 12, 12% or 0.12, because charts leave the sign to the axis. Likewise "3.5 million" is 3.5 or
+3,500,000. Other units and signs of currency are read over, unless both sides have one and they differ.
+
+Where the gold answer is 0, there is no 5 % of it: the prediction must be 0. Years are numbers to the official rule, so
+2018 passes for 2019; `exact_years` asks for the year itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vispco.metrics.item import Item
+
+TOLERANCE = 0.05
+SCALES = {
+    "%": 0.01, "percent": 0.01, "per cent": 0.01, "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6,
+    "bn": 1e9, "b": 1e9, "billion": 1e9, "t": 1e12, "tn": 1e12, "trillion": 1e12,
+}  # fmt: skip
+UNITS = {"usd": "$", "us$": "$", "dollar": "$", "eur": "€", "euro": "€", "pound": "£", "yen": "¥"}  # spellings of one
+NUMBER = re.compile(
+    r"(?P<sign>[-+−]?)\s*(?P<currency>[$€£¥₹]|usd|eur|us\$)?\s*(?P<inner>[-+−]?)"
+    r"(?P<digits>\d{1,3}(?:[, \u00a0]\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
+    r"\s*(?P<unit>%|per ?cent|[a-z°/²³$€£¥]+)?(?:\s+(?P<second>[a-z]+))?"
+)
+YEAR = re.compile(r"[12]\d{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    value: float
+    scale: float  # what a % sign or the word million multiplies it by
+    unit: str
+
+
+def parse_quantity(text: str) -> Quantity | None:
+    """A number with at most a scale and a unit; None for anything that says more than that."""
+    found = NUMBER.fullmatch(simplify(text))
+    if found is None:
+        return None
+    digits = re.sub(r"[, \u00a0]", "", found["digits"])
+    value = float(digits + (found["power"] or ""))
+    negative = any(sign in ("-", "−") for sign in (found["sign"], found["inner"]))
+    words = [word for word in (found["unit"], found["second"]) if word]
+    scale = SCALES.get(words[0]) if words else None
+    if scale is not None:
+        words = words[1:]
+    elif len(words) > 1:  # "12 red dogs" is a text, not a number
+        return None
+    unit = words[0].removesuffix("s") if words else (found["currency"] or "")
+    return Quantity(-value if negative else value, scale or 1.0, UNITS.get(unit, unit))
+
+
+def simplify(text: str) -> str:
+    """Case, spaces at the ends or in a row, quotes around it and a closing full stop do not matter."""
+    return " ".join(text.lower().split()).strip("\"'`").removesuffix(".").strip()
+
+
+def relaxed_accuracy(prediction: str, answer: str, *, exact_years: bool = False) -> float:
+    given, wanted = simplify(prediction), simplify(answer)
+    if not given or not wanted:
+        return 0.0
+    if given == wanted:
+        return 1.0
+    left, right = parse_quantity(prediction), parse_quantity(answer)
+    if left is None or right is None or (left.unit and right.unit and left.unit != right.unit):
+        return 0.0
+    if exact_years and YEAR.fullmatch(wanted):
+        return float(left.value == right.value)
+    if left.scale == right.scale:
+        return float(near(left.value, right.value))
+    # One side has the sign or the word: the other may mean the number before it, or the number in full.
+    full = near(left.value * left.scale, right.value * right.scale)
+    return float(full or ((left.scale == 1.0 or right.scale == 1.0) and near(left.value, right.value)))
+
+
+def near(given: float, wanted: float) -> bool:
+    return abs(given - wanted) <= TOLERANCE * abs(wanted) * (1 + 1e-9)
+
+
+def relaxed(prediction: str, item: Item) -> float:
+    """The best over the accepted answers, as VLMEvalKit has it."""
+    return max((relaxed_accuracy(prediction, answer) for answer in item.references), default=0.0)

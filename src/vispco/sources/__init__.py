@@ -1,0 +1,30 @@
+"""Real data from disk, read as it is used: training conversations and evaluation tables."""
+
+from vispco.sources.hf_folder import HfFolder
+from vispco.sources.jsonl import Jsonl
+from vispco.sources.llava_instruct import LlavaInstruct
+from vispco.sources.opening import open_data
+from vispco.sources.record import Record, Turn
+from vispco.sources.records import Records
+from vispco.sources.sampling import AreaSample, area_equalised, equalise_areas, read_areas, take
+from vispco.sources.skipped import Skipped, SkippedItemError, SkipReport
+from vispco.sources.tsv import Tsv
+
+__all__ = [
+    "AreaSample",
+    "HfFolder",
+    "Jsonl",
+    "LlavaInstruct",
+    "Record",
+    "Records",
+    "SkipReport",
+    "Skipped",
+    "SkippedItemError",
+    "Tsv",
+    "Turn",
+    "area_equalised",
+    "equalise_areas",
+    "open_data",
+    "read_areas",
+    "take",
+]

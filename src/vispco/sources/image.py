@@ -1,0 +1,137 @@
+"""Any picture that a dataset may hold, as an upright 8-bit RGB image; what cannot be one says so."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_SIDE = 4096  # longer sides are scaled down on load; every model of the paper sees fewer pixels than 4096 × 4096
+
+# Pillow also opens formats that start other programs (EPS) or that no dataset has; these are read, nothing else.
+FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")
+
+SIGNATURES = (
+    b"\xff\xd8\xff",  # JPEG, MPO
+    b"\x89PNG",
+    b"GIF8",
+    b"BM",
+    b"RIFF",  # WebP
+    b"II*\0",
+    b"MM\0*",  # TIFF
+    b"\0\0\0\x0cjP",
+    b"\xff\x4f\xff\x51",  # JPEG 2000
+    *(b"P%d" % kind for kind in range(1, 7)),  # PPM
+)
+
+
+ORIENTATION = 0x0112  # the EXIF tag
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class BrokenImageError(ValueError):
+    """These bytes do not give a picture; the message says why, the caller knows which file and row they are from."""
+
+
+def looks_like_image(head: bytes) -> bool:
+    """Whether the first bytes (16 are enough) are those of a format that is read: a check that costs nothing."""
+    return head.startswith(SIGNATURES) or head[4:8] == b"ftyp"
+
+
+@contextlib.contextmanager
+def opened(source: bytes | Path) -> Iterator[Image.Image]:
+    """The picture with only its header read; every way in which Pillow can fail becomes a `BrokenImageError`."""
+    Image.init()
+    formats = [name for name in FORMATS if name in Image.OPEN]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of large pictures; they are scaled down or refused here
+            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as picture:
+                yield picture
+    except BrokenImageError:
+        raise
+    except Image.DecompressionBombError:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise BrokenImageError(
+            f"the image has more than {limit:,} pixels, which could fill the memory; scale it down first"
+        ) from None
+    except UnidentifiedImageError:
+        raise BrokenImageError(f"it is empty or not an image in one of the formats {', '.join(formats)}") from None
+    except FileNotFoundError:
+        raise BrokenImageError("the file is no longer there") from None
+    except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, struct.error, IndexError, ... on bad data
+        raise BrokenImageError(f"the image is damaged or cut off ({error})") from error
+
+
+def image_size(source: bytes | Path) -> tuple[int, int]:
+    """Width and height from the header alone. Nothing is decoded."""
+    with opened(source) as picture:
+        return picture.size
+
+
+def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
+    """The first frame, turned upright by its EXIF tag, in RGB on white, with no side longer than `max_side`."""
+    with opened(source) as picture:
+        turn = upright(picture)
+        if max(picture.size) > max_side:
+            # JPEG can be decoded at 1/2, 1/4 or 1/8: a 10,000 × 10,000 photo never stands in memory in full.
+            picture.draft(None, (max_side, max_side))
+        picture.load()
+        rgb = to_rgb(scaled(picture, max_side))
+        return rgb if turn is None else rgb.transpose(turn)
+
+
+def upright(picture: Image.Image) -> Image.Transpose | None:
+    """What undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
+    try:
+        return TURNS.get(picture.getexif().get(ORIENTATION, 1))
+    except Exception:  # noqa: BLE001  the EXIF parser fails in as many ways as the decoders
+        return None
+
+
+def scaled(picture: Image.Image, max_side: int) -> Image.Image:
+    ratio = max_side / max(picture.size)
+    if ratio >= 1:
+        return picture
+    width, height = (max(1, round(side * ratio)) for side in picture.size)
+    if picture.mode in ("P", "1"):  # their values are names of colours, which cannot be averaged
+        if ratio < 0.25:  # a copy with four times the memory is made of what is left, not of the whole picture
+            picture = picture.resize((4 * width, 4 * height), Image.Resampling.NEAREST)
+        picture = picture.convert("RGBA" if picture.mode == "P" else "L")
+    return picture.resize((width, height), Image.Resampling.BOX, reducing_gap=2.0)
+
+
+def to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode[0] in "IF":
+        return Image.fromarray(eight_bit(np.asarray(picture))).convert("RGB")
+    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        overlay = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", overlay.size, "white"), overlay).convert("RGB")
+    return picture.convert("RGB") if picture.mode != "RGB" else picture.copy()
+
+
+def eight_bit(values: np.ndarray) -> np.ndarray:  # [H, W]
+    """Wide grey values in 0..255: integers from 16 bits, floats from their own range. Pillow would clip at 255."""
+    if np.issubdtype(values.dtype, np.integer):
+        wide = int(values.max()) > 255
+        return (values // 256 if wide else values).clip(0, 255).astype(np.uint8)
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
+        raise BrokenImageError("the image holds infinite or undefined values")
+    return ((values - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)

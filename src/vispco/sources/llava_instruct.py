@@ -1,0 +1,95 @@
+"""LLaVA-Instruct: a JSON list of conversations beside a folder of images.
+
+Each element is `{"id", "image", "conversations": [{"from": "human", "value": "<image> ..."}, {"from": "gpt", ...}]}`.
+`image` may also be a list, for conversations about several.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vispco.errors import InvalidInputError
+from vispco.sources.conversation import ConversationError, brief, parse_conversation
+from vispco.sources.handle import ImageHandle, find_image
+from vispco.sources.image import MAX_SIDE
+from vispco.sources.json_array import read_json_array
+from vispco.sources.record import Record
+from vispco.sources.records import Records
+from vispco.sources.skipped import Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class LlavaInstruct(Records):
+    """The conversations of one file. `images` is the folder that holds the pictures (default: beside the file)."""
+
+    def __init__(
+        self, file: str | Path, images: str | Path | None = None, *, task: str = "instruct", max_side: int = MAX_SIDE
+    ) -> None:
+        super().__init__(file, task=task, max_side=max_side)
+        self.roots = image_roots(self.file, images)
+
+    def _read(self) -> Iterator[Record | Skipped]:
+        for entry in read_json_array(self.file):
+            yield entry if isinstance(entry, Skipped) else self.record(*entry)
+
+    def record(self, row: int, element: Any) -> Record | Skipped:
+        """One element as a record, or why it is none. Ids repeat in LLaVA-Instruct, so a record's id has its row."""
+        file = str(self.file)
+        if not isinstance(element, dict):
+            return Skipped("malformed item", file, row, f"it is {brief(element)}; a conversation is an object {{...}}")
+        given = element.get("id")
+        handles = find_handles(element.get("image", element.get("images")), self.roots, file, row, self.max_side)
+        if isinstance(handles, Skipped):
+            return handles
+        try:
+            turns = parse_conversation(element.get("conversations", element.get("messages")), len(handles))
+        except ConversationError as error:
+            return Skipped("malformed conversation", file, row, str(error), str(given or ""))
+        rest = {key: value for key, value in element.items() if key not in ("conversations", "messages")}
+        return Record(
+            id=f"{self.file.stem}/{row}" if given is None else f"{given}#{row}",
+            task=self.task,
+            handles=handles,
+            turns=turns,
+            references=(turns[0].answer,),
+            prompt=turns[0].instruction,
+            meta=rest,
+            file=file,
+            row=row,
+        )
+
+
+def image_roots(file: Path, images: str | Path | None) -> list[Path]:
+    """Where to look for pictures: the folder given, or the file's own and its `images`."""
+    if images is None:
+        return [file.parent, file.parent / "images"]
+    folder = Path(images)
+    if not folder.is_dir():
+        raise InvalidInputError(f"The image folder {folder} of {file} does not exist. Give the folder with its images.")
+    return [folder]
+
+
+def find_handles(
+    images: Any, roots: list[Path], file: str, row: int, max_side: int
+) -> tuple[ImageHandle, ...] | Skipped:
+    """A handle for each file named in `images` (a name or a list of names), or what is wrong with the first bad one."""
+    names = images if isinstance(images, list) else [images]
+    if not names or names in ([None], [""]):
+        return Skipped("no image", file, row, "it has no image; only items with one can be pruned")
+    handles = []
+    for name in names:
+        if not isinstance(name, str) or not name:
+            return Skipped("malformed item", file, row, f"its image is {brief(name)}; it must be a file name")
+        path = find_image(name, roots)
+        if path is None:
+            looked = " or ".join(str(root) for root in roots)
+            return Skipped("missing image", file, row, f"image {name[:200]!r} is not in {looked}")
+        handle = ImageHandle(path, f"image {path}", file, row, max_side)
+        wrong = handle.check()
+        if wrong:
+            return wrong
+        handles.append(handle)
+    return tuple(handles)

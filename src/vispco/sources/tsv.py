@@ -1,0 +1,149 @@
+"""VLMEvalKit's tables: one question a row, the picture in the row itself as base64.
+
+| column | what it is |
+|---|---|
+| `index` | the id |
+| `image` | base64, a list of base64, or the index of another row that has the picture |
+| `image_path` | instead of `image`: a file name, or a list |
+| `question`, `hint` | the words |
+| `A`, `B`, ... | the options of a multiple-choice question |
+| `answer` (or `answers`) | a letter, a text, or a list of texts |
+| `category`, `split`, ... | kept in `meta` |
+"""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vispco.errors import InvalidInputError
+from vispco.sources.base64_image import parse_list
+from vispco.sources.image import MAX_SIDE
+from vispco.sources.jsonl import as_answers
+from vispco.sources.record import Record, Turn
+from vispco.sources.records import Records
+from vispco.sources.row_index import RowIndex
+from vispco.sources.skipped import Skipped
+from vispco.sources.tsv_header import Header, read_header
+from vispco.sources.tsv_images import TsvImages
+from vispco.sources.tsv_rows import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vispco.sources.tsv_rows import Row
+
+NOT_META = {"index", "image", "image_path", "question", "hint", "answer", "answers"}
+
+
+class Tsv(Records):
+    """The rows of one table. `images` is the folder of `image_path`; by default the table's own, or `images` in it."""
+
+    def __init__(
+        self,
+        file: str | Path,
+        images: str | Path | None = None,
+        *,
+        task: str = "",
+        encoding: str = "utf-8",
+        max_side: int = MAX_SIDE,
+    ) -> None:
+        super().__init__(file, task=task or Path(file).stem, max_side=max_side)
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise InvalidInputError(f"Unknown encoding {encoding!r}. Give a name such as utf-8 or cp1252.") from None
+        self.encoding = encoding
+        folder = self.file.parent
+        self.roots = [folder, folder / "images", folder / "images" / self.file.stem]
+        if images is not None:
+            if not Path(images).is_dir():
+                raise InvalidInputError(f"The image folder {images} of {file} does not exist.")
+            self.roots = [Path(images)]
+
+    def _read(self) -> Iterator[Record | Skipped]:
+        header = read_header(self.file, self.encoding)
+        with RowIndex() as index:
+            images = TsvImages(self.file, header, index, self.roots, self.max_side)
+            for row in read_rows(self.file):
+                if row.number:
+                    yield self._record(row, header, index, images)
+
+    def _record(self, row: Row, header: Header, index: RowIndex, images: TsvImages) -> Record | Skipped:
+        wrong = row.wrong or wrong_length(row, header)
+        if wrong:
+            return self._skip("malformed row", row, wrong)
+        identity = str(row.number).encode() if header.index is None else row.fields[header.index].strip()
+        if not identity:
+            return self._skip("malformed row", row, "its index is empty")
+        if not index.add(identity, row.number, row.offset):
+            first = index.find(identity)
+            if first is not None and first[0] != row.number:
+                detail = f"its index {identity.decode('utf-8', 'replace')!r} is also that of row {first[0]}"
+                return self._skip("duplicate id", row, f"{detail}; only the first is used")
+        cells = self._texts(row, header)
+        if isinstance(cells, Skipped):
+            return cells
+        question, answer = cells["question"], cells.get("answer") or cells.get("answers", "")
+        references = read_answers(answer)
+        if not question.strip():
+            return self._skip("no question", row, "its question is empty")
+        if not references:
+            return self._skip("no answer", row, "its answer is empty, so it cannot be scored")
+        handles = images.handles(row)
+        if isinstance(handles, Skipped):
+            return handles
+        return Record(
+            id=identity.decode(self.encoding),
+            task=self.task,
+            handles=handles,
+            turns=(Turn(question, references[0], (0,) * len(handles)),),
+            references=references,
+            options={letter: cells[letter] for letter in header.options if cells[letter].strip()},
+            hint=cells.get("hint", "").strip(),
+            prompt=question,
+            meta={name: text for name, text in cells.items() if name not in NOT_META and name not in header.options},
+            file=str(self.file),
+            row=row.number,
+        )
+
+    def _texts(self, row: Row, header: Header) -> dict[str, str] | Skipped:
+        """Every cell but the picture's, as text."""
+        cells: dict[str, str] = {}
+        for column, (name, field) in enumerate(zip(header.names, row.fields, strict=True)):
+            if column == header.image or name in cells:
+                continue
+            if b"\0" in field:
+                return self._skip("NUL byte", row, f"its {name} holds a NUL byte; the file is damaged")
+            try:
+                cells[name] = field.decode(self.encoding)
+            except UnicodeDecodeError as error:
+                byte = error.object[error.start]
+                return self._skip(
+                    f"not {self.encoding}",
+                    row,
+                    f"its {name} is not in {self.encoding} (byte 0x{byte:02x}); save the file as UTF-8, or name its "
+                    "encoding",
+                )
+        return cells
+
+    def _skip(self, reason: str, row: Row, detail: str) -> Skipped:
+        return Skipped(reason, str(self.file), row.number, detail)
+
+
+def wrong_length(row: Row, header: Header) -> str:
+    given, wanted = len(row.fields), len(header.names)
+    if given < wanted:
+        return f"it has {given} columns, the header {wanted}: the row, or the file, is cut off"
+    if given > wanted:
+        return f"it has {given} columns, the header {wanted}: a tab in a text must stand in quotes"
+    return ""
+
+
+def read_answers(cell: str) -> tuple[str, ...]:
+    """All accepted answers: VQA sets write a list, of texts or of `{"answer": text}`."""
+    values = parse_list(cell)
+    if values is None:
+        return as_answers(cell)
+    return as_answers([value.get("answer") if isinstance(value, dict) else value for value in values])

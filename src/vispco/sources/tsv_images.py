@@ -1,0 +1,92 @@
+"""Where the picture of a table's row is: in the row, in another row that it names, or in a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from vispco.sources.base64_image import SHORTEST, decode_base64, image_cells, parse_list, read_cell
+from vispco.sources.handle import ImageHandle
+from vispco.sources.image import BrokenImageError, looks_like_image
+from vispco.sources.llava_instruct import find_handles
+from vispco.sources.skipped import Skipped
+from vispco.sources.tsv_rows import read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vispco.sources.row_index import RowIndex
+    from vispco.sources.tsv_header import Header
+    from vispco.sources.tsv_rows import Row
+
+STEPS = 4  # a row may name a row that names a row; longer chains are circles
+
+
+class TsvImages:
+    """Handles for the pictures of one table, while it is read once."""
+
+    def __init__(self, file: Path, header: Header, index: RowIndex, roots: list[Path], max_side: int) -> None:
+        self.file, self.header, self.index, self.roots, self.max_side = file, header, index, roots, max_side
+        self._complete = False
+
+    def handles(self, row: Row) -> tuple[ImageHandle, ...] | Skipped:
+        """A handle for each picture of the row, or why it has none that can be used."""
+        cells = [] if self.header.image is None else image_cells(row.fields[self.header.image])
+        if cells:
+            found = []
+            for place, cell in enumerate(cells):
+                try:
+                    found.append(self._in_table(row, place, cell))
+                except BrokenImageError as error:
+                    reason = "broken base64" if "base64" in str(error) else "broken image"
+                    return Skipped(reason, str(self.file), row.number, str(error))
+            return tuple(found)
+        column = self.header.image_path
+        text = "" if column is None else row.fields[column].decode("utf-8", "replace").strip()
+        names = parse_list(text) or ([text] if text else [])
+        return find_handles(names, self.roots, str(self.file), row.number, self.max_side)
+
+    def _in_table(self, row: Row, place: int, cell: bytes) -> ImageHandle:
+        offset, number = row.offset, row.number
+        for _ in range(STEPS):
+            if len(cell) > SHORTEST or self._is_tiny_image(cell):
+                break
+            target = self._find(cell)
+            if target is None:
+                raise BrokenImageError(f"its image is {show(cell)}, neither base64 nor the index of a row of this file")
+            number, offset = target
+            place, cell = 0, self._cell_of(offset)
+        if not looks_like_image(decode_base64(cell)[:16]):
+            source = "" if number == row.number else f" (it is in row {number})"
+            raise BrokenImageError(f"its image is base64, but of something that is not an image{source}")
+        read = partial(read_cell, self.file, offset, self.header.image or 0, place)
+        name = "its image" if number == row.number else f"its image in row {number}"
+        return ImageHandle(read, name, str(self.file), row.number, self.max_side)
+
+    def _is_tiny_image(self, cell: bytes) -> bool:
+        """A picture of 1 × 1 can be shorter than VLMEvalKit's limit for indices."""
+        if self.index.find(cell) is not None:
+            return False
+        try:
+            return looks_like_image(decode_base64(cell)[:16])
+        except BrokenImageError:
+            return False
+
+    def _find(self, identity: bytes) -> tuple[int, int] | None:
+        found = self.index.find(identity)
+        if found is None and not self._complete:
+            self._complete = True  # the row may stand further down: note where all of them are, once
+            for row in read_rows(self.file):
+                if row.number and self.header.index is not None and len(row.fields) == len(self.header.names):
+                    self.index.add(row.fields[self.header.index].strip(), row.number, row.offset)
+            found = self.index.find(identity)
+        return found
+
+    def _cell_of(self, offset: int) -> bytes:
+        row = next(read_rows(self.file, offset, number=1))
+        cells = image_cells(row.fields[self.header.image or 0])
+        return cells[0] if cells else b""
+
+
+def show(cell: bytes) -> str:
+    return repr(cell.decode("utf-8", "replace"))

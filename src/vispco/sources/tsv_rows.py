@@ -1,0 +1,102 @@
+"""The rows of a tab-separated file as bytes, with the place of each, so that any row can be read again later.
+
+The rules are those of pandas and of Python's csv: a field that starts with a quote ends at the next single quote, a
+doubled quote inside it is one quote, and tabs and line breaks inside it are text. Python's reader is not used because
+it allows 128 KB in a field, unless a setting of the whole process is changed, and cannot tell where a row began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LONGEST_ROW = 1 << 28  # bytes: 256 MB
+MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    number: int  # 0 is the header
+    offset: int  # where it starts in the file
+    fields: list[bytes]
+    wrong: str = ""  # why the fields cannot be trusted
+
+
+def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[Row]:
+    """Every row from a byte offset on. Blank lines are no rows."""
+    with path.open("rb") as stream:
+        if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
+            stream.seek(0)
+        elif offset:
+            stream.seek(offset)
+        while True:
+            start = stream.tell()
+            line = stream.readline(LONGEST_ROW)
+            if not line:
+                return
+            if not line.strip(b"\r\n"):
+                continue
+            yield parse_row(stream, line, number, start)
+            number += 1
+
+
+def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> Row:
+    """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
+    if len(line) == LONGEST_ROW and not line.endswith(b"\n"):
+        while (rest := stream.readline(LONGEST_ROW)) and not rest.endswith(b"\n"):
+            pass
+        return Row(number, start, [], f"the row is longer than {LONGEST_ROW:,} bytes")
+    if b'"' not in line:
+        return Row(number, start, line.rstrip(b"\r\n").split(b"\t"))
+    after_first_line = stream.tell()
+    fields: list[bytes] = []
+    at = 0
+    while True:
+        if line[at : at + 1] != b'"':  # a quote further on in a field is only a quote
+            end = line.find(b"\t", at)
+            if end < 0:
+                fields.append(line[at:].rstrip(b"\r\n"))
+                return Row(number, start, fields)
+            fields.append(line[at:end])
+            at = end + 1
+            continue
+        close = closing_quote(line, at + 1)
+        if close < 0:
+            line = line[at:] + b"".join(to_closing_quote(stream, line[at:]))
+            at = 0
+            close = closing_quote(line, 1)
+            if close < 0:  # take the row as lost, and go on with the line after its first
+                stream.seek(after_first_line)
+                return Row(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
+        end = line.find(b"\t", close)
+        tail = line[close + 1 :].rstrip(b"\r\n") if end < 0 else line[close + 1 : end]
+        fields.append(line[at + 1 : close].replace(b'""', b'"') + tail)
+        if end < 0:
+            return Row(number, start, fields)
+        at = end + 1
+
+
+def closing_quote(line: bytes, at: int) -> int:
+    """The first quote from `at` on that is not one of a pair; -1 if there is none."""
+    while (found := line.find(b'"', at)) >= 0:
+        if line[found + 1 : found + 2] != b'"':
+            return found
+        at = found + 2
+    return -1
+
+
+def to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
+    """The lines up to the one in which an open quoted field is closed."""
+    size = len(begun)
+    for _ in range(MOST_LINES):
+        line = stream.readline(LONGEST_ROW - size + 1)
+        size += len(line)
+        if not line or size > LONGEST_ROW:
+            return
+        yield line
+        if closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone
+            return

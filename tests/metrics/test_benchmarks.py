@@ -1,0 +1,132 @@
+"""The eight benchmarks by name: their prompts, their metrics, their files."""
+
+import pytest
+
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.metrics import BENCHMARKS, benchmark, find, parse_tasks
+from vispco.sources import Record, Turn
+
+EIGHT = ["aokvqa", "vizwiz", "seedbench", "mmbench", "mme", "chartqa", "ocrbench", "textvqa"]
+
+
+def record(question="What is it?", references=("cat",), options=None, hint=""):
+    return Record("1", "t", (), (Turn(question, references[0]),), references, options or {}, hint)
+
+
+def test_they_are_the_papers_eight():
+    assert list(BENCHMARKS) == EIGHT
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_an_empty_prediction_scores_0_in_each(name):
+    for prediction in ("", " ", "\n"):
+        assert BENCHMARKS[name].metric(prediction, record(references=("",) * 10, options={"A": ""})) == 0.0
+        assert BENCHMARKS[name].metric(prediction, record(references=("A",), options={"A": "yes"})) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "prediction", "references", "options", "score"),
+    [
+        ("aokvqa", "B", ("B",), {"A": "dog", "B": "cat"}, 1.0),
+        ("seedbench", "A dog", ("A",), {"A": "bird", "B": "cat"}, 0.0),
+        ("mmbench", "The answer is (A).", ("A",), {"A": "dog", "B": "cat"}, 1.0),
+        ("vizwiz", "unanswerable", ("unanswerable",) * 2 + ("x",) * 8, {}, 0.6),
+        ("textvqa", "the  Stop!", ("stop",) * 10, {}, 1.0),
+        ("mme", "I know", ("No",), {}, 0.0),
+        ("chartqa", "1,040", ("1000",), {}, 1.0),
+        ("ocrbench", "it says STOP", ("stop",), {}, 1.0),
+    ],
+)
+def test_each_is_scored_by_its_own_metric(name, prediction, references, options, score):
+    item = record(references=references, options=options)
+    assert BENCHMARKS[name].metric(prediction, item) == pytest.approx(score)
+
+
+def test_the_prompt_has_hint_question_options_and_what_to_answer():
+    prompt = BENCHMARKS["mmbench"].prompt(record("Which?", options={"A": "dog", "B": "cat"}, hint="Look left."))
+    assert prompt.splitlines() == [
+        "Hint: Look left.",
+        "Which?",
+        "A. dog",
+        "B. cat",
+        "Answer with the letter of the right option only.",
+    ]
+
+
+def test_the_prompt_does_not_ask_twice():
+    question = "Is it a dog? Please answer yes or no."
+    assert BENCHMARKS["mme"].prompt(record(question)) == question
+    assert BENCHMARKS["ocrbench"].prompt(record("What is written?")) == "What is written?"
+
+
+@pytest.mark.parametrize("typed", ["mmbench", "MMBench", "MMBench_DEV_EN", " mm-bench "])
+def test_a_benchmark_is_known_by_any_spelling(typed):
+    assert benchmark(typed).name == "mmbench"
+
+
+def test_an_unknown_one_is_named_with_those_that_are_known():
+    with pytest.raises(UnknownNameError, match=r"'docvqa'.*chartqa"):
+        benchmark("docvqa")
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name in ("MMBench_TEST_EN", "MMBench_DEV_EN", "ChartQA_TEST", "inner/A-OKVQA", "VizWiz_local", "Other"):
+        path = tmp_path / f"{name}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def test_files_are_found_by_name_with_the_answered_split_first(root):
+    found = {name: path.name for name, path in find(root).items()}
+    assert found == {
+        "aokvqa": "A-OKVQA.tsv",
+        "vizwiz": "VizWiz_local.tsv",
+        "mmbench": "MMBench_DEV_EN.tsv",
+        "chartqa": "ChartQA_TEST.tsv",
+    }
+
+
+def test_a_missing_file_is_named_with_the_names_it_could_have(root, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"textvqa.*TextVQA_VAL\.tsv"):
+        find(root, ["textvqa", "mmbench"])
+    with pytest.raises(InvalidInputError, match="not a folder"):
+        find(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInputError, match="does not have the file"):
+        find(tmp_path / "empty")
+
+
+def test_tasks_are_parsed_from_what_a_user_types(root):
+    chart = root / "a,b" / "c.tsv"
+    chart.parent.mkdir()
+    chart.touch()
+    assert parse_tasks(f"chartqa={chart}, MMBench={root / 'Other.tsv'},") == {
+        "chartqa": chart,
+        "mmbench": root / "Other.tsv",
+    }
+    assert parse_tasks(f"aokvqa,chartqa={chart}", root) == {"aokvqa": root / "inner" / "A-OKVQA.tsv", "chartqa": chart}
+    assert set(parse_tasks("all", root)) == {"aokvqa", "vizwiz", "mmbench", "chartqa"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sentence"),
+    [
+        ("", "No task"),
+        (",", "No task"),
+        ("mmbench", "mmbench=PATH"),
+        ("mmbench=", "does not exist"),
+        ("mmbench=/no/such.tsv", r"no/such\.tsv' does not exist"),
+        ("docvqa=x", "Unknown benchmark"),
+        ("=x", "Unknown benchmark"),
+    ],
+)
+def test_bad_tasks_are_named(tasks, sentence):
+    with pytest.raises((InvalidInputError, UnknownNameError), match=sentence):
+        parse_tasks(tasks)
+
+
+def test_a_task_given_twice_is_refused(root):
+    with pytest.raises(InvalidInputError, match="given twice"):
+        parse_tasks(f"mmbench={root / 'Other.tsv'},mmbench", root)
