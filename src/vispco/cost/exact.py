@@ -1,0 +1,29 @@
+"""The FLOPs that the model really spends."""
+
+from typing import ClassVar
+
+from vispco.cost.model import CostModel
+
+
+class Exact(CostModel):
+    """Every matrix multiplication of a decoder layer, two FLOPs a multiply-add, as torch's FlopCounterMode counts them.
+
+    Knows grouped-query attention and gated feed-forward networks. Sliding-window layers cost N^2 like the others: their
+    mask is dense, and dense attention multiplies what it then masks.
+    """
+
+    name: ClassVar[str] = "exact"
+
+    @property
+    def attention_linear(self) -> int:
+        size = self.dimensions
+        return 4 * size.hidden * size.heads * size.head_dim + 4 * size.hidden * size.kv_heads * size.head_dim
+
+    @property
+    def attention_quadratic(self) -> int:
+        return 4 * self.dimensions.heads * self.dimensions.head_dim
+
+    @property
+    def ffn_linear(self) -> int:
+        size = self.dimensions
+        return (6 if size.gated else 4) * size.hidden * size.ffn

@@ -1,0 +1,44 @@
+"""Kernels: differentiable functions from a few unconstrained parameters to one retention per layer."""
+
+from dataclasses import fields
+from typing import Any
+
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.kernels.exponential import Exponential
+from vispco.kernels.free import Free
+from vispco.kernels.kernel import Kernel
+from vispco.kernels.linear import Linear
+from vispco.kernels.multi_step import MultiStep
+from vispco.kernels.single import PSigmoid, Single
+from vispco.kernels.steps import Steps
+
+KERNELS: dict[str, type[Kernel]] = {
+    kernel.name: kernel for kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free)
+}
+
+
+def get(name: str, **options: Any) -> Kernel:
+    """The kernel registered under `name`, with its options (r_min, first_full, and gamma or steps where it has them)."""
+    if name not in KERNELS:
+        raise UnknownNameError("kernel", name, list(KERNELS))
+    try:
+        return KERNELS[name](**options)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"Kernel {name!r} was given the options {sorted(options)}. "
+            f"It takes: {', '.join(field.name for field in fields(KERNELS[name]))}."
+        ) from error
+
+
+__all__ = [
+    "KERNELS",
+    "Exponential",
+    "Free",
+    "Kernel",
+    "Linear",
+    "MultiStep",
+    "PSigmoid",
+    "Single",
+    "Steps",
+    "get",
+]
