@@ -55,7 +55,8 @@ def snap(
     """Whole tokens [B, L] (int64) along the curve retention [B, L], non-increasing, with F / F_full <= budget [B] for all.
 
     Within one token: in no layer can one more token stay, without growing over the layer before, and F still meet the
-    budget. With `fill=False` plateaus of the curve stay whole, and one more token through a whole plateau is too much.
+    budget. With `fill=False` plateaus of the curve stay whole, and a token more through the one that is next to round up
+    is too much.
     """
     budget = clamp_budget(budget, num_text, num_visual, cost, site=site, first_full=first_full)
     limit = flops_limit(budget, cost.full(num_text, num_visual).clamp_min(1))
