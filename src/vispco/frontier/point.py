@@ -1,0 +1,89 @@
+"""One evaluated schedule, with where it came from."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vispco.errors import InvalidInputError
+from vispco.evaluation.result import Evaluation
+from vispco.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Point:
+    """A schedule, what its evaluation found, and its provenance (study, trial, seed, ...); never NaN or infinite."""
+
+    schedule: Schedule
+    evaluation: Evaluation
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found = self.evaluation
+        numbers = {"accuracy": found.accuracy, "low": found.low, "high": found.high, "seconds": found.seconds}
+        numbers |= {f"flops[{k}]": v for k, v in found.flops.items()}
+        numbers |= {f"fraction[{k}]": v for k, v in found.fraction.items()}
+        if found.kl is not None:
+            numbers["kl"] = found.kl
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise InvalidInputError(
+                    f"The {name} of the point {self.name} is {value}; a frontier takes finite numbers only."
+                )
+
+    @property
+    def name(self) -> str:
+        """What an error calls this point: its provenance where there is one, else its schedule."""
+        if self.provenance:
+            return ", ".join(f"{key}={value}" for key, value in sorted(self.provenance.items()))
+        return str(self.schedule)
+
+    @property
+    def accuracy(self) -> float:
+        return self.evaluation.accuracy
+
+    @property
+    def low(self) -> float:
+        return self.evaluation.low
+
+    @property
+    def high(self) -> float:
+        return self.evaluation.high
+
+    @property
+    def kl(self) -> float | None:
+        return self.evaluation.kl
+
+    @property
+    def cost(self) -> dict[str, dict[str, float]]:
+        """By cost model: FLOPs, and their fraction of the unpruned model's."""
+        flops, fraction = self.evaluation.flops, self.evaluation.fraction
+        return {
+            model: {unit: known[model] for unit, known in (("flops", flops), ("fraction", fraction)) if model in known}
+            for model in sorted({*flops, *fraction})
+        }
+
+    @property
+    def key(self) -> str:
+        """The whole point as text: equal points have equal keys."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schedule": self.schedule.to_dict(),
+            "evaluation": self.evaluation.to_dict(),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Point:
+        return cls(
+            Schedule.from_dict(data["schedule"]),
+            Evaluation.from_dict(data["evaluation"]),
+            dict(data.get("provenance", {})),
+        )

@@ -1,0 +1,165 @@
+"""The schedules that a sweep may try: a few parameters, and the schedule that they stand for.
+
+Every value of the parameters is a valid, non-increasing schedule that keeps all tokens in layer 0: nothing is rejected.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from vispco import kernels
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.schedule import Schedule
+from vispco.sweep.parameter import Parameter, Params
+
+if TYPE_CHECKING:
+    import numpy as np
+    import optuna
+
+RATIOS = tuple(round(0.01 + 0.05 * i, 2) for i in range(20))  # the paper's: .01, .06, ..., .96
+KERNEL_REACH = 6.0  # sigmoid(±6) is within 0.25 % of its ends: a kernel's parameters need to go no further
+
+
+class Space(ABC):
+    """A family of schedules over `num_layers` layers."""
+
+    name: str
+
+    def __init__(self, num_layers: int) -> None:
+        if num_layers < 2:
+            raise InvalidInputError(
+                f"A space of schedules was asked for {num_layers} layers. Layer 0 keeps all tokens, so give 2 or more."
+            )
+        self.num_layers = num_layers
+
+    @cached_property
+    @abstractmethod
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is left open."""
+
+    @abstractmethod
+    def schedule(self, params: Params) -> Schedule:
+        """The schedule that these parameters stand for."""
+
+    def grid(self) -> list[Params] | None:
+        """All configurations, always in the same order; None for a space that has no end of them."""
+        return None
+
+    def draw(self, rng: np.random.Generator) -> Params:
+        return {p.name: p.draw(rng) for p in self.parameters}
+
+    def suggest(self, trial: optuna.Trial) -> Params:
+        return {p.name: p.suggest(trial) for p in self.parameters}
+
+    def between(self, start: Params, end: Params, share: float, *, move_integers: bool = True) -> Params:
+        """The parameters `share` of the way from start to end."""
+        return {
+            p.name: p.between(start[p.name], end[p.name], share if move_integers or not p.integer else 0.0)
+            for p in self.parameters
+        }
+
+
+class Single(Space):
+    """One pruning layer and the share kept from it on: the paper's grid, (L - 1) × 20, which is 700 for 36 layers."""
+
+    name = "single"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (
+            Parameter("layer", 1, self.num_layers - 1, integer=True),
+            Parameter("keep", RATIOS[0], RATIOS[-1], step=0.05),
+        )
+
+    def schedule(self, params: Params) -> Schedule:
+        return Schedule.single(int(params["layer"]), round(params["keep"], 2), self.num_layers)
+
+    def grid(self) -> list[Params]:
+        return [{"layer": layer, "keep": keep} for layer in range(1, self.num_layers) for keep in RATIOS]
+
+
+class Stages(Space):
+    """Up to three stages, at any layers, uniform over all non-increasing heights."""
+
+    name = "stages"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        numbers = range(1, min(3, self.num_layers - 1) + 1)
+        layers = (Parameter(f"layer_{j}", 1, self.num_layers - 1, integer=True) for j in numbers)
+        return (*layers, *(Parameter(f"share_{j}", 0.0, 1.0) for j in numbers))
+
+    def schedule(self, params: Params) -> Schedule:
+        count = len(self.parameters) // 2
+        heights = descending([params[f"share_{j}"] for j in range(1, count + 1)])
+        layers = sorted(int(params[f"layer_{j}"]) for j in range(1, count + 1))
+        return Schedule.stages(
+            dict(zip(layers, heights, strict=True)), self.num_layers
+        )  # the last of equal layers wins
+
+
+class Free(Space):
+    """Truly random schedules: any non-increasing curve, bent by a power so that cheap and dear ones are as likely.
+
+    Sorted uniform numbers alone all look alike in deep models: a straight line from 1 to 0, at half the cost.
+    """
+
+    name = "free"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        shares = (Parameter(f"share_{i}", 0.0, 1.0) for i in range(1, self.num_layers))
+        return (*shares, Parameter("power", 1 / 8, 8.0, log=True))
+
+    def schedule(self, params: Params) -> Schedule:
+        curve = descending([params[f"share_{i}"] for i in range(1, self.num_layers)])
+        return Schedule((1.0, *(r ** params["power"] for r in curve)))
+
+
+class Kernel(Space):
+    """The curves of one kernel; a kernel that is annealed is used as it is deployed, with hard steps."""
+
+    def __init__(self, kernel: str, num_layers: int) -> None:
+        super().__init__(num_layers)
+        self.name = f"kernel:{kernel}"
+        self.kernel = kernels.get(kernel)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        names = self.kernel.parameter_names(self.num_layers)
+        return tuple(Parameter(name, -KERNEL_REACH, KERNEL_REACH) for name in names)
+
+    def schedule(self, params: Params) -> Schedule:
+        raw = torch.tensor([params[p.name] for p in self.parameters], dtype=torch.float64)
+        gamma = math.inf if self.kernel.annealable else None
+        return Schedule.from_kernel(self.kernel, raw, self.num_layers, gamma=gamma)
+
+
+def descending(shares: list[float]) -> list[float]:
+    """Independent uniform numbers [n] -> n sorted uniform numbers, largest first (as order statistics, one by one).
+
+    The largest of n uniform numbers is distributed as u^(1/n), the next as that times u^(1/(n-1)), and so on: unlike
+    sorting, each parameter then has one meaning, which a sampler can learn.
+    """
+    values, above = [], 1.0
+    for left, share in zip(range(len(shares), 0, -1), shares, strict=True):
+        above *= share ** (1.0 / left)
+        values.append(above)
+    return values
+
+
+SPACES: dict[str, type[Single | Stages | Free]] = {space.name: space for space in (Single, Stages, Free)}
+
+
+def get(name: str, num_layers: int) -> Space:
+    """The space called `single`, `stages`, `free` or `kernel:NAME`."""
+    if name.startswith("kernel:"):
+        return Kernel(name.removeprefix("kernel:"), num_layers)
+    if name not in SPACES:
+        raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
+    return SPACES[name](num_layers)
