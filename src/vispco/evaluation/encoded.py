@@ -1,0 +1,183 @@
+"""From samples to a model's inputs: one prompt each through the processor's chat template, padded on the left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vispco.errors import InvalidInputError
+from vispco.families import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vispco.data.sample import Sample
+
+IGNORE = -100
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """One sample as its model reads it, before a batch pads it.
+
+    tensors: the processor's output for this sample alone; `input_ids` is [1, T], others of that shape go with it token
+        by token, the rest belongs to the picture. answer: int64 [A], the reference answer with its end token.
+    num_visual: how many of the T tokens stand for the picture.
+    """
+
+    tensors: Mapping[str, Tensor]
+    answer: Tensor
+    num_visual: int
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A batch, on the model's device: `model.generate(**encoded.inputs)`, or `answer_logits(model, encoded)`.
+
+    inputs: `input_ids` and `attention_mask` [B, T], padded on the left, and whatever else the family takes.
+    labels: [B, T], the answer's tokens where they stand, -100 elsewhere; None if the answers are not in the batch.
+    num_visual, num_text: tokens of each sample's *prompt*; padding and answer are not counted.
+    """
+
+    ids: tuple[str, ...]
+    inputs: dict[str, Any]
+    labels: Tensor | None
+    num_visual: tuple[int, ...]
+    num_text: tuple[int, ...]
+    answer_lengths: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return int(self.inputs["input_ids"].shape[1])
+
+    @cached_property
+    def answer_mask(self) -> Tensor:
+        """Which of the last A places hold an answer token; bool [B, A], A the longest answer. Answers end together."""
+        if self.labels is None:
+            raise InvalidInputError("This batch was encoded without its answers. Encode it with answers=True.")
+        return self.labels[:, self.length - max(self.answer_lengths) :] != IGNORE
+
+
+def encode(model: Any, processor: Any, samples: Sequence[Sample], *, answers: bool = False) -> Encoded:
+    """Samples -> one batch of model inputs. With `answers`, each reference answer follows its prompt, with labels."""
+    return collate(model, processor, samples, [read(model, processor, s) for s in samples], answers=answers)
+
+
+def conversation(sample: Sample) -> list[dict[str, Any]]:
+    """The chat that ends with the sample's question: the picture first, then the words."""
+    turns: list[dict[str, Any]] = []
+    for question, answer in (*sample.meta.get("history", ()), (sample.question, None)):
+        picture = [] if turns else [{"type": "image"}]
+        turns.append({"role": "user", "content": [*picture, {"type": "text", "text": question}]})
+        if answer is not None:
+            turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
+    return turns
+
+
+def read(model: Any, processor: Any, sample: Sample) -> Prompt:
+    """One sample through the processor: the dear part (it resizes the picture), worth keeping."""
+    chat = conversation(sample)
+    text: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    begin = processor.tokenizer.bos_token
+    options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
+    found = processor(text=[text], images=[[sample.image]], return_tensors="pt", **options)
+    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    visual = torch.tensor(family_of(model).visual_token_ids(model))
+    num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
+    return Prompt(tensors, _answer_tokens(model, processor, chat, text, sample.answer), num_visual)
+
+
+def _answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], asked: str, answer: str) -> Tensor:
+    """The answer as the template writes it after the prompt, up to and with the token that ends a turn. [A]"""
+    told = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
+    whole: str = processor.apply_chat_template([*chat, told], tokenize=False)
+    text = whole[len(asked) :].rstrip() if whole.startswith(asked) else answer
+    tokens: list[int] = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+    ends = end_tokens(model, processor)
+    for place, token in enumerate(tokens):
+        if token in ends:
+            return torch.tensor(tokens[: place + 1])
+    return torch.tensor([*tokens, ends[0]])
+
+
+def end_tokens(model: Any, processor: Any) -> tuple[int, ...]:
+    """The tokens that end an answer, the tokenizer's own first."""
+    known: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    known = known if isinstance(known, list | tuple) else [known]
+    ends = dict.fromkeys(i for i in (processor.tokenizer.eos_token_id, *known) if isinstance(i, int))
+    if not ends:
+        raise InvalidInputError(
+            "Neither the tokenizer nor model.generation_config has an eos token, so no answer would ever end. "
+            "Set processor.tokenizer.eos_token."
+        )
+    return tuple(ends)
+
+
+def collate(
+    model: Any, processor: Any, samples: Sequence[Sample], prompts: Sequence[Prompt], *, answers: bool = False
+) -> Encoded:
+    """Prompts that were read before -> one batch."""
+    if not samples:
+        raise InvalidInputError("No samples were given. A batch needs at least one.")
+    lengths = tuple(len(p.answer) if answers else 0 for p in prompts)
+    sizes = [p.tensors["input_ids"].shape[1] for p in prompts]
+    width = max(size + extra for size, extra in zip(sizes, lengths, strict=True))
+    inputs: dict[str, Any] = {}
+    for name in prompts[0].tensors:
+        values = [p.tensors[name] for p in prompts]
+        if any(value.shape == (1, size) for value, size in zip(values, sizes, strict=True)):
+            inputs[name] = _padded(name, values, prompts, lengths, width, pad_token(processor))
+        else:
+            inputs[name] = _stacked(values)
+    inputs["attention_mask"] = _padded(
+        "attention_mask", [torch.ones(1, size, dtype=torch.long) for size in sizes], prompts, lengths, width, 0
+    )
+    labels = None
+    if answers:
+        labels = torch.full((len(prompts), width), IGNORE)
+        for row, prompt in zip(labels, prompts, strict=True):
+            row[width - len(prompt.answer) :] = prompt.answer
+    visual = tuple(p.num_visual for p in prompts)
+    text = tuple(size - count for size, count in zip(sizes, visual, strict=True))
+    device = model.device
+    return Encoded(
+        tuple(s.id for s in samples),
+        {name: value.to(device) for name, value in inputs.items()},
+        None if labels is None else labels.to(device),
+        visual,
+        text,
+        lengths,
+    )
+
+
+def pad_token(processor: Any) -> int:
+    tokenizer = processor.tokenizer
+    return int(tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id)
+
+
+def _padded(
+    name: str, values: list[Tensor], prompts: Sequence[Prompt], lengths: tuple[int, ...], width: int, pad: int
+) -> Tensor:
+    """Rows [1, T_i] -> [B, width]: padding on the left, the answer (if it is wanted) on the right."""
+    is_ids = name == "input_ids"
+    out = torch.full((len(values), width), pad if is_ids else 0, dtype=values[0].dtype)
+    for row, value, prompt, extra in zip(out, values, prompts, lengths, strict=True):
+        row[width - extra - value.shape[1] : width - extra] = value[0]
+        if extra:
+            row[width - extra :] = prompt.answer if is_ids else int(name == "attention_mask")
+    return out
+
+
+def _stacked(values: list[Tensor]) -> Tensor:
+    """Picture tensors one after the other; where their sizes differ (tiles), zeros fill up as processors do."""
+    rest = [max(sizes) for sizes in zip(*(value.shape[1:] for value in values), strict=True)]
+    if any(list(value.shape[1:]) != rest for value in values):
+        grown = [value.new_zeros(value.shape[0], *rest) for value in values]
+        for room, value in zip(grown, values, strict=True):
+            room[tuple(slice(size) for size in value.shape)] = value
+        values = grown
+    return torch.cat(values)

@@ -1,0 +1,124 @@
+"""The vision tower runs once for each picture: prompts and visual features by sample, kept for every later batch."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from vispco.errors import InvalidInputError
+from vispco.evaluation.encoded import Encoded, Prompt, collate, read
+from vispco.evaluation.tensor_cache import GIB, TensorCache
+from vispco.families import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vispco.data.sample import Sample
+
+PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
+
+
+class FeatureStore:
+    """What a model reads of each sample, computed at first use: `store.encode(samples)` is a batch without pictures.
+
+    A sample is known by its `id`: use one store for one set of pictures and one model. `note` says why features are
+    not kept, for models whose transformers class cannot take them; their batches carry pixels, and all else holds.
+    memory, folder: see `TensorCache`.
+    """
+
+    def __init__(self, model: Any, processor: Any, *, memory: int = 2 * GIB, folder: str | Path | None = None) -> None:
+        self.model, self.processor = model, processor
+        self.base = family_of(model).base(model)
+        self.cache = TensorCache(memory, folder)
+        self.note = _refusal(model, self.base)
+
+    def encode(self, samples: Sequence[Sample], *, answers: bool = False) -> Encoded:
+        """One batch of model inputs, the picture's features (`mm_encoder_outputs`) in place of its pixels."""
+        entries = self._entries(samples)
+        prompts = [_prompt(entry) for entry in entries]
+        batch = collate(self.model, self.processor, samples, prompts, answers=answers)
+        if self.note is None:
+            batch.inputs["mm_encoder_outputs"] = self._joined(entries)
+        return batch
+
+    def batch(self, samples: Sequence[Sample]) -> dict[str, BaseModelOutputWithPooling]:
+        """The `mm_encoder_outputs` of a batch."""
+        if self.note is not None:
+            raise InvalidInputError(f"{self.note} Use encode(samples), whose batches carry pixel_values.")
+        return self._joined(self._entries(samples))
+
+    def prompt(self, sample: Sample) -> Prompt:
+        """One sample before padding, its features computed if they were not."""
+        return _prompt(self._entries([sample])[0])
+
+    def _entries(self, samples: Sequence[Sample]) -> list[dict[str, Tensor]]:
+        new = {s.id: s for s in samples if s.id not in self.cache}
+        fresh = self._computed(list(new.values())) if new else {}
+        for key, entry in fresh.items():
+            self.cache.put(key, entry)
+        return [fresh[s.id] if s.id in fresh else self.cache.get(s.id) for s in samples]
+
+    @torch.no_grad()
+    def _computed(self, samples: list[Sample]) -> dict[str, dict[str, Tensor]]:
+        prompts = [read(self.model, self.processor, sample) for sample in samples]
+        features: Sequence[Tensor | None] = [None] * len(samples)
+        if self.note is None:
+            features = self._features(samples, prompts)
+        entries = {}
+        for sample, prompt, feature in zip(samples, prompts, features, strict=True):
+            entry = {"answer": prompt.answer, "num_visual": torch.tensor(prompt.num_visual)}
+            for name, value in prompt.tensors.items():
+                if feature is None or not name.startswith(PIXELS):
+                    entry[f"inputs.{name}"] = value
+            if feature is not None:
+                entry["feature"] = feature.cpu()
+            entries[sample.id] = entry
+        return entries
+
+    def _features(self, samples: list[Sample], prompts: list[Prompt]) -> Sequence[Tensor | None]:
+        """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
+        inputs = collate(self.model, self.processor, samples, prompts).inputs
+        encoder: Any = self.base.get_image_features
+        wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
+        out = encoder(**wanted, return_dict=True)
+        pooled = out.pooler_output
+        if getattr(out, "deepstack_features", None) is not None:
+            self.note = (
+                f"{type(self.model).__name__} feeds features into several layers, which the store does not keep."
+            )
+        elif isinstance(pooled, Tensor) and pooled.dim() == 3:
+            tiles = [p.num_visual // pooled.shape[1] for p in prompts]
+            if sum(tiles) == pooled.shape[0]:
+                return list(torch.split(pooled, tiles))
+        elif isinstance(pooled, list | tuple) and len(pooled) == len(samples):
+            return list(pooled)
+        self.note = self.note or (
+            f"The image features of {type(self.model).__name__} cannot be told apart by sample, so they are not kept."
+        )
+        return [None] * len(samples)
+
+    def _joined(self, entries: list[dict[str, Tensor]]) -> dict[str, BaseModelOutputWithPooling]:
+        parts = [entry["feature"].to(self.model.device) for entry in entries]
+        # a list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size
+        pooled: Any = parts if parts[0].dim() == 2 else torch.cat(parts)
+        return {"image": BaseModelOutputWithPooling(pooler_output=pooled)}
+
+
+def _prompt(entry: dict[str, Tensor]) -> Prompt:
+    tensors = {name.removeprefix("inputs."): value for name, value in entry.items() if name.startswith("inputs.")}
+    return Prompt(tensors, entry["answer"], int(entry["num_visual"]))
+
+
+def _refusal(model: Any, base: Any) -> str | None:
+    """Why this model's features cannot be handed to it beforehand; None if they can."""
+    name = type(model).__name__
+    if not hasattr(base, "get_image_features"):
+        return f"{name} has no get_image_features, so the vision tower runs again for every batch."
+    if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
+        return f"{name} takes no mm_encoder_outputs, so the vision tower runs again for every batch."
+    return None
