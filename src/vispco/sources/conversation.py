@@ -47,6 +47,8 @@ def parse_conversation(messages: Any, images: int) -> tuple[Turn, ...]:
 
 def make_turn(asked: str, answer: str) -> Turn:
     """Takes the placeholders out of an instruction and remembers where they stood."""
+    if PLACEHOLDER not in asked:
+        return Turn(asked, answer.strip())
     parts = asked.split(PLACEHOLDER)
     # LLaVA writes "<image>\n" before or "\n<image>" after the text; those line breaks belong to the placeholder.
     parts = [part.lstrip("\n") if i and not "".join(parts[:i]).strip() else part for i, part in enumerate(parts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,33 +46,24 @@ class ImageHandle:
     def _skipped(self, reason: str, detail: str) -> Skipped:
         return Skipped(reason, self.file, self.row, detail)
 
-    def _head(self) -> bytes:
-        if not isinstance(self.source, Path):
-            return self.source()[:16]
-        with self.source.open("rb") as stream:
-            return stream.read(16)
-
-    def check(self) -> Skipped | None:
+    def check(self, head: bytes) -> Skipped | None:
         """What is wrong with the picture as far as its first bytes show, without decoding it."""
-        try:
-            head = self._head()
-        except OSError as error:
-            return self._skipped("missing image", f"{self.name} cannot be opened ({error.strerror or error})")
-        except ValueError as error:
-            return self._skipped("broken image", f"{self.name}: {error}")
-        if not looks_like_image(head):
-            return self._skipped("broken image", f"{self.name} is not an image (its first bytes are {head!r})")
-        return None
+        if looks_like_image(head):
+            return None
+        return self._skipped("broken image", f"{self.name} is not an image (its first bytes are {head!r})")
 
 
-def find_image(name: str, roots: Sequence[Path]) -> Path | None:
-    """The file of that name under the first root that has it, by its full relative path or by its last part."""
-    try:
-        for candidate in (Path(name), Path(Path(name).name)):
-            for root in roots:
-                path = root / candidate
-                if path.is_file():
-                    return path
-    except (OSError, ValueError):  # a name that no file can have: too long, or with a NUL byte
-        return None
+def find_image(name: str, roots: Sequence[Path]) -> tuple[Path, bytes] | None:
+    """The file of that name under the first root that has it, by its full relative path or by its last part.
+
+    Its first 16 bytes come with it: one opening of the file tells both that it is there and that it is a picture.
+    """
+    for candidate in dict.fromkeys((name, os.path.basename(name))):  # noqa: PTH119  a Path costs ten times as much
+        for root in roots:
+            path = os.path.join(root, candidate)  # noqa: PTH118  (same; there may be millions)
+            try:
+                with open(path, "rb", buffering=0) as stream:  # noqa: PTH123
+                    return Path(path), stream.read(16)
+            except (OSError, ValueError):  # not there, or a name that no file can have
+                continue
     return None

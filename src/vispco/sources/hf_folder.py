@@ -16,7 +16,7 @@ from vispco.sources.records import Records
 from vispco.sources.skipped import Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 # What a column may be called, the likeliest name first.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -68,9 +68,8 @@ class HfFolder(Records):
         handles = []
         for place, image in enumerate(images):
             handle = self._handle(number, place, image)
-            wrong = handle if isinstance(handle, Skipped) else handle.check()
-            if wrong or isinstance(handle, Skipped):
-                return wrong or self._skip("missing image", number, "its image cannot be found")
+            if isinstance(handle, Skipped):
+                return handle
             handles.append(handle)
         references = as_answers(row.get("answer"))
         try:
@@ -98,14 +97,19 @@ class HfFolder(Records):
 
     def _handle(self, number: int, place: int, image: Any) -> ImageHandle | Skipped:
         """From the bytes that the dataset holds, or from the file that it names."""
-        if isinstance(image, dict) and image.get("bytes"):
-            source = partial(self._bytes, number, place)
-            return ImageHandle(source, f"image {place + 1}", str(self.file), number + 1, self.max_side)
-        name = str(image.get("path") if isinstance(image, dict) else image)
-        path = find_image(name, self.roots)
-        if path is None:
-            return self._skip("missing image", number, f"image {name[:200]!r} is neither in the dataset nor on disk")
-        return ImageHandle(path, f"image {path}", str(self.file), number + 1, self.max_side)
+        inside = isinstance(image, dict) and bool(image.get("bytes"))
+        if inside:
+            source: Path | Callable[[], bytes] = partial(self._bytes, number, place)
+            name, head = f"image {place + 1}", bytes(image["bytes"][:16])
+        else:
+            given = str(image.get("path") if isinstance(image, dict) else image)
+            found = find_image(given, self.roots)
+            if found is None:
+                detail = f"image {given[:200]!r} is neither in the dataset nor on disk"
+                return self._skip("missing image", number, detail)
+            (source, head), name = found, f"image {given}"
+        handle = ImageHandle(source, name, str(self.file), number + 1, self.max_side)
+        return handle.check(head) or handle
 
     def _bytes(self, number: int, place: int) -> bytes:
         image = self.rows[number][self.columns["image"]]

@@ -83,12 +83,13 @@ def find_handles(
     for name in names:
         if not isinstance(name, str) or not name:
             return Skipped("malformed item", file, row, f"its image is {brief(name)}; it must be a file name")
-        path = find_image(name, roots)
-        if path is None:
+        found = find_image(name, roots)
+        if found is None:
             looked = " or ".join(str(root) for root in roots)
             return Skipped("missing image", file, row, f"image {name[:200]!r} is not in {looked}")
+        path, head = found
         handle = ImageHandle(path, f"image {path}", file, row, max_side)
-        wrong = handle.check()
+        wrong = handle.check(head)
         if wrong:
             return wrong
         handles.append(handle)

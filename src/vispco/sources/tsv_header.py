@@ -13,38 +13,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPTION = re.compile(r"[A-Z]")
-WORDS = {"index", "question", "hint", "answer"}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Column numbers by name. Names are lower case, except those of the options, which are one capital letter."""
+    """Names are lower case, except those of the options, which are one capital letter. The rest are column numbers."""
 
     names: tuple[str, ...]
+    index: int | None
+    image: int | None
+    image_path: int | None
+    question: int | None
+    answer: int | None
+    options: tuple[str, ...]
 
-    def at(self, *names: str) -> int | None:
-        """The column with the first of these names that the table has."""
-        return next((self.names.index(name) for name in names if name in self.names), None)
+    @classmethod
+    def from_names(cls, given: list[str]) -> Header:
+        names = tuple(name if OPTION.fullmatch(name) else name.lower() for name in given)
 
-    @property
-    def index(self) -> int | None:
-        return self.at("index", "id", "question_id")
+        def at(*wanted: str) -> int | None:
+            return next((names.index(name) for name in wanted if name in names), None)
 
-    @property
-    def image(self) -> int | None:
-        return self.at("image")
-
-    @property
-    def image_path(self) -> int | None:
-        return self.at("image_path")
-
-    @property
-    def answer(self) -> int | None:
-        return self.at("answer", "answers")
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return tuple(name for name in self.names if OPTION.fullmatch(name))
+        return cls(
+            names,
+            index=at("index", "id", "question_id"),
+            image=at("image"),
+            image_path=at("image_path"),
+            question=at("question"),
+            answer=at("answer", "answers"),
+            options=tuple(dict.fromkeys(name for name in names if OPTION.fullmatch(name))),
+        )
 
 
 def read_header(path: Path, encoding: str) -> Header:
@@ -66,11 +64,11 @@ def read_header(path: Path, encoding: str) -> Header:
         raise InvalidInputError(
             f"{path}, header: it is not in {encoding} ({error.reason}). Save it as UTF-8, or name its encoding."
         ) from None
-    header = Header(tuple(name if OPTION.fullmatch(name) else name.lower() for name in names))
+    header = Header.from_names(names)
     shown = ", ".join(name[:30] for name in names[:30])
     if len(names) == 1:
         raise InvalidInputError(f"{path}, header: it has one column, {shown!r}. The columns must be separated by tabs.")
-    if header.at("question") is None:
+    if header.question is None:
         raise InvalidInputError(f"{path} has no question column. Its columns: {shown}.")
     if header.image is None and header.image_path is None:
         raise InvalidInputError(f"{path} has no images: no image or image_path column. Its columns: {shown}.")
