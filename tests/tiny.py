@@ -206,6 +206,7 @@ def _built(name: str, seed: int):
             torch.nn.init.normal_(parameter, std=0.3)
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = PAD
+    model.generation_config.suppress_tokens = [IMAGE, VIDEO]  # a random model would write placeholders now and then
     return model
 
 

@@ -119,7 +119,9 @@ class TokenLayout:
         if self.image_sizes is None:
             return None
         device = self.visual_index.device
-        grids = [torch.cartesian_prod(torch.arange(t), torch.arange(h), torch.arange(w)) for t, h, w in self.image_sizes]
+        grids = [
+            torch.cartesian_prod(torch.arange(t), torch.arange(h), torch.arange(w)) for t, h, w in self.image_sizes
+        ]
         table = torch.cat([g.view(-1, 3) for g in grids]).to(device)
         out = torch.full((*self.visual_index.shape, 3), -1, dtype=torch.long, device=device)
         out[self.is_visual_slot] = table[: int(self.is_visual_slot.sum())]

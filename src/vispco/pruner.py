@@ -54,9 +54,7 @@ class Pruner:
 
     def apply(self, model: nn.Module) -> nn.Module:
         """Prune from now on, until `remove`."""
-        engine = Engine(
-            model, self.scorer, self._plan, mode=self.mode, relaxation=self.relaxation, record=self.record
-        )
+        engine = Engine(model, self.scorer, self._plan, mode=self.mode, relaxation=self.relaxation, record=self.record)
         try:
             engine.attach()
         except PrunerStateError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import torch
-from tiny import IMAGE, VIDEO
 
+from tiny import IMAGE, VIDEO
 from vispco.families import family_of
 
 

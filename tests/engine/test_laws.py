@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+
 from engine.naive import naive_prefill
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, tokens_of, words
-
 from vispco import Pruner, Schedule
 from vispco.families import family_of
 from vispco.scorers import SCORERS, SparseVLM
@@ -104,7 +104,12 @@ def windows_of(model):
 @pytest.mark.parametrize("scorer", ALL_SCORERS)
 def test_a_sample_in_a_batch_equals_the_sample_alone(scorer, family, attention, padding):
     model = build(family, attention)
-    samples = [DEFAULT, (words(1, 3), picture(2, 3), words(9, 4)), (words(4, 7),), (words(3, 5), picture(3, 5), words(2, 6))]
+    samples = [
+        DEFAULT,
+        (words(1, 3), picture(2, 3), words(9, 4)),
+        (words(4, 7),),
+        (words(3, 5), picture(3, 5), words(2, 6)),
+    ]
     if family in ("idefics3", "smolvlm"):
         samples.pop(2)  # these two pad their pixel tensors with empty pictures and drop them inside
     x = inputs(family, samples, side=padding)
@@ -194,9 +199,7 @@ def test_decoding_equals_teacher_forcing(family):
     model, x = build(family), batch(family, "single")
     pruner = Pruner("fastv", SCHEDULE)
     with pruner(model):
-        out = model.generate(
-            **x, max_new_tokens=16, do_sample=False, return_dict_in_generate=True, output_logits=True
-        )
+        out = model.generate(**x, max_new_tokens=16, do_sample=False, return_dict_in_generate=True, output_logits=True)
     prompt = x["input_ids"].shape[1]
     new = out.sequences[:, prompt:]
     longer = {**x, "input_ids": out.sequences, "attention_mask": torch.ones_like(out.sequences)}

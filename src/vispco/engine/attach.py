@@ -26,6 +26,10 @@ from vispco.scorers.base import Scorer
 Mode = Literal["drop", "mask"]
 FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 SERVED = ("eager", "sdpa", *FLASH)
+UNSERVED_GENERATION = {
+    "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
+    "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
+}
 _ATTACHED: WeakKeyDictionary[nn.Module, Engine] = WeakKeyDictionary()
 
 
@@ -98,11 +102,10 @@ class Engine:
                 "Call model.set_attn_implementation('sdpa') first."
             )
         generation: Any = getattr(self.model, "generation_config", None)
-        if getattr(generation, "prefill_chunk_size", None) is not None:
-            raise UnsupportedModelError(
-                f"generation_config.prefill_chunk_size is {generation.prefill_chunk_size}: a picture cut into chunks "
-                "cannot be ranked as a whole. Set it to None."
-            )
+        for setting, why in UNSERVED_GENERATION.items():
+            value = getattr(generation, setting, None)
+            if value not in (None, "dynamic"):
+                raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")
         if self.scorer.needs_attention:
             for layer in self.layers:
                 check_readable(self.family.attention(layer))
@@ -154,7 +157,7 @@ class Engine:
             raise UnsupportedModelError(
                 "Masking serves one forward pass, not a cache that goes on. Use mode='drop' for generate()."
             )
-        self.layout = self.family.layout(self.model, inputs, past=past, answers=self._answers)
+        self.layout = self.family.layout(self.model, inputs, answers=self._answers)
         self._answers = None
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -215,8 +218,9 @@ class Engine:
         config: Any = self.text.config
         window = getattr(config, "sliding_window", None)
         types = getattr(config, "layer_types", None) or ()
-        sliding = window is not None and "sliding_attention" in types
-        if sliding and self._implementation() in FLASH and length >= window:
+        if window is None or "sliding_attention" not in types:
+            return
+        if self._implementation() in FLASH and length >= window:
             raise UnsupportedModelError(
                 f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
                 f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
@@ -229,7 +233,7 @@ class Engine:
     def _use_masked_attention(self) -> None:
         base: Any = self.base.config
         attention: Any = self.family.attention(self.layers[0])
-        configs = {id(c): c for c in (self.text.config, base.get_text_config(), attention.config)}
+        configs: dict[int, Any] = {id(c): c for c in (self.text.config, base.get_text_config(), attention.config)}
         for config in configs.values():
             own = config._attn_implementation  # noqa: SLF001
             self._implementations.append((config, own))

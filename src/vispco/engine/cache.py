@@ -78,7 +78,7 @@ class _Tracked:
             )
 
 
-class PrunedLayer(_Tracked, DynamicLayer):
+class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
     """A growing cache layer of which the prompt's pruned tokens were never stored."""
 
     def __init__(self, slots: Tensor, valid: Tensor | None, seen: int) -> None:
@@ -115,7 +115,7 @@ class PrunedLayer(_Tracked, DynamicLayer):
         self._start(self.slots[:, :0], None, 0)
 
 
-class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):
+class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[misc]
     """The same for a sliding window. It holds the newest `sliding_window - 1` *entries*, which reach at least as far
     back as the window does in tokens; the mask takes out what lies beyond it.
     """

@@ -103,7 +103,7 @@ def _own_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | Non
     config: Any = module.config
     name = config._attn_implementation.removeprefix(PREFIX)  # noqa: SLF001 - transformers' only name for it
     if name == "eager":
-        own: Any = sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[attr-defined]
+        own: Any = sys.modules[type(module).__module__].eager_attention_forward
         return own  # type: ignore[no-any-return]
     return ALL_ATTENTION_FUNCTIONS[name]  # type: ignore[no-any-return]
 

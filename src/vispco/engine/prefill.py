@@ -27,6 +27,7 @@ class Pass:
     ) -> None:
         self.layout, self.plan, self.scorer, self.embeddings, self.past = layout, plan, scorer, embeddings, past
         self.live = layout.is_visual_slot if plan is not None else None
+        self.most_live = max(layout.num_visual, default=0)  # on the host, so that nobody has to ask a device
         self.into: Tensor | None = None
         self.memo: dict[str, Any] = {}
         self.captured: dict[str, Tensor] = {}
@@ -71,6 +72,7 @@ class Pass:
             self.into = self.scorer.merge(context, scores, keep)
         self._apply_choice(layer, scores, keep)
         self.live, self.decided, self.reader = keep, layer, None
+        self.most_live = max(self.plan.at(layer))
 
     def _apply_choice(self, layer: int, scores: Tensor, keep: Tensor) -> None:
         raise NotImplementedError
@@ -98,9 +100,20 @@ class Pass:
             index = self.to_stage(self.layout.instruction_index)
             present = self.layout.instruction_index < self.layout.length
         else:
-            index, present = columns, self.live
+            slots = self._live_slots()
+            present = slots < columns.shape[1]
+            slots = slots.clamp(max=columns.shape[1] - 1)
+            index = columns.gather(1, slots)
+            weights = None if weights is None else weights.gather(1, slots)
         index, columns = index.clamp(max=width - 1), columns.clamp(max=width - 1)
         return self.reader.mass(index, columns, heads=heads, weights=weights, present=present)
+
+    def _live_slots(self) -> Tensor:
+        """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
+        assert self.live is not None  # noqa: S101
+        width = self.live.shape[1]
+        slots = torch.arange(width, device=self.live.device).expand_as(self.live)
+        return torch.where(self.live, slots, width).sort(-1).values[:, : self.most_live]
 
     def _reader(
         self, layer: int, module: nn.Module, kwargs: dict[str, Any], past_keys: Tensor | None

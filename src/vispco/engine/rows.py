@@ -69,7 +69,7 @@ class AttentionReader:
             part = slice(start, start + block)
             weight = self._weights(rows[:, part], keys)  # [B, H, r, K]
             flat = weight.mean(1) if heads == "mean" else weight.amax(1)
-            mass = torch.einsum("brk,br->bk", flat, factor[:, part])
+            mass = (flat * factor[:, part, None]).sum(1)
             total += mass.gather(1, columns + shift)
         return total
 

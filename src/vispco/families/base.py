@@ -74,18 +74,18 @@ class Family:
         """Token grid (frames, rows, columns) of each image in order, where it is known."""
         return None
 
-    def layout(self, model: nn.Module, inputs: Mapping[str, Any], *, past: int, answers: Tensor | None) -> TokenLayout:
+    def layout(self, model: nn.Module, inputs: Mapping[str, Any], *, answers: Tensor | None = None) -> TokenLayout:
         """Find the visual tokens of one forward pass from the inputs of `base(model)`."""
         ids, embeds = inputs.get("input_ids"), inputs.get("inputs_embeds")
-        shape = (ids.shape if ids is not None else embeds.shape[:2]) if ids is not None or embeds is not None else None
-        if shape is None:
+        given = ids if ids is not None else embeds
+        if given is None:
             raise InvalidInputError("The model was called with neither input_ids nor inputs_embeds.")
-        device = ids.device if ids is not None else embeds.device
+        shape, device = given.shape[:2], given.device
         has_pictures = any(inputs.get(name) is not None for name in self.picture_inputs)
         if ids is not None:
             visual = torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=device))
         elif has_pictures:
-            visual = self._placeholders_in(model, embeds)
+            visual = self._placeholders_in(model, given)
         else:
             visual = torch.zeros(shape, dtype=torch.bool, device=device)
         if not has_pictures:
@@ -101,7 +101,6 @@ class Family:
         if answers is not None and answers.shape != shape:
             answers = None
         sizes = self.image_sizes(model, inputs) if has_pictures else None
-        del past
         return TokenLayout.build(visual, real, answers=answers, image_sizes=sizes)
 
     def _placeholders_in(self, model: nn.Module, embeds: Tensor) -> Tensor:

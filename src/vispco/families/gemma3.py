@@ -19,5 +19,6 @@ class Gemma3(Family):
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         pixels = inputs.get("pixel_values")
-        grid = square(int(self.base(model).config.mm_tokens_per_image))  # type: ignore[union-attr, arg-type]
+        config: Any = self.base(model).config
+        grid = square(config.mm_tokens_per_image)
         return None if pixels is None or grid is None else (grid,) * pixels.shape[0]

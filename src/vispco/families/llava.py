@@ -15,7 +15,8 @@ class Llava(Family):
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         pixels = inputs.get("pixel_values")
-        vision: Any = self.base(model).config.vision_config
+        config: Any = self.base(model).config
+        vision = config.vision_config
         side = vision.image_size // vision.patch_size
         return None if pixels is None else ((1, side, side),) * pixels.shape[0]
 
@@ -33,7 +34,8 @@ class InternVL(Family):
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         pixels = inputs.get("pixel_values")
-        grid = square(int(self.base(model).config.image_seq_length))  # type: ignore[union-attr, arg-type]
+        config: Any = self.base(model).config
+        grid = square(config.image_seq_length)
         return None if pixels is None or grid is None else (grid,) * pixels.shape[0]
 
 

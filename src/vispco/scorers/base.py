@@ -44,9 +44,7 @@ class ScoringContext:
     read_mass: MassReader | None
     memo: dict[str, Any] = field(default_factory=dict)
 
-    def attention(
-        self, rows: Rows, heads: Literal["mean", "max"] = "mean", weights: Tensor | None = None
-    ) -> Tensor:
+    def attention(self, rows: Rows, heads: Literal["mean", "max"] = "mean", weights: Tensor | None = None) -> Tensor:
         """Attention that each visual token receives, summed over query rows; float32 [B, V].
 
         rows: 'last' is the last instruction token, 'text' the instruction tokens after the first visual token,
@@ -79,8 +77,12 @@ class Scorer(ABC):
         """Which dropped tokens are averaged into which kept ones: int64 [B, V], a slot or -1; None for no merging."""
         return None
 
-    def attention_rows(self, num_text: int, num_visual: int) -> int:  # noqa: ARG002
-        """How many attention rows one scoring computes: what it costs, for the cost model's books."""
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
+        """How many attention rows one scoring reads, given the text rows and the live visual tokens; see `cost`."""
+        return 0
+
+    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
+        """FLOPs spent once per prefill, before any layer is scored."""
         return 0
 
     def to_dict(self) -> dict[str, Any]:

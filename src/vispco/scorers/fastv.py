@@ -18,5 +18,5 @@ class FastV(Scorer):
     def score(self, context: ScoringContext) -> Tensor:
         return context.attention("last")
 
-    def attention_rows(self, num_text: int, num_visual: int) -> int:  # noqa: ARG002
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return 1

@@ -23,5 +23,5 @@ class FitPrune(Scorer):
         own = context.attention("visual", heads="max") / context.live.sum(-1, keepdim=True).clamp(min=1)
         return cross * own
 
-    def attention_rows(self, num_text: int, num_visual: int) -> int:
-        return num_text + num_visual
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:
+        return num_instruction + num_live

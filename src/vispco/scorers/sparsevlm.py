@@ -45,8 +45,11 @@ class SparseVLM(Scorer):
     def merge(self, context: ScoringContext, scores: Tensor, keep: Tensor) -> Tensor | None:  # noqa: ARG002
         return context.memo["sparsevlm_into"] if self.recycle else None
 
-    def attention_rows(self, num_text: int, num_visual: int) -> int:  # noqa: ARG002
-        return num_text
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
+        return num_instruction
+
+    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:
+        return 2 * num_instruction * num_visual * hidden
 
     def _raters(self, context: ScoringContext) -> Tensor:
         """1 for a rater, 0 for another text token; float [B, R], chosen once per prefill."""

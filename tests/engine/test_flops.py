@@ -1,0 +1,61 @@
+"""The cost model's figures are what a pruned model really multiplies, to the digit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import BUILDERS, LAYERS, build, inputs, picture, words
+from torch.utils.flop_counter import FlopCounterMode
+
+from vispco import Pruner, Schedule, cost
+from vispco.families import family_of
+from vispco.scorers import SCORERS
+from vispco.scorers.cost import scoring_flops
+
+SAMPLE = (words(3, 1), picture(3, 5), words(6, 2))
+SCHEDULES = [(1.0, 1.0, 1.0, 1.0), (1.0, 0.7, 0.7, 0.3), (1.0, 0.6, 0.4, 0.0), (1.0, 1.0, 1.0, 0.5)]
+
+
+@torch.no_grad()
+def counted(model, x, pruner=None):
+    """FLOPs of the decoder layers as torch counts them. Eager: the counter does not see CPU sdpa's products."""
+    with FlopCounterMode(display=False) as counter:
+        if pruner is None:
+            model(**x)
+        else:
+            with pruner(model):
+                model(**x)
+    per_module = counter.get_flop_counts()
+    name = next(n for n in per_module if n.endswith((".language_model", ".text_model")))
+    total = sum(per_module[name].values())
+    assert total == sum(
+        sum(v.values())
+        for k, v in per_module.items()
+        if k.startswith(f"{name}.layers.") and k.count(".") == name.count(".") + 2
+    )
+    return total
+
+
+@pytest.mark.parametrize("retention", SCHEDULES)
+@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_exact_flops_equal_what_torch_counts(scorer, family, retention):
+    model, x = build(family, "eager"), inputs(family, [SAMPLE])
+    layout = family_of(model).layout(model, x)
+    visual, text = layout.num_visual[0], layout.num_text[0]
+    exact, pruner = cost.get("exact", model.config), Pruner(scorer, Schedule(retention))
+    counts = pruner.schedule.counts([visual])
+    predicted = int(exact.flops_of_counts(counts, torch.tensor([text]), site=pruner.scorer.site)[0])
+    scoring = scoring_flops(pruner.scorer, exact.dimensions, counts[0].tolist(), text, layout.num_instruction)
+    assert counted(model, x, pruner) == predicted + scoring
+    assert counted(model, x) == int(exact.full(torch.tensor(text), torch.tensor(visual)))
+    if scorer == "random":
+        assert scoring == 0
+
+
+def test_a_pruned_prefill_is_cheaper_by_what_the_schedule_says():
+    model, x = build("llava", "eager"), inputs("llava", [SAMPLE])
+    full, half = counted(model, x), counted(model, x, Pruner("random", Schedule.single(1, 0.0, LAYERS)))
+    exact = cost.get("exact", model.config)
+    fraction = exact.fraction(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), 9, 16)
+    assert half / full == pytest.approx(float(fraction), abs=1e-12)
