@@ -1,0 +1,108 @@
+"""A batch that a search comes back to: its inputs, the unpruned model's answer to them, and what a predictor sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from vispco.errors import InvalidInputError
+from vispco.evaluation.encoded import Encoded
+from vispco.evaluation.features import FeatureStore
+from vispco.evaluation.forced import answer_logits
+from vispco.families import family_of
+from vispco.search.observation import Observation, observe
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B samples with their answers. teacher: [B, A, V], log-probabilities of the unpruned model at the answers."""
+
+    encoded: Encoded
+    teacher: Tensor
+    observation: Observation
+
+    def __len__(self) -> int:
+        return len(self.encoded.num_visual)
+
+    @cached_property
+    def num_text(self) -> Tensor:
+        """Text tokens of each prompt: int64 [B]. A budget is a fraction of the prompt's cost, without the answer."""
+        return torch.tensor(self.encoded.num_text)
+
+    @cached_property
+    def num_visual(self) -> Tensor:
+        return torch.tensor(self.encoded.num_visual)
+
+    @cached_property
+    def num_answer(self) -> Tensor:
+        return torch.tensor(self.encoded.answer_lengths)
+
+    def tiled(self, times: int) -> Batch:
+        """The batch `times` over, one copy after the other: [times * B, ...]."""
+        if times == 1:
+            return self
+        encoded = self.encoded
+        again = replace(
+            encoded,
+            ids=encoded.ids * times,
+            inputs={name: _tiled(value, times) for name, value in encoded.inputs.items()},
+            labels=_tiled(encoded.labels, times),
+            num_visual=encoded.num_visual * times,
+            num_text=encoded.num_text * times,
+            answer_lengths=encoded.answer_lengths * times,
+        )
+        index = torch.arange(len(self)).repeat(times)
+        return Batch(again, _tiled(self.teacher, times), self.observation.take(index))
+
+
+def _tiled(value: Any, times: int) -> Any:
+    """Every picture and every row comes again in the same order, so tiling each tensor tiles the batch."""
+    if isinstance(value, Tensor):
+        return torch.cat([value] * times)
+    if isinstance(value, BaseModelOutputWithPooling):
+        return BaseModelOutputWithPooling(pooler_output=_tiled(value.pooler_output, times))
+    if isinstance(value, dict):
+        return {key: _tiled(inner, times) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(value) * times
+    return value
+
+
+@torch.no_grad()
+def with_teacher(model: Any, encoded: Encoded) -> Batch:
+    """One unpruned pass over a batch: the teacher's answer, and the embeddings that enter the language model."""
+    if encoded.labels is None:
+        raise InvalidInputError("A search learns from the answers' positions. Encode the samples with answers=True.")
+    family = family_of(model)
+    seen: list[Tensor] = []
+
+    def entering(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append(kwargs["inputs_embeds"] if kwargs.get("inputs_embeds") is not None else args[0])
+
+    handle = family.text_model(model).register_forward_pre_hook(entering, with_kwargs=True)
+    try:
+        logits = answer_logits(model, encoded)
+    finally:
+        handle.remove()
+    layout = family.layout(model, encoded.inputs, answers=encoded.labels != -100)
+    return Batch(encoded, logits.float().log_softmax(-1), observe(layout, seen[0]))
+
+
+def prepare(
+    model: Any, processor: Any, samples: Sequence[Sample], *, batch_size: int = 32, store: FeatureStore | None = None
+) -> list[Batch]:
+    """All samples in batches of similar length; vision tower and teacher run once each."""
+    if not samples:
+        raise InvalidInputError("No samples were given. A search needs a calibration set.")
+    store = store or FeatureStore(model, processor)
+    chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
+    return [with_teacher(model, store.encode(chunk, answers=True)) for chunk in chunks]

@@ -1,0 +1,115 @@
+"""The objective of every search: how far a pruned model's answers are from the unpruned model's, per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vispco import cost as costs
+from vispco import scorers
+from vispco.cost import CostModel
+from vispco.engine.plan import Plan, Planner
+from vispco.evaluation.forced import answer_logits
+from vispco.layout import TokenLayout
+from vispco.pruner import Pruner
+from vispco.schedule import whole_tokens
+from vispco.scorers import Scorer
+from vispco.search.batch import Batch
+from vispco.search.relaxation import GaussianMask
+from vispco.search.spent import Spent
+
+Direction = Literal["pruned-full", "full-pruned"]
+
+
+def divergence(logits: Tensor, teacher: Tensor, mask: Tensor, direction: Direction = "pruned-full") -> Tensor:
+    """Mean KL over a sample's answer positions: logits, teacher (log-probabilities) [B, A, V], mask [B, A] -> [B].
+
+    "pruned-full" is the paper's L_distill, KL(softmax(l^) || softmax(l)), with the pruned model in front.
+    """
+    pruned = logits.float().log_softmax(-1)
+    first, second = (pruned, teacher) if direction == "pruned-full" else (teacher, pruned)
+    per_place = (first.exp() * (first - second)).sum(-1).clamp_min(0.0)
+    return (per_place * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """No weight of the model takes a gradient inside the block, and all that did do so again behind it."""
+    learning = [p for p in model.parameters() if p.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
+def _fixed(plan: Plan) -> Planner:
+    return lambda *_: plan
+
+
+class Objective:
+    """KL of a model under schedules, measured by dropping tokens or relaxed with a gradient, and its price in FLOPs."""
+
+    def __init__(
+        self,
+        model: Any,
+        scorer: str | Scorer,
+        *,
+        cost: str | CostModel = "exact",
+        relaxation: GaussianMask | None = None,
+        direction: Direction = "pruned-full",
+    ) -> None:
+        self.model, self.scorer, self.direction = model, scorers.get(scorer), direction
+        self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
+        self.relaxation = relaxation or GaussianMask()
+        self.spent = Spent()
+
+    @property
+    def first_full(self) -> bool:
+        """Whether layer 0 must see every token: a scorer that reads attention has none before it."""
+        return self.scorer.needs_attention
+
+    def learned(self, batch: Batch) -> None:
+        """Put the teacher's pass over a batch on the bill."""
+        self.spent.teacher += self._full(batch)
+
+    @torch.no_grad()
+    def measured(self, batch: Batch, counts: Tensor) -> Tensor:
+        """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
+        found = []
+        for one in counts:
+            with Pruner(self.scorer, _fixed(Plan(one)))(self.model):
+                logits = answer_logits(self.model, batch.encoded)
+            self.spent.measured += self._flops(one, batch)
+            found.append(divergence(logits, batch.teacher, batch.encoded.answer_mask, self.direction))
+        return torch.stack(found)
+
+    def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
+        """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""
+        plan = Plan(whole_tokens(retention, batch.num_visual), retention)
+
+        def planner(layout: TokenLayout, _: Tensor) -> Plan:
+            self.relaxation.begin(layout)
+            return plan
+
+        pruner = Pruner(self.scorer, planner, mode="mask", relaxation=self.relaxation)
+        with pruner(self.model):
+            logits = answer_logits(self.model, batch.encoded)
+        spent = self._full(batch)  # masking computes every token
+        self.spent.forward += spent
+        if retention.requires_grad:
+            self.spent.backward += 2 * spent
+        return divergence(logits, batch.teacher, batch.encoded.answer_mask, self.direction)
+
+    def _flops(self, counts: Tensor, batch: Batch) -> float:
+        text = batch.num_text + batch.num_answer
+        return float(self.cost.flops_of_counts(counts, text, site=self.scorer.site).sum())
+
+    def _full(self, batch: Batch) -> float:
+        return float(self.cost.full(batch.num_text + batch.num_answer, batch.num_visual).sum())

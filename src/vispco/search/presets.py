@@ -1,0 +1,74 @@
+"""The paper's hyper-parameters, as data: both tables of its appendix, and the values of its text (which differ)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from vispco.errors import UnknownNameError
+from vispco.search.lagrangian import Settings
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One row: lambda, alpha, epsilon, beta of Algorithm 1; sigma and T of the relaxation; learning rate, batch size."""
+
+    lam: float = 100.0
+    alpha: float = 5.0
+    epsilon: float = 0.005
+    beta: float = 0.5
+    sigma: float = 10.0
+    temperature: float = 0.1
+    rate: float = 1e-4
+    batch_size: int = 16
+
+    def lagrangian(self, **changes: Any) -> Settings:
+        """The part that Algorithm 1 reads."""
+        return Settings(**{"lam": self.lam, "alpha": self.alpha, "beta": self.beta, "epsilon": self.epsilon, **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in data.items() if key in known})
+
+
+# Table hyperparams_main: the same for FastV, SparseVLM and FitPrune.
+QWEN = Preset(lam=100, alpha=5, epsilon=0.005, rate=1e-4)
+GEMMA = Preset(lam=1, alpha=5, epsilon=0.005, rate=5e-4)
+LLAVA = Preset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
+# Section "Implementation Details": single-layer pruning on Qwen2.5-VL-3B.
+TEXT = Preset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
+
+BY_MODEL = {"qwen": QWEN, "gemma": GEMMA, "llava": LLAVA}
+# Table hyperparams_ablation: Qwen2.5-VL-3B by kernel.
+BY_KERNEL = {
+    "linear": Preset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
+    "exponential": Preset(lam=100, alpha=10, epsilon=0.005, sigma=1, rate=5e-5),
+    "p-sigmoid": Preset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
+    "multi-step": Preset(lam=1, alpha=10, epsilon=0.05, sigma=5, rate=1e-4),
+}
+# `steps` and `free` are ours: they take the single-layer row of the model.
+PRESETS = {"text": TEXT, **BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in BY_KERNEL.items()}}
+
+
+def get(name: str) -> Preset:
+    """A preset by name: 'qwen', 'gemma', 'llava', 'qwen/linear', ..., or 'text'."""
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, list(PRESETS))
+    return PRESETS[name]
+
+
+def for_model(config: Any, kernel: str) -> Preset:
+    """The row of a transformers config and a kernel: the ablation's for Qwen, the model's own elsewhere.
+
+    A model that the paper has not tried gets Qwen's row.
+    """
+    kind = str(getattr(config, "model_type", "")).lower()
+    family = next((name for name in BY_MODEL if name in kind), "qwen")
+    if family == "qwen" and kernel in BY_KERNEL:
+        return BY_KERNEL[kernel]
+    return BY_MODEL[family]
