@@ -15,6 +15,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.forced import answer_logits
+from vispco.evaluation.reference import log_probabilities
 from vispco.families import family_of
 from vispco.search.observation import Observation, observe
 
@@ -94,13 +95,13 @@ def with_teacher(model: Any, encoded: Encoded) -> Batch:
     finally:
         handle.remove()
     layout = family.layout(model, encoded.inputs, answers=encoded.labels != -100)
-    return Batch(encoded, logits.float().log_softmax(-1), observe(layout, seen[0]))
+    return Batch(encoded, log_probabilities(logits), observe(layout, seen[0]))
 
 
 def prepare(
     model: Any, processor: Any, samples: Sequence[Sample], *, batch_size: int = 32, store: FeatureStore | None = None
 ) -> list[Batch]:
-    """All samples in batches of similar length; vision tower and teacher run once each."""
+    """All samples in batches, in their order (a search looks at the first ones first); vision tower and teacher run once."""
     if not samples:
         raise InvalidInputError("No samples were given. A search needs a calibration set.")
     store = store or FeatureStore(model, processor)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from vispco import cost as costs
 from vispco import scorers
 from vispco.cost import CostModel
-from vispco.engine.plan import Plan, Planner
+from vispco.engine.plan import Plan
+from vispco.evaluation.divergence import Direction, divergence
 from vispco.evaluation.forced import answer_logits
+from vispco.evaluation.prefix import Prefix, first_real_layer
+from vispco.evaluation.reference import log_probabilities
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
@@ -21,19 +24,6 @@ from vispco.scorers import Scorer
 from vispco.search.batch import Batch
 from vispco.search.relaxation import GaussianMask
 from vispco.search.spent import Spent
-
-Direction = Literal["pruned-full", "full-pruned"]
-
-
-def divergence(logits: Tensor, teacher: Tensor, mask: Tensor, direction: Direction = "pruned-full") -> Tensor:
-    """Mean KL over a sample's answer positions: logits, teacher (log-probabilities) [B, A, V], mask [B, A] -> [B].
-
-    "pruned-full" is the paper's L_distill, KL(softmax(l^) || softmax(l)), with the pruned model in front.
-    """
-    pruned = logits.float().log_softmax(-1)
-    first, second = (pruned, teacher) if direction == "pruned-full" else (teacher, pruned)
-    per_place = (first.exp() * (first - second)).sum(-1).clamp_min(0.0)
-    return (per_place * mask).sum(-1) / mask.sum(-1).clamp_min(1)
 
 
 @contextmanager
@@ -49,8 +39,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def _fixed(plan: Plan) -> Planner:
-    return lambda *_: plan
+def _always(value: Any) -> Any:
+    return lambda *_: value
 
 
 class Objective:
@@ -63,7 +53,7 @@ class Objective:
         *,
         cost: str | CostModel = "exact",
         relaxation: GaussianMask | None = None,
-        direction: Direction = "pruned-full",
+        direction: Direction = "pruned||full",
     ) -> None:
         self.model, self.scorer, self.direction = model, scorers.get(scorer), direction
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
@@ -81,13 +71,23 @@ class Objective:
 
     @torch.no_grad()
     def measured(self, batch: Batch, counts: Tensor) -> Tensor:
-        """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
+        """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped.
+
+        What the candidates' unpruned first layers compute is computed once. That saves time; on the bill, every
+        candidate stands with its whole price, as it would in any other search.
+        """
+        starts = [first_real_layer(one, batch.encoded.num_visual, self.scorer) for one in counts]
+        prefix = Prefix(self.model)
+        if sum(starts) > counts.shape[-1]:  # else recording the unpruned run does not pay
+            with prefix.record():
+                answer_logits(self.model, batch.encoded)
         found = []
-        for one in counts:
-            with Pruner(self.scorer, _fixed(Plan(one)))(self.model):
+        for one, start in zip(counts, starts, strict=True):
+            resumed = prefix.resume(_always(start)) if prefix.recorded else nullcontext()
+            with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self.spent.measured += self._flops(one, batch)
-            found.append(divergence(logits, batch.teacher, batch.encoded.answer_mask, self.direction))
+            found.append(self._kl(logits, batch))
         return torch.stack(found)
 
     def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
@@ -105,7 +105,10 @@ class Objective:
         self.spent.forward += spent
         if retention.requires_grad:
             self.spent.backward += 2 * spent
-        return divergence(logits, batch.teacher, batch.encoded.answer_mask, self.direction)
+        return self._kl(logits, batch)
+
+    def _kl(self, logits: Tensor, batch: Batch) -> Tensor:
+        return divergence(log_probabilities(logits), batch.teacher, batch.encoded.answer_mask, self.direction)
 
     def _flops(self, counts: Tensor, batch: Batch) -> float:
         text = batch.num_text + batch.num_answer

@@ -1,0 +1,45 @@
+"""What a search without a predictor finds: for each budget, a shape that holds for all samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from vispco.cost import CostModel, Site, schedule_for_budget
+from vispco.kernels import Kernel
+from vispco.schedule import Schedule
+from vispco.search.halving import sharp
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """One budget's shape. params: [P]. kl: its mean over the calibration set. history: what happened, for the record."""
+
+    budget: float
+    params: Tensor
+    kl: float
+    converged: bool = True
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def schedule(self, kernel: Kernel, num_text: int, num_visual: int, cost: CostModel, site: Site) -> Schedule:
+        """The schedule for samples of one size; for others, the budget parameter is solved anew (see `deploy`)."""
+        return schedule_for_budget(
+            kernel, self.params, self.budget, num_text, num_visual, cost, site=site, gamma=sharp(kernel), fill=False
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "budget": self.budget,
+            "params": self.params.tolist(),
+            "kl": self.kl,
+            "converged": self.converged,
+            "history": self.history,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        params = torch.tensor(data["params"], dtype=torch.float64)
+        return cls(data["budget"], params, data["kl"], data.get("converged", True), data.get("history", []))

@@ -1,0 +1,85 @@
+"""Choosing among many shapes by calibration KL: all on a few samples, the better ones on more (successive halving)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vispco.cost import counts_for_budget
+from vispco.kernels import Kernel
+from vispco.search.batch import Batch
+from vispco.search.objective import Objective
+
+
+def sharp(kernel: Kernel) -> float | None:
+    """The gamma that is deployed: a kernel of steps has hard ones."""
+    return math.inf if kernel.annealable else None
+
+
+def counts_at(objective: Objective, batch: Batch, kernel: Kernel, params: Tensor, budget: Tensor | float) -> Tensor:
+    """Whole tokens [K, B, L] of shapes params [K, P] (or [K, B, P]) that meet a budget ([B] or one), as deployed."""
+    K, B = len(params), len(batch)
+    rows = (params[:, None] if params.ndim == 2 else params).expand(K, B, -1).reshape(K * B, -1)
+    budgets = torch.as_tensor(budget, dtype=torch.float64).expand(B).repeat(K)
+    counts = counts_for_budget(
+        kernel,
+        rows,
+        budgets,
+        batch.num_text.repeat(K),
+        batch.num_visual.repeat(K),
+        objective.cost,
+        site=objective.scorer.site,
+        gamma=sharp(kernel),
+        fill=False,  # single tokens more in some layers change nothing that KL could see, and cost time
+    )
+    return counts.view(K, B, -1)
+
+
+def kl_of(objective: Objective, batch: Batch, kernel: Kernel, params: Tensor, budget: Tensor | float) -> Tensor:
+    """KL [K, B] of shapes at a budget; shapes that come to the same whole tokens for all samples are run once."""
+    counts = counts_at(objective, batch, kernel, params, budget)
+    unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
+    return objective.measured(batch, unique.view(-1, *counts.shape[1:]))[place]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The shapes that were left, best first: params [K, P], their mean KL [K], over so many samples."""
+
+    params: Tensor
+    kl: Tensor
+    samples: int
+
+
+def rank(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    params: Tensor,
+    budget: float,
+    *,
+    keep: int = 1,
+    rungs: int = 3,
+) -> Ranked:
+    """The best `keep` shapes of params [K, P] at a budget, by mean KL over all batches.
+
+    The first rung sees one batch, each further one more batches, until the last sees all; between two rungs the number
+    of shapes falls geometrically to `keep`.
+    """
+    rungs = max(1, min(rungs, len(batches)))
+    alive, sums, seen = params, torch.zeros(len(params)), 0
+    used = 0
+    for rung in range(1, rungs + 1):
+        until = len(batches) if rung == rungs else max(rung, round(len(batches) ** (rung / rungs)))
+        for batch in batches[used:until]:
+            sums = sums + kl_of(objective, batch, kernel, alive, budget).sum(-1).cpu()
+            seen += len(batch)
+        used = until
+        left = keep if rung == rungs else max(keep, round(len(params) * (keep / len(params)) ** (rung / rungs)))
+        best = sums.argsort(stable=True)[:left]
+        alive, sums = alive[best], sums[best]
+    return Ranked(alive, sums / max(seen, 1), seen)

@@ -1,0 +1,35 @@
+"""Batches of small random models, with answers, as a search takes them."""
+
+import torch
+
+import tiny
+from vispco.evaluation.encoded import Encoded
+from vispco.search.batch import with_teacher
+
+
+def encoded(name, samples, answer=2, seed=0):
+    """Samples of parts -> a left-padded batch whose last `answer` tokens are its answer."""
+    full = [(*sample, tiny.words(answer, seed + 50 + b)) for b, sample in enumerate(samples)]
+    inputs = tiny.inputs(name, full, seed=seed)
+    labels = torch.full_like(inputs["input_ids"], -100)
+    labels[:, -answer:] = inputs["input_ids"][:, -answer:]
+    pictures = [[p for p in s if p.image is not None] for s in full]
+    visual = tuple(sum(tiny.tokens_of(name, p) for p in ps) for ps in pictures)
+    real = inputs["attention_mask"].sum(-1).tolist()
+    text = tuple(r - v - answer for r, v in zip(real, visual, strict=True))
+    ids = tuple(f"{seed}/{b}" for b in range(len(full)))
+    return Encoded(ids, inputs, labels, visual, text, (answer,) * len(full))
+
+
+def sample(seed, size=(4, 4), words=5):
+    return (tiny.words(2, 1), tiny.picture(*size), tiny.words(words, seed))
+
+
+def make_batches(name="qwen2_5_vl", count=2, size=3):
+    model = tiny.build(name)
+    sizes = [(4, 4), (4, 5), (5, 6)] if name.startswith("qwen") else [(4, 4)]
+    made = []
+    for number in range(count):
+        rows = [sample(10 * number + b, sizes[b % len(sizes)], 4 + b) for b in range(size)]
+        made.append(with_teacher(model, encoded(name, rows, seed=number)))
+    return made

@@ -1,0 +1,87 @@
+"""Static, line and halving searches on small random models."""
+
+import pytest
+import tiny
+import torch
+from search.random_batches import make_batches
+
+from vispco import kernels
+from vispco.errors import InvalidInputError
+from vispco.kernels import KERNELS
+from vispco.search.found import Found
+from vispco.search.halving import kl_of, rank
+from vispco.search.lagrangian import Settings
+from vispco.search.line import line_search
+from vispco.search.objective import Objective
+from vispco.search.relaxation import GaussianMask
+from vispco.search.shapes import shapes
+from vispco.search.static import Descent, static_search
+
+SHORT = Descent(starts=2, outer=2, inner=1, explore=6)
+L = tiny.LAYERS
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_the_shapes_of_a_kernel_differ_and_are_finite(name):
+    kernel = kernels.get(name)
+    found = shapes(kernel, 8)
+    assert found.shape[1] == kernel.num_parameters(8)
+    assert bool(found.isfinite().all())
+    assert len(found.unique(dim=0)) == len(found) >= 7
+    assert len(shapes(kernel, 8, limit=4)) == 4
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize("solver", ["lagrangian", "projection"])
+def test_every_kernel_is_searched_with_either_solver(name, solver, batches, objective):
+    found = static_search(objective, batches, kernels.get(name), 0.7, solver=solver, descent=SHORT)
+    assert found.params.shape == (kernels.get(name).num_parameters(L),)
+    assert found.kl >= 0
+    again = Found.from_dict(found.to_dict())
+    assert torch.equal(again.params, found.params)
+
+
+def test_the_lagrangian_meets_the_budget(batches, objective):
+    plan = Descent(starts=2, outer=12, inner=4, rate=0.2)
+    settings = Settings(lam=100, alpha=5, epsilon=0.01)
+    found = static_search(
+        objective, batches, kernels.get("p-sigmoid"), 0.7, solver="lagrangian", descent=plan, settings=settings
+    )
+    assert found.converged
+    assert min(found.history[-2]["violation"]) < 0.01
+
+
+def test_the_search_is_never_worse_than_the_best_of_its_starts(batches, objective):
+    kernel = kernels.get("steps", steps=2)
+    start = rank(objective, batches[:2], kernel, shapes(kernel, L, limit=6), 0.6)
+    found = static_search(objective, batches, kernel, 0.6, descent=SHORT)
+    assert found.kl <= kl_mean(objective, batches, kernel, start.params[0], 0.6) + 1e-6
+
+
+def kl_mean(objective, batches, kernel, params, budget):
+    return float(torch.cat([kl_of(objective, b, kernel, params[None], budget)[0] for b in batches]).mean())
+
+
+def test_a_line_search_finds_what_trying_all_values_finds(batches, objective):
+    kernel = kernels.get("single")
+    found = line_search(objective, batches, kernel, 0.6, rungs=1)
+    every = [kl_mean(objective, batches, kernel, p, 0.6) for p in shapes(kernel, L)]
+    assert found.kl == pytest.approx(min(every), abs=1e-6)
+
+
+def test_a_line_search_refuses_a_kernel_with_more_than_one_free_parameter(batches, objective):
+    with pytest.raises(InvalidInputError, match="one free parameter"):
+        line_search(objective, batches, kernels.get("free"), 0.6)
+
+
+def test_an_unknown_solver_is_refused(batches, objective):
+    with pytest.raises(InvalidInputError, match="lagrangian"):
+        static_search(objective, batches, kernels.get("free"), 0.6, solver="magic")
+
+
+@pytest.mark.parametrize("family", tiny.FIRST_CLASS)
+@pytest.mark.parametrize("scorer", ["fastv", "sparsevlm", "fitprune"])
+def test_every_family_and_scorer_is_searched(family, scorer):
+    objective = Objective(tiny.build(family), scorer, relaxation=GaussianMask(2.0, 0.3))
+    found = static_search(objective, make_batches(family, 1), kernels.get("single"), 0.7, descent=SHORT)
+    assert found.kl >= 0
