@@ -45,6 +45,21 @@ def table(tmp_path):
     return write
 
 
+@pytest.fixture(scope="session")
+def header():
+    return ["index", "image", "question", "hint", "A", "B", "C", "answer", "category"]
+
+
+@pytest.fixture
+def row(cell):
+    """The cells of a good row under `header`, but for what a test changes."""
+
+    def make(index="1", image=cell, question="Which?", hint="", answer="A", category="x"):
+        return [index, image, question, hint, "dog", "cat", "", answer, category]
+
+    return make
+
+
 @pytest.fixture
 def instruct(tmp_path, png):
     """Writes conversations as LLaVA-Instruct and gives the reader's two arguments."""

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from vispco.errors import VispcoError
@@ -21,7 +21,7 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=12)
 
 
 @pytest.fixture
@@ -65,11 +65,12 @@ def test_a_json_list_cut_anywhere_gives_its_beginning_and_says_so(file, values, 
 def test_a_table_is_read_back_as_pythons_csv_writes_it(file, rows, quoting):
     stream = io.StringIO()
     csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=quoting).writerows(rows)
+    assume(quoting == csv.QUOTE_ALL or "\r" not in stream.getvalue())  # which csv does not quote, nor read back itself
     file.write_text(stream.getvalue(), encoding="utf-8", newline="")
     found = [[field.decode() for field in row.fields] for row in read_rows(file)]
     assert found == [row for row in rows if "".join(row).strip("\r\n") or len(row) > 1]
     for row in read_rows(file):
-        assert next(read_rows(file, row.offset, row.number)).fields == row.fields or row.offset == 0
+        assert next(read_rows(file, row.offset, row.number)).fields == row.fields
 
 
 BYTES = st.binary(max_size=300) | st.lists(

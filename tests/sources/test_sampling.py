@@ -111,7 +111,9 @@ def test_a_broken_header_is_counted_and_never_chosen(pictures):
     reader = Jsonl(pictures)
     areas = read_areas(reader)
     assert dict(reader.report.reasons) == {"broken image": 1}
-    assert 3 not in equalise_areas(areas, 100).indices
+    sample = equalise_areas(areas, 100)
+    assert 3 not in sample.indices
+    assert sample.unreadable == 1
 
 
 def test_take_stops_reading_after_the_last_one(pictures):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vispco.data.sample import Sample
-from vispco.sources.image import BrokenImageError
+from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ class Record:
     def image(self) -> Image:
         """The only picture, or the first."""
         if not self.handles:
-            raise BrokenImageError(f"{self.file}, row {self.row}: item {self.id!r} has no image")
+            raise InvalidInputError(f"{self.file}, row {self.row}: item {self.id!r} has no image.")
         return self.handles[0].load()
 
     def area(self) -> int:
@@ -66,10 +66,15 @@ class Record:
         return replace(self, prompt=prompt)
 
     def samples(self) -> Iterator[Sample]:
-        """One `Sample` for each turn: the picture, this turn's instruction and answer; `meta["history"]` has the rest."""
-        picture = self.image()
+        """One `Sample` for each turn: the picture, this turn's instruction and its answer.
+
+        `meta["history"]` holds the turns before it, and `meta["images"]` all pictures, of which `image` is the first.
+        """
+        pictures = tuple(self.images())
+        if not pictures:
+            raise InvalidInputError(f"{self.file}, row {self.row}: item {self.id!r} has no image.")
         for number, turn in enumerate(self.turns):
             history = tuple((before.instruction, before.answer) for before in self.turns[:number])
             identity = self.id if len(self.turns) == 1 else f"{self.id}/turn-{number}"
-            meta = {**self.meta, "history": history, "image_at": turn.image_at}
-            yield Sample(identity, self.task, picture, turn.instruction, turn.answer, meta)
+            meta = {**self.meta, "history": history, "image_at": turn.image_at, "images": pictures}
+            yield Sample(identity, self.task, pictures[0], turn.instruction, turn.answer, meta)

@@ -34,6 +34,7 @@ class AreaSample:
     before: tuple[int, ...]  # [bins] items
     after: tuple[int, ...]  # [bins] items
     seed: int
+    unreadable: int = 0  # items whose area is not known, which are never chosen
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,7 +79,9 @@ def equalise_areas(
         whole, rest = divmod(share, len(group)) if group else (0, 0)
         chosen += group * whole + rng.sample(group, rest)
     edges = (*(low + width * place for place in range(bins)), high)
-    return AreaSample(tuple(sorted(chosen)), edges, tuple(map(len, members)), tuple(shares), seed)
+    return AreaSample(
+        tuple(sorted(chosen)), edges, tuple(map(len, members)), tuple(shares), seed, len(areas) - len(usable)
+    )
 
 
 def share_out(n: int, limits: list[int], rng: Random) -> list[int]:

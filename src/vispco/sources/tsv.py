@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import codecs
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ class Tsv(Records):
     ) -> None:
         super().__init__(file, task=task or Path(file).stem, max_side=max_side)
         try:
-            codecs.lookup(encoding)
+            "x".encode(encoding)
         except LookupError:
             raise InvalidInputError(f"Unknown encoding {encoding!r}. Give a name such as utf-8 or cp1252.") from None
         self.encoding = encoding
@@ -118,14 +117,9 @@ class Tsv(Records):
                 return self._skip("NUL byte", row, f"its {name} holds a NUL byte; the file is damaged")
             try:
                 cells[name] = field.decode(self.encoding)
-            except UnicodeDecodeError as error:
-                byte = error.object[error.start]
-                return self._skip(
-                    f"not {self.encoding}",
-                    row,
-                    f"its {name} is not in {self.encoding} (byte 0x{byte:02x}); save the file as UTF-8, or name its "
-                    "encoding",
-                )
+            except UnicodeError as error:
+                detail = f"its {name} is not in {self.encoding} ({error}); save the file as UTF-8, or name its encoding"
+                return self._skip(f"not {self.encoding}", row, detail)
         return cells
 
     def _skip(self, reason: str, row: Row, detail: str) -> Skipped:

@@ -60,9 +60,9 @@ def read_header(path: Path, encoding: str) -> Header:
         raise InvalidInputError(f"{path}, header: {row.wrong}. Is it a tab-separated table?")
     try:
         names = [field.decode(encoding).strip() for field in row.fields]
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise InvalidInputError(
-            f"{path}, header: it is not in {encoding} ({error.reason}). Save it as UTF-8, or name its encoding."
+            f"{path}, header: it is not in {encoding} ({error}). Save it as UTF-8, or name its encoding."
         ) from None
     header = Header.from_names(names)
     shown = ", ".join(name[:30] for name in names[:30])
