@@ -20,12 +20,14 @@ The answer is a cat. | Answer: cat | cat, because a dog would be larger
 The answer is B, not C. | The answer is B because C is smaller. | Between A and C, B is the correct answer.
 A is wrong and C is wrong, so the answer is B. | The answer is A. Actually, the answer is B.
 I first thought of A, but the final answer is B. | <answer>B</answer> | (B) fits best. | I believe that option B fits.
-A. dog B. cat C. bird D. horse. The answer is B.
+A. dog B. cat C. bird D. horse. The answer is B. | So, B. | Therefore, B | I think B | It looks like B. | Cat (B)
+The answer isn't A, it's B. | The answer is cat, not dog. | The dog is next to the cat, therefore the answer is cat
+<think>It could be A or C.</think>B | The answer is "cat".
 """
 
 CHOOSES_NONE = """
 A or B | A and B | A, B | A/B | Both A and B | (A) or (B) | A. dog or B. cat | It could be A or B. | B or C.
-A, B and C | The answer is A or B. | The answer is (A) and (B). | dog or cat | dog, cat | A dog and a cat are there.
+A, B and C | The answer is A or B. | The answer is (A) and (B). | It's B or maybe C | A B | AB | dog or cat | dog, cat | A dog and a cat are there.
 A. dog B. cat C. bird D. horse | The answer is A. The answer is B.
 I cannot tell | I cannot tell. | I can't tell if it is a cat. | I don't know | I do not know whether it is a cat.
 Not B | It is not a cat. | It isn't B. | The answer is not B | I do not think that the answer is B. | Option B is wrong. | B is not the answer. | Option (B) isn't right.
@@ -53,6 +55,13 @@ def test_what_does_not_choose_is_no_choice(prediction):
     ("prediction", "choices", "chosen"),
     [
         ("A dog", {"A": "cat", "B": "dog"}, "B"),
+        ("A. dog", {"A": "cat", "B": "dog"}, "A"),
+        ("Answer: **B**\n\nExplanation: A is a dog.", {"A": "dog", "B": "cat"}, "B"),
+        ("B\n\nThe picture shows a dog (A) too.", {"A": "dog", "B": "cat"}, "B"),
+        ("The answer is: B\n\nA: no", {"A": "dog", "B": "cat"}, "B"),
+        ("A\nB", {"A": "dog", "B": "cat"}, None),
+        ("A) dog: no\nB) cat: yes", {"A": "dog", "B": "cat"}, None),
+        ("A. Lincoln", {"A": "B. Obama", "B": "A. Lincoln"}, "B"),
         ("A dog is lying there", {"A": "cat", "B": "dog"}, "B"),
         ("A dog", {"A": "sofa", "B": "table"}, None),
         ("The answer is a dog", {"A": "cat", "B": "dog"}, "B"),

@@ -27,11 +27,12 @@ LISTED = re.compile(r"(?:^|[\s,(/])\(?([A-Z])(?:[.):,/]|\s+(?:and|or)\b|\s*$)") 
 # A bare capital counts where the sentence ends or goes on about the choice; a small one only at the end of it: "is a dog".
 LABEL = (
     r"(?:[(\[\"']\s*(?P<boxed>[A-Za-z])\s*[)\]\"']"
-    r"|(?P<bare>[A-Z](?=\s*(?:$|[-.,;:!?()\]–—/&]|(?:because|since|as|which|for|based|given|is|and|or|not|rather)\b))"
-    r"|[a-z](?=\s*(?:$|[.;!?]))))"
+    r"|(?P<bare>[A-Z](?=[ \t]*(?:$|\n|[-.,;:!?()\]–—/&]|(?:because|since|as|which|for|based|given|is|and|or|not|rather)\b))"
+    r"|[a-z](?=[ \t]*(?:$|\n|[.;!?]))))"
 )
 CONCLUDED = re.compile(
-    r"\b(?i:answer|choice|option|pick|choose|select|go with|going with|it is|it's|is|be)"
+    r"\b(?i:answer|choice|option|pick|choose|select|go with|going with|it is|it's|is|be|think|guess|believe|say|like"
+    r"|probably|so|therefore|thus|hence)(?:,(?=\s))?"
     r"(?i:\s+(?:is|would be|should be|must be|will be|option|choice|answer|letter|therefore|clearly|likely|most likely"
     r"|probably|definitely|the correct answer|the right answer))*\s*[:=]?\s*(?i:option\s+|choice\s+|letter\s+)?" + LABEL
 )
@@ -40,13 +41,16 @@ CORRECT = re.compile(
     r"(?:the\s+)?(?:most\s+|clearly\s+|only\s+)?(?:correct|right|best|true|accurate|likely|answer|option|choice)\b"
 )
 MENTION = re.compile(r"[(\[]\s*(?P<boxed>[A-Z])\s*[)\]]|\b(?i:option|choice)\s+(?P<bare>[A-Z])\b")
-ALSO = re.compile(r"\s*[)\]]?\s*(?:,|/|&|\band/or\b|\bor\b|\band\b)+\s*(?i:option\s+|choice\s+)?[(\[]?[A-Z]\b(?!['’])")
+ALSO = re.compile(
+    r"\s*[)\]]?\s*(?:,|/|&|\band/or\b|\bor\b|\band\b)+\s*(?:(?:maybe|perhaps|possibly|even|also|both)\s+)?"
+    r"(?i:option\s+|choice\s+)?[(\[]?[A-Z]\b(?!['’])"
+)
 RETRACTED = re.compile(
     r"\s*[)\]\"']?\s*(?:is|was|seems|looks|can)(?:n['’]t\b|not\b|\s+(?:clearly\s+|probably\s+)?"
     r"(?:not|wrong|incorrect|false|unlikely|impossible|excluded|out)\b)",
     re.IGNORECASE,
 )
-TURN = re.compile(r"\b(?:but|so|therefore|thus|hence|then|which means)\b", re.IGNORECASE)  # a new thought begins
+TURN = re.compile(r"\b(?:but|so|therefore|thus|hence|then|which means)\b|,\s*$", re.IGNORECASE)  # a new thought begins
 FINAL = re.compile(r"\b(?:final|so|therefore|thus|hence|actually|correction|conclusion|overall)\b", re.IGNORECASE)
 
 
@@ -66,8 +70,12 @@ def leading(text: str, options: Mapping[str, str]) -> str | None:
     letter = known(found.group(found.lastindex or 0), options) if found else None
     if found is None or letter is None:
         return None
-    others = {other for other in LISTED.findall(text[found.end() - 1 :]) if other in options}
-    return UNDECIDED if others - {letter} else letter
+    first, _, rest = text.partition("\n")
+    if ALONE.fullmatch(first):  # the letter on a line of its own, then an explanation, which may name any option
+        others = {line.strip()[:2].strip("(.): ") for line in rest.splitlines() if ALONE.fullmatch(line)}
+    else:
+        others = set(LISTED.findall(text[found.end() - 1 :]))
+    return UNDECIDED if others & set(options) - {letter} else letter
 
 
 def concluded(text: str, options: Mapping[str, str]) -> str | None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vispco.metrics.option_label import DENIED, SENTENCE, UNDECIDED
+from vispco.metrics.option_label import DENIED, LEADING, SENTENCE, TURN, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*|[%$€£+−-](?=\d)")
 CLAUSE = re.compile(r"([^,.;:!\n]+)[,.;:!\n]\s*(.*)", re.DOTALL)
+ANSWER = re.compile(
+    r"\b(?:answer|choice|option)\s*(?:is|:|would be|should be|must be)\s*:?\s*([^,.;:!\n]+?)"
+    r"(?=\s*(?:$|[,.;:!\n]|\b(?:because|since|as|not|rather)\b))",
+    re.IGNORECASE,
+)
 REASON = re.compile(r"(?:because|since|as|not|rather|instead|there|it|the|this|that|he|she|they|in|i)\b", re.IGNORECASE)
 
 
@@ -28,6 +33,9 @@ def same_words(text: str, options: Mapping[str, str]) -> list[str]:
 
 def whole(text: str, options: Mapping[str, str]) -> str | None:
     """The text of one option and nothing else, with or without its letter before it: "a cat", "B cat"."""
+    if LEADING.match(text):  # "A. cat" is a label, although "a cat" is a text
+        same = [letter for letter, option in options.items() if option.strip().casefold() == text.strip().casefold()]
+        return same[0] if len(same) == 1 else None
     found = same_words(text, options) or [
         letter
         for letter, option in options.items()
@@ -36,6 +44,19 @@ def whole(text: str, options: Mapping[str, str]) -> str | None:
     if not found:
         return None
     return found[0] if len(found) == 1 else UNDECIDED
+
+
+def concluded_text(text: str, options: Mapping[str, str]) -> str | None:
+    """As in "the answer is a cat, not a dog": the clause after it is the text of one option."""
+    found = {
+        letter
+        for match in ANSWER.finditer(text)
+        if not DENIED.search(TURN.split(SENTENCE.split(text[: match.start()])[-1])[-1])
+        for letter in same_words(match.group(1), options)
+    }
+    if not found:
+        return None
+    return found.pop() if len(found) == 1 else UNDECIDED
 
 
 def opening(text: str, options: Mapping[str, str]) -> str | None:

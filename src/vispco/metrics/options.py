@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from vispco.metrics.item import Item
 
+THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 MARKUP = re.compile(r"\\(?:boxed|text|mathrm|mathbf)\b|[*`${}]+|</?[A-Za-z]+>")
 
 # The surest first. The first rule that applies decides, even where it decides that no option was chosen.
@@ -24,6 +25,7 @@ RULES = (
     option_label.alone,
     option_text.whole,
     option_label.concluded,
+    option_text.concluded_text,
     option_label.leading,
     option_text.opening,
     option_label.mentioned,
@@ -33,7 +35,7 @@ RULES = (
 
 def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
     """The letter that the prediction chooses, or None. `options` are the texts by letter."""
-    text = MARKUP.sub(" ", prediction).strip()
+    text = MARKUP.sub(" ", THOUGHT.sub(" ", prediction)).strip()
     for rule in RULES if text else ():
         chosen = rule(text, options)
         if chosen is not None:
