@@ -43,10 +43,15 @@ class Book:
         params: Mapping[str, float],
         distributions: Mapping[str, BaseDistribution],
         attributes: Mapping[str, Any],
+        system_attributes: Mapping[str, Any] | None = None,
     ) -> int:
         """Add a trial that is waiting or running, in one step; its number."""
         template = optuna.trial.create_trial(
-            state=state, params=dict(params), distributions=dict(distributions), user_attrs=dict(attributes)
+            state=state,
+            params=dict(params),
+            distributions=dict(distributions),
+            user_attrs=dict(attributes),
+            system_attrs=dict(system_attributes or {}),
         )
         return int(self._storage.get_trial(self._storage.create_new_trial(self._study_id, template)).number)
 

@@ -40,13 +40,17 @@ class Dispatch:
                     self.ledger.frontier().save(self.path)
         finally:
             self.pool.close()
-            for claim in self._held.values():
-                self.ledger.give_back(claim, "The sweep was stopped.", died=False)
-            self._held = {}
-            self.ledger.refresh()
-            frontier = self.ledger.frontier()
-            frontier.save(self.path)
-        return frontier
+            try:
+                self._let_go()
+            finally:  # even when the storage is gone
+                self.ledger.frontier().save(self.path)
+        return self.ledger.frontier()
+
+    def _let_go(self) -> None:
+        for claim in self._held.values():
+            self.ledger.give_back(claim, "The sweep was stopped.", died=False)
+        self._held = {}
+        self.ledger.refresh()
 
     def _hand_out(self) -> None:
         if self._due("reclaim", RECLAIM):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -70,9 +71,10 @@ class Ledger:
         """Enter a result (which is left out if someone thought us dead, and entered theirs)."""
         try:
             Point(claim.schedule, evaluation, {said.CONFIG: claim.config})
+            json.dumps(evaluation.to_dict(), allow_nan=False)
             values = [self.axis.of(evaluation), evaluation.accuracy]
-        except InvalidInputError as error:
-            self.fail(claim, str(error))
+        except (InvalidInputError, TypeError, ValueError) as error:
+            self.fail(claim, f"Its evaluation cannot be recorded: {error}")
             return
         self.book.note(claim.number, **{said.EVALUATION: evaluation.to_dict()})
         self.book.finish(claim.number, TrialState.COMPLETE, values)
@@ -101,7 +103,7 @@ class Ledger:
             pulses = self.book.attributes() if pulses is None else pulses
             if self._orphaned(trial, pulses):
                 self._again(trial, called[trial.number], "The sweep that ran it went away.", said.deaths(trial))
-        idle = {called[t.number]: t for t in trials} | {called[t.number]: None for t in trials if not _over(t)}
+        idle = {called[t.number]: t for t in trials} | {called[t.number]: None for t in trials if not said.in_vain(t)}
         for config, last in idle.items():
             if last is not None and config in self._wanted:
                 self._again(last, config, "", said.deaths(last))
@@ -194,11 +196,7 @@ class Ledger:
         """Queue first, then close: whoever dies between the two leaves a trial too many, never one too few."""
         kept = {key: trial.user_attrs[key] for key in (said.SCHEDULE,) if key in trial.user_attrs}
         attributes = {said.CONFIG: config, said.ATTEMPT: said.attempt(trial) + 1, said.DEATHS: deaths, **kept}
-        self.book.add(TrialState.WAITING, trial.params, trial.distributions, attributes)
+        # a sampler's own notes go along: NSGA-II keeps the generation there
+        self.book.add(TrialState.WAITING, trial.params, trial.distributions, attributes, trial.system_attrs)
         self.book.note(trial.number, **{said.LOST: why})
         self.book.finish(trial.number, TrialState.FAIL)
-
-
-def _over(trial: FrozenTrial) -> bool:
-    """Ended without settling its configuration."""
-    return bool(trial.state.is_finished() and not said.succeeded(trial) and not said.failed(trial))

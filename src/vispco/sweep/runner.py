@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.frontier import Axis, Frontier
 from vispco.sweep import plan as plans
 from vispco.sweep import spaces
 from vispco.sweep.book import Book
 from vispco.sweep.dispatch import Dispatch
-from vispco.sweep.engines import ENGINES, Factory, InlinePool, LocalPool, Pool
+from vispco.sweep.engines.inline import InlinePool
+from vispco.sweep.engines.local import LocalPool
 from vispco.sweep.identity import open_study
 from vispco.sweep.ledger import PULSE, Ledger
 from vispco.sweep.liveness import Pulse
@@ -24,7 +25,15 @@ from vispco.sweep.window import Cost, Window
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vispco.sweep.engines.pool import Factory, Pool
     from vispco.sweep.progress import OnProgress
+
+
+ENGINES = ("inline", "local", "ray")
+
+
+class StorageLostError(VispcoError, ConnectionError):
+    """The storage went away in the middle of a sweep."""
 
 
 def run(
@@ -76,12 +85,17 @@ def run(
         "axis": str(axis),
         "fingerprint": dict(fingerprint or {}),
     }
+    path = Path(directory) / f"{name}.frontier.json"
     book = Book(open_study(store, name, identity), store)
     pool = _pool(factory, engine, workers, ray_address, gpus_per_worker)
     try:
         with Pulse(lambda run_id, record: book.say(PULSE + run_id, record)) as pulse:
             ledger = Ledger(book, plan, pulse.run, axis)
-            return Dispatch(ledger, pool, Path(directory) / f"{name}.frontier.json", on_progress).run()
+            return Dispatch(ledger, pool, path, on_progress).run()
+    except optuna.exceptions.StorageInternalError as error:
+        raise StorageLostError(
+            f"The storage {store.name} stopped answering. What was found until then is in {path}; run again to go on."
+        ) from error
     finally:
         pool.close()
 

@@ -114,11 +114,11 @@ class Free(Space):
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         shares = (Parameter(f"share_{i}", 0.0, 1.0) for i in range(1, self.num_layers))
-        return (*shares, Parameter("power", 1 / 8, 8.0, log=True))
+        return (*shares, Parameter("fullness", 1 / 8, 8.0, log=True))
 
     def schedule(self, params: Params) -> Schedule:
         curve = descending([params[f"share_{i}"] for i in range(1, self.num_layers)])
-        return Schedule((1.0, *(r ** params["power"] for r in curve)))
+        return Schedule((1.0, *(r ** (1.0 / params["fullness"]) for r in curve)))
 
 
 class Kernel(Space):

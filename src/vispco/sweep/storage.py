@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +57,11 @@ def open_store(storage: str | None, directory: Path) -> Store:
             raise InvalidInputError(
                 f"The storage {shown} cannot be reached: {why} (port {port}). Is the database server running?"
             )
-    options: dict[str, Any] = {"pool_pre_ping": True}
-    if url.get_driver_name() in TIMED_DRIVERS:
-        options["connect_args"] = {"connect_timeout": 10}
+    on_disk = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    lock = Path(f"{url.database}.flock") if on_disk else None
     try:
-        database = optuna.storages.RDBStorage(storage, engine_kwargs=options)
+        with exclusive(lock) if lock is not None else nullcontext():
+            database = _open_database(url)
     except ImportError as error:
         raise InvalidInputError(
             f"The storage {shown} needs the Python driver of its database, which is not installed: {error}."
@@ -68,9 +69,20 @@ def open_store(storage: str | None, directory: Path) -> Store:
     except (sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError) as error:
         why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise InvalidInputError(f"The storage {shown} cannot be opened: {why}.") from error
-    on_disk = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-    lock = Path(f"{url.database}.flock") if on_disk else None
     return Store(optuna.storages.get_storage(database), shown, lock)
+
+
+def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
+    """Open it, and make its tables if it has none: of several that do so at once, Optuna lets all but one fail."""
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if url.get_driver_name() in TIMED_DRIVERS:
+        options["connect_args"] = {"connect_timeout": 10}
+    for wait in (1.0, 2.0):
+        try:
+            return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
+        except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError):
+            time.sleep(wait)
+    return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
 
 
 def _journal(path: Path) -> Store:

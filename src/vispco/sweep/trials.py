@@ -64,6 +64,11 @@ def failed(trial: FrozenTrial) -> bool:
     return bool(trial.state == TrialState.FAIL and ERROR in trial.user_attrs and LOST not in trial.user_attrs)
 
 
+def in_vain(trial: FrozenTrial) -> bool:
+    """Over, without having settled its configuration."""
+    return bool(trial.state.is_finished() and not succeeded(trial) and not failed(trial))
+
+
 def settled(trials: Iterable[FrozenTrial], called: dict[int, str]) -> tuple[set[str], set[str]]:
     """The configurations that are done, and those that failed."""
     done, errors = set(), set()

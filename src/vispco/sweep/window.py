@@ -76,12 +76,13 @@ class Window:
         if self.grid is not None:
             return params if self.holds(params) else min(self.grid, key=lambda other: self._distance(params, other))
         ends = self._ends
-        for _ in range(TRIES):
+        cheapest, dearest = (self._cost(end) for end in ends)
+        for _ in range(TRIES if cheapest <= self.high and dearest >= self.low else 0):
             moved = self._move(params, ends)
             if moved is not None:
                 return moved
             params = self.space.draw(rng)
-        raise self._empty(*(self._cost(end) for end in ends))
+        raise self._empty(cheapest, dearest)
 
     def _move(self, params: Params, ends: tuple[Params, Params]) -> Params | None:
         cost = self._cost(params)

@@ -44,6 +44,7 @@ class RayPool:
     ) -> None:
         self._ray = _import_ray()
         self._ours = _connect(self._ray, address)
+        _check_resources(self._ray.cluster_resources(), {"CPU": num_cpus, "GPU": num_gpus})
         self._factory = self._ray.put(factory)
         self._kind = self._ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_restarts=0)(_Actor)
         self._free: list[Any] = []
@@ -92,9 +93,19 @@ class RayPool:
         self._ray.kill(actor)  # if it was only out of reach, it must not go on beside its successor
         self._stillborn += job is None
         if self._stillborn >= MAX_STILLBORN:
-            raise WorkerError(f"{MAX_STILLBORN} Ray actors in a row died before their evaluator was built: {error}")
+            why = str(error).strip().splitlines()[-1].strip()
+            raise WorkerError(f"{MAX_STILLBORN} Ray actors in a row died before their evaluator was built: {why}")
         self._start()
         return Outcome(job) if job is not None else None
+
+
+def _check_resources(there: dict[str, float], wanted: dict[str, float]) -> None:
+    """An actor that fits nowhere would be waited for without end."""
+    for kind, amount in wanted.items():
+        if amount > there.get(kind, 0.0):
+            raise InvalidInputError(
+                f"Each worker asks for {amount:g} {kind}, and the whole Ray cluster has {there.get(kind, 0.0):g}."
+            )
 
 
 def _import_ray() -> Any:

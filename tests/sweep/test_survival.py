@@ -1,0 +1,103 @@
+"""Workers and sweeps are killed in the middle; nothing is lost, nothing that was finished is repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+
+from sweep.program import children, start, until
+from sweep.synthetic import LAYERS, Factory, evaluated
+from vispco import sweep
+from vispco.frontier import Frontier
+from vispco.sweep.storage import open_store
+
+GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+@pytest.fixture
+def log(tmp_path):
+    return str(tmp_path / "log")
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """What a sweep that nobody disturbs finds."""
+
+    def undisturbed(**options):
+        directory = tmp_path / "whole"
+        return sweep.run(Factory(str(directory / "log")), directory=directory, engine="inline", **(GRID | options))
+
+    (tmp_path / "whole").mkdir()
+    return undisturbed
+
+
+def test_a_killed_worker_costs_one_evaluation(tmp_path, log, whole):
+    options = GRID | {"num_layers": 2}
+    found = sweep.run(Factory(log, dies_at=0.51), directory=tmp_path, engine="local", workers=1, **options)
+    assert found == whole(num_layers=2)
+    assert len(evaluated(log)) == 20 + 1
+
+
+def test_a_killed_sweep_goes_on(tmp_path, log, whole):
+    program = start({"log": log, "delay": 0.02}, directory=str(tmp_path), engine="local", workers=1, **GRID)
+    until(lambda: len(evaluated(log)) >= 20)
+    workers = children(program.pid)
+    program.kill()
+    program.wait()
+    assert len(workers) == 1
+    until(lambda: not os.path.exists(f"/proc/{workers[0]}"), 5)  # noqa: PTH110  # its pipe has ended
+    before = len(evaluated(log))
+    found = sweep.run(Factory(log), directory=tmp_path, engine="inline", **GRID)
+    assert found == whole()
+    assert len(evaluated(log)) <= 101, "at most the one in flight is repeated"
+    assert before < 100
+
+
+@pytest.mark.parametrize("strategy", ["tpe", "nsga2"])
+def test_a_killed_search_ends_where_it_would_have_ended(tmp_path, log, whole, strategy):
+    """Not a restart from the same history, but the very same points: a sampler is a function of history and seed."""
+    options = GRID | {"space": "stages", "strategy": strategy, "trials": 25}
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(Factory(log, interrupts_at=14), directory=tmp_path, engine="inline", **options)
+    assert sweep.run(Factory(log), directory=tmp_path, engine="inline", **options) == whole(**options)
+
+
+@pytest.mark.parametrize(("storage", "others"), [("journal", 2), ("sqlite", 1)])
+def test_sweeps_of_one_study_share_the_work(tmp_path, log, whole, storage, others):
+    """Programs and this process claim from one study at the same time; one of the programs is killed."""
+    url = f"sqlite:///{tmp_path}/study.db" if storage == "sqlite" else str(tmp_path / "shared.log")
+    options = GRID | {"num_layers": 5, "storage": url}
+    slow = {"log": log, "delay": 0.05}
+    programs = [start(slow, directory=str(tmp_path / f"{i}"), engine="inline", **options) for i in range(others)]
+    until(lambda: len(evaluated(log)) >= 3)
+
+    def kill_one(progress):
+        if progress.settled >= 15:
+            programs[0].kill()
+
+    found = sweep.run(Factory(**slow), directory=tmp_path, engine="inline", on_progress=kill_one, **options)
+    assert [program.wait(60) for program in programs] == [-signal.SIGKILL, 0][:others]
+    assert len(set(evaluated(log))) == 80
+    assert len(evaluated(log)) <= 81, "the one that was in flight may be repeated, no other"
+    assert found == whole(num_layers=5)
+    assert len({t.user_attrs["run"] for t in trials_of(url)}) == others + 1, "all of them worked"
+
+
+def trials_of(url):
+    return optuna.load_study(study_name="study", storage=open_store(url, Path()).optuna).trials
+
+
+def test_ctrl_c_stops_the_workers_and_saves(tmp_path, log):
+    program = start({"log": log, "delay": 0.05}, directory=str(tmp_path), engine="local", workers=1, **GRID)
+    until(lambda: len(evaluated(log)) >= 10)
+    workers = children(program.pid)
+    os.killpg(program.pid, signal.SIGINT)  # as a terminal does it: to everyone
+    assert program.wait(20) != 0
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)  # noqa: PTH110
+    assert 5 <= len(Frontier.load(tmp_path / "study.frontier.json")) < 100
