@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from vispco.version import __version__
 
 if TYPE_CHECKING:
+    from vispco.load import load
     from vispco.pruner import Pruner
     from vispco.schedule import Schedule
 
-_HOMES = {"Pruner": "vispco.pruner", "Schedule": "vispco.schedule"}
+_HOMES = {"Pruner": "vispco.pruner", "Schedule": "vispco.schedule", "load": "vispco.load"}
 
-__all__ = ["Pruner", "Schedule", "__version__"]
+__all__ = ["Pruner", "Schedule", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,203 @@
+"""Is a pruned prefill as much faster as its FLOPs say? On layers of Qwen2.5-VL-3B's dimensions, with random weights.
+
+All times are of one run, interleaved; figures are ratios of medians. Peak memory is read off fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from figures import Figure, write
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from vispco import Pruner, Schedule, cost, kernels
+from vispco.engine.prefill import Pass
+from vispco.families import family_of
+from vispco.scorers.cost import scoring_flops
+
+SIDE, TEXT, LAYERS, BUDGET, IMAGE = 32, 64, 6, 0.5, 5
+VISUAL = SIDE * SIDE
+SCORERS = ("fastv", "sparsevlm", "fitprune")
+
+
+def build(seed: int) -> Any:
+    torch.manual_seed(seed)
+    text = {
+        "vocab_size": 1000,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+    }
+    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 2048}
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=IMAGE, video_token_id=6)
+    return Qwen2_5_VLForConditionalGeneration(config).eval()
+
+
+def inputs() -> dict[str, Any]:
+    """Visual features are made beforehand, so that what is timed is the language model."""
+    before = 8
+    ids = torch.full((1, VISUAL + TEXT), IMAGE)
+    ids[0, :before] = torch.arange(20, 20 + before)
+    ids[0, before + VISUAL :] = torch.arange(100, 100 + TEXT - before)
+    features = BaseModelOutputWithPooling(pooler_output=(torch.randn(VISUAL, 2048),))
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": (ids == IMAGE).int(),
+        "image_grid_thw": torch.tensor([[1, 2 * SIDE, 2 * SIDE]]),
+        "mm_encoder_outputs": {"image": features},
+        "logits_to_keep": 1,
+        "use_cache": True,
+    }
+
+
+def schedules(model: Any) -> dict[str, Schedule]:
+    exact = cost.get("exact", model.config)
+    found = {}
+    for name, start in (("single", {"layer": 1, "r": 0.5}), ("multi-step", {"k": 5.0, "r": 0.2})):
+        kernel = kernels.get(name)
+        gamma = {"gamma": torch.inf} if kernel.annealable else {}
+        params = kernel.initial(LAYERS, **start)
+        found[name] = cost.schedule_for_budget(
+            kernel, params, BUDGET, TEXT, VISUAL, exact, site="entry", fill=False, **gamma
+        )
+    return found
+
+
+@torch.no_grad()
+def timed(model: Any, x: dict[str, Any], pruner: Pruner | None) -> float:
+    with nullcontext() if pruner is None else pruner(model):
+        start = time.perf_counter()
+        model(**x)
+        return time.perf_counter() - start
+
+
+class ScoringClock:
+    """Adds up the time that a pass spends on choosing tokens."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.original = Pass._decide
+
+    def __enter__(self) -> ScoringClock:
+        original = self.original
+
+        def decide(this: Pass, *args: Any) -> None:
+            start = time.perf_counter()
+            original(this, *args)
+            self.seconds += time.perf_counter() - start
+
+        Pass._decide = decide  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Pass._decide = self.original  # type: ignore[method-assign]
+
+
+def peak_memory(which: str, seed: int) -> int:
+    """Bytes by which one prefill raises the peak of a fresh process."""
+    model, x = build(seed), inputs()
+    torch.manual_seed(seed)
+    pruner = None if which == "unpruned" else Pruner(which.split("/")[0], schedules(model)[which.split("/")[1]])
+    small = {**x, "input_ids": x["input_ids"][:, VISUAL:], "attention_mask": x["attention_mask"][:, VISUAL:]}
+    small = {k: v for k, v in small.items() if k in ("input_ids", "attention_mask", "logits_to_keep")}
+    small["input_ids"] = small["input_ids"].clamp(min=20)
+    with torch.no_grad():
+        model(**small)  # kernels, thread pools
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building the model
+    before = resident("VmRSS")
+    timed(model, x, pruner)
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def measure_peak(which: str, seed: int) -> int:
+    command = [sys.executable, __file__, "--peak", which, "--seed", str(seed)]
+    return int(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["bytes"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--peak", help="only print the peak memory of one configuration (used by the benchmark itself)")
+    args = parser.parse_args()
+    if args.peak:
+        print(json.dumps({"bytes": peak_memory(args.peak, args.seed)}))
+        return
+    model, x = build(args.seed), inputs()
+    exact = cost.get("exact", model.config)
+    plans = schedules(model)
+    runs: dict[str, Pruner | None] = {
+        "unpruned": None,
+        "full": Pruner("fastv", Schedule.full(LAYERS)),
+        **{f"fastv/{name}": Pruner("fastv", plan) for name, plan in plans.items()},
+        **{f"{scorer}/multi-step": Pruner(scorer, plans["multi-step"]) for scorer in SCORERS[1:]},
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    scoring: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(args.repeats + 1):
+        for name, pruner in runs.items():
+            with ScoringClock() as clock:
+                seconds = timed(model, x, pruner)
+            if repeat:  # the first round warms up
+                times[name].append(seconds)
+                scoring[name].append(clock.seconds)
+        print(f"round {repeat}/{args.repeats}", file=sys.stderr, flush=True)
+    median = {name: statistics.median(values) for name, values in times.items()}
+    layout = family_of(model).layout(model, x)
+    figures: dict[str, Figure] = {}
+    details: dict[str, Any] = {"layers": LAYERS, "visual": VISUAL, "text": TEXT, "threads": torch.get_num_threads()}
+    full = int(exact.full(torch.tensor(TEXT), torch.tensor(VISUAL)))
+    for name, plan in plans.items():
+        flops = int(exact.flops_of_counts(plan.counts([VISUAL]), torch.tensor([TEXT]))[0])
+        speedup, implied = median["unpruned"] / median[f"fastv/{name}"], full / flops
+        figures[f"speedup_vs_flops.{name}"] = Figure(speedup / implied, "higher", 0.92, "ratio")
+        details[name] = {
+            "retention": plan.retention,
+            "flops_fraction": flops / full,
+            "speedup": speedup,
+            "implied_by_flops": implied,
+        }
+    paired = [b / a - 1 for a, b in zip(times["unpruned"], times["full"], strict=True)]
+    figures["overhead.full_retention"] = Figure(statistics.median(paired), "lower", 0.01, "fraction")
+    for scorer, bar in zip(SCORERS, (0.01, 0.03, 0.08), strict=True):
+        share = statistics.median(scoring[f"{scorer}/multi-step"]) / median["unpruned"]
+        figures[f"overhead.scoring.{scorer}"] = Figure(share, "lower", bar, "fraction")
+        counts = plans["multi-step"].counts([VISUAL])[0].tolist()
+        pruner = runs[f"{scorer}/multi-step"]
+        assert pruner is not None
+        details[f"scoring_flops.{scorer}"] = (
+            scoring_flops(pruner.scorer, exact.dimensions, counts, TEXT, layout.num_instruction) / full
+        )
+    peaks = {which: measure_peak(which, args.seed) for which in ("unpruned", *(r for r in runs if "/" in r))}
+    worst = max(peak for which, peak in peaks.items() if which != "unpruned")
+    figures["peak_memory_vs_unpruned"] = Figure(worst / peaks["unpruned"], "lower", 1.0, "ratio")
+    kv_full = int(exact.kv_bytes(torch.full((1, LAYERS), VISUAL), torch.tensor([TEXT]))[0])
+    kv = {n: int(exact.kv_bytes(p.counts([VISUAL]), torch.tensor([TEXT]))[0]) / kv_full for n, p in plans.items()}
+    figures["kv_bytes_vs_unpruned"] = Figure(max(kv.values()), "lower", 1.0, "ratio")
+    details |= {"seconds": times, "scoring_seconds": scoring, "peak_bytes": peaks, "kv_bytes_vs_unpruned": kv}
+    write("prefill", figures, details, args.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`vispco.load`: a model and its processor, by the name of a shipped model, a folder, or a hub id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vispco.errors import InvalidInputError, VispcoError
+
+
+class LoadError(VispcoError, OSError):
+    """A model could not be loaded; the message says from where, and what to do."""
+
+
+def load(
+    name: str | Path,
+    *,
+    dtype: str | torch.dtype = "auto",
+    device_map: Any = None,
+    attn_implementation: str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> tuple[Any, Any]:
+    """(model, processor): plain transformers objects, in eval mode.
+
+    name: a shipped model ('tiny-qwen', 'tiny-llava', 'tiny-gemma'), a folder saved by `save_pretrained`, or a hub id.
+    Weights are read from safetensors only. Code that comes with a model runs only with `trust_remote_code=True`.
+    """
+    from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
+
+    from vispco import zoo  # noqa: PLC0415
+    from vispco.zoo.processor import load_processor  # noqa: PLC0415
+
+    shipped = str(name) in zoo.names()
+    if shipped:
+        zoo.shelf.verify(zoo.path(str(name)))
+    source = zoo.path(str(name)) if shipped else name
+    if not shipped:
+        _check_source(source, zoo.names())
+    options = {
+        "dtype": torch.float32 if shipped and dtype == "auto" else dtype,
+        "device_map": device_map,
+        "attn_implementation": attn_implementation,
+        "revision": revision,
+        "trust_remote_code": trust_remote_code,
+    }
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(
+            source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
+        )
+        processor = load_processor(source)
+    except (OSError, ValueError, ImportError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise LoadError(
+            f"{name} could not be loaded: {first.strip()} Give a shipped model ({', '.join(zoo.names())}), a folder "
+            "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "
+            "this machine can reach."
+        ) from error
+    return model.eval(), processor
+
+
+def _check_source(source: str | Path, shipped: list[str]) -> None:
+    """A path that is not there would be taken for a hub id, and end in a long message about the network."""
+    text = str(source)
+    if not text.strip():
+        raise InvalidInputError("The model's name is empty. Give a shipped model, a folder or a hub id.")
+    looks_like_path = text.startswith((".", "/", "~")) or text.count("/") != 1
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise LoadError(f"The folder {text} has no config.json, so it is not a model made by save_pretrained.")
+    elif folder.is_file():
+        raise LoadError(f"{text} is a file; a model is a folder made by save_pretrained, or a hub id.")
+    elif looks_like_path:
+        raise LoadError(
+            f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
+            "A hub id has the form owner/name."
+        )
