@@ -1,10 +1,16 @@
 """Batches of small random models, with answers, as a search takes them."""
 
 import torch
+from accelerate import Accelerator
 
 import tiny
+from vispco import kernels
 from vispco.evaluation.encoded import Encoded
 from vispco.search.batch import with_teacher
+from vispco.search.objective import Objective
+from vispco.search.predictor import Predictor
+from vispco.search.relaxation import GaussianMask
+from vispco.search.trainer import Plan, Trainer
 
 
 def encoded(name, samples, answer=2, seed=0):
@@ -33,3 +39,21 @@ def make_batches(name="qwen2_5_vl", count=2, size=3):
         rows = [sample(10 * number + b, sizes[b % len(sizes)], 4 + b) for b in range(size)]
         made.append(with_teacher(model, encoded(name, rows, seed=number)))
     return made
+
+
+def make_trainer(folder=None, solver="projection", steps=6, **plan):
+    """A training of a small predictor on a small model; the same every time."""
+    model = tiny.build("qwen2_5_vl")
+    objective = Objective(model, "fastv", relaxation=GaussianMask(2.0, 0.3))
+    torch.manual_seed(0)
+    predictor = Predictor.for_model(model, kernels.get("p-sigmoid"), objective.scorer, width=16, queries=2)
+    options = {"batches": 2, "inner": 2, "rate": 1e-2, "save_every": 2, "bins": 2, **plan}
+    return Trainer(
+        objective,
+        predictor,
+        make_batches(count=4),
+        solver=solver,
+        plan=Plan(steps=steps, **options),
+        directory=folder,
+        accelerator=Accelerator(cpu=True),
+    )

@@ -1,10 +1,10 @@
 """Static, line and halving searches on small random models."""
 
 import pytest
-import tiny
 import torch
-from search.random_batches import make_batches
 
+import tiny
+from search.random_batches import make_batches
 from vispco import kernels
 from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS

@@ -15,7 +15,7 @@ from vispco.cost import CostModel
 from vispco.engine.plan import Plan
 from vispco.evaluation.divergence import Direction, divergence
 from vispco.evaluation.forced import answer_logits
-from vispco.evaluation.prefix import Prefix, first_real_layer
+from vispco.evaluation.prefix import Prefix, first_drop
 from vispco.evaluation.reference import log_probabilities
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
@@ -76,14 +76,15 @@ class Objective:
         What the candidates' unpruned first layers compute is computed once. That saves time; on the bill, every
         candidate stands with its whole price, as it would in any other search.
         """
-        starts = [first_real_layer(one, batch.encoded.num_visual, self.scorer) for one in counts]
-        prefix = Prefix(self.model)
-        if sum(starts) > counts.shape[-1]:  # else recording the unpruned run does not pay
+        starts = [first_drop(one, batch.encoded.num_visual) for one in counts]
+        prefix = Prefix(self.model, self.scorer)
+        pays = sum(starts) > counts.shape[-1]  # else recording the unpruned run costs more than it saves
+        if pays:
             with prefix.record():
                 answer_logits(self.model, batch.encoded)
         found = []
         for one, start in zip(counts, starts, strict=True):
-            resumed = prefix.resume(_always(start)) if prefix.recorded else nullcontext()
+            resumed = prefix.resume(self.scorer, _always(start)) if pays else nullcontext()
             with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self.spent.measured += self._flops(one, batch)

@@ -36,7 +36,7 @@ def _one_step(kernel: Any, num_layers: int, _: int) -> Tensor:
 
 def _slopes(kernel: Any, num_layers: int, _: int) -> Tensor:
     """From flat to as steep as the kernel's range allows."""
-    start = kernel.initial(num_layers).repeat(9, 1)
+    start: Tensor = kernel.initial(num_layers).repeat(9, 1)
     start[:, 0] = torch.linspace(-STEEPEST, STEEPEST, 9, dtype=torch.float64)
     return start
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
+from vispco.search.draws import floors
 from vispco.search.found import Found
 from vispco.search.halving import rank
 from vispco.search.lagrangian import AugmentedLagrangian, Settings
@@ -73,7 +74,7 @@ def static_search(
     kept, done = [ranked.params], solver == "projection"
     with frozen(objective.model):
         for outer in range(plan.outer):
-            gamma = _gamma(kernel, plan, outer)
+            gamma = gamma_at(kernel, plan, outer)
             for inner in range(plan.inner):
                 batch = batches[(outer * plan.inner + inner) % len(batches)]
                 optimizer.zero_grad()
@@ -86,7 +87,7 @@ def static_search(
                     raise DivergedError(
                         f"The loss became {loss.item()} at iteration {outer}. Lower the rate ({plan.rate})."
                     )
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimizer.step()
             with torch.no_grad():
                 h = budget - _price(params, kernel, typical, gamma) if solver == "lagrangian" else torch.zeros(S)
@@ -107,9 +108,7 @@ def _kl(
     """Mean relaxed KL of each start over a batch, all starts in one pass: params [S, P], price [S] -> [S]."""
     S, B = len(params), len(batch)
     pricing = Pricing(batch.num_text.repeat(S), batch.num_visual.repeat(S), objective.cost, objective.scorer.site)
-    low = pricing.cost.floor(
-        pricing.num_text, pricing.num_visual, site=pricing.site, first_full=kernel.first_full
-    ) / pricing.cost.full(pricing.num_text, pricing.num_visual)
+    low = floors(batch, objective.cost, objective.scorer.site, first_full=kernel.first_full).repeat(S)
     fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
     retention = project(kernel, params.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
     return objective.relaxed(batch.tiled(S), retention).view(S, B).mean(-1).double()
@@ -130,7 +129,7 @@ def _fixed(budget: float, S: int) -> Tensor:
     return torch.full((S,), budget, dtype=torch.float64)
 
 
-def _gamma(kernel: Kernel, plan: Descent, outer: int) -> float | None:
+def gamma_at(kernel: Kernel, plan: Descent, outer: int) -> float | None:
     """Geometric from gentle to sharp; None for kernels whose sharpness is not annealed."""
     if not kernel.annealable:
         return None

@@ -1,0 +1,159 @@
+"""The surrogate network f_theta of the paper: what a sample looks like and a budget in, kernel parameters out.
+
+Its answer is one of K learned-for shapes ("anchors") plus an offset. With one anchor it is the paper's regression of the
+kernel's parameters; with several, a table of measured KL can teach it which one to take (see `table`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from vispco import cost, kernels
+from vispco.cost import CostModel, Dimensions
+from vispco.errors import InvalidInputError
+from vispco.kernels import Kernel
+from vispco.scorers import Scorer
+from vispco.search.observation import Observation
+
+WAVES = 8  # sines and cosines of the budget
+SIZES = 3  # log N_t, log N_v and their ratio
+
+
+class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
+    """Everything that a predictor needs at deployment, without the model it was trained for.
+
+    hidden: D of the language model. kernel, scorer: as their `config()` and `to_dict()` give them. dimensions: of the
+    language model, for its cost. anchors: K.
+    """
+
+    model_type = "vispco_predictor"
+
+    def __init__(
+        self,
+        hidden: int = 2048,
+        width: int = 256,
+        queries: int = 4,
+        anchors: int = 1,
+        dropout: float = 0.0,
+        kernel: dict[str, Any] | None = None,
+        scorer: dict[str, Any] | None = None,
+        cost: str = "exact",
+        dimensions: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.hidden, self.width, self.queries, self.anchors, self.dropout = hidden, width, queries, anchors, dropout
+        self.kernel = kernel or {"name": "single"}
+        self.scorer = scorer or {"name": "fastv"}
+        self.cost = cost
+        self.dimensions = dimensions or {}
+        super().__init__(**kwargs)
+
+    def make_cost(self) -> CostModel:
+        if not self.dimensions:
+            raise InvalidInputError(
+                "This predictor's config has no dimensions of a language model, so a budget means nothing to it. "
+                "Make it with dimensions=dataclasses.asdict(Dimensions.from_config(model.config))."
+            )
+        sizes = {**self.dimensions, "windows": tuple(self.dimensions["windows"])}
+        return cost.get(self.cost, Dimensions(**sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """params: [B, P], of the chosen anchor plus the offset. logits: [B, K], how much each anchor is preferred."""
+
+    params: Tensor
+    logits: Tensor
+
+
+class Predictor(PreTrainedModel):  # type: ignore[misc]
+    """Pooled visual and instruction embeddings and a budget -> kernel parameters for each sample."""
+
+    config_class = PredictorConfig
+    main_input_name = "observation"
+
+    def __init__(self, config: PredictorConfig) -> None:
+        super().__init__(config)
+        D, W, Q = config.hidden, config.width, config.queries
+        num_layers = int(config.dimensions.get("num_layers", 2))
+        P = self.kernel.num_parameters(num_layers)
+        self.visual = nn.Sequential(nn.LayerNorm(2 * D), nn.Linear(2 * D, W))
+        self.text = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, W), nn.GELU())
+        self.queries = nn.Parameter(torch.randn(Q, W) * W**-0.5)
+        self.terms = nn.Sequential(nn.Linear(2 * WAVES + 1 + SIZES, W), nn.GELU(), nn.Linear(W, W))
+        self.trunk = nn.Sequential(
+            nn.LayerNorm((3 + Q) * W),
+            nn.Dropout(config.dropout),
+            nn.Linear((3 + Q) * W, W),
+            nn.GELU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(W, W),
+            nn.GELU(),
+        )
+        self.choice = nn.Linear(W, config.anchors)
+        self.offset = nn.Linear(W, P)
+        nn.init.zeros_(self.offset.weight)
+        nn.init.zeros_(self.offset.bias)
+        self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
+        self.post_init()
+
+    @classmethod
+    def for_model(
+        cls, model: Any, kernel: Kernel, scorer: Scorer, *, cost: str = "exact", anchors: int = 1, **options: Any
+    ) -> Predictor:
+        """A fresh predictor for a vision-language model; its anchors are the kernel's own start."""
+        sizes = Dimensions.from_config(model.config)
+        config = PredictorConfig(
+            hidden=sizes.hidden,
+            anchors=anchors,
+            kernel=kernel.config(),
+            scorer=scorer.to_dict(),
+            cost=cost,
+            dimensions=asdict(sizes),
+            **options,
+        )
+        made = cls(config)
+        made.anchors.copy_(kernel.initial(sizes.num_layers).expand(anchors, -1))
+        return made
+
+    @property
+    def kernel(self) -> Kernel:
+        return kernels.get(**self.config.kernel)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Each part starts as its own class and `__init__` made it."""
+
+    def forward(self, observation: Observation, budget: Tensor) -> Prediction:
+        """Budget: [B], fractions of the unpruned cost."""
+        seen = self.visual(observation.visual)
+        words = self.text(observation.text)  # [B, T, W]
+        gap = ~observation.present
+        match = torch.einsum("qw,btw->bqt", self.queries, words).masked_fill(gap[:, None], -1e4)
+        attended = torch.einsum("bqt,btw->bqw", match.softmax(-1), words).flatten(1)
+        mean = words.masked_fill(gap[..., None], 0.0).sum(1) / observation.present.sum(-1, keepdim=True).clamp_min(1)
+        terms = self.terms(self._terms(observation, budget))
+        state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
+        logits = self.choice(state)
+        anchor = self.anchors[logits.argmax(-1)]
+        return Prediction(anchor + self.offset(state).float(), logits.float())
+
+    def _terms(self, observation: Observation, budget: Tensor) -> Tensor:
+        """The budget as a number and as waves, and the sizes that say what it buys."""
+        dtype = self.offset.weight.dtype
+        b = budget.to(observation.visual.device, dtype)[:, None]
+        phase = b * torch.pi * torch.arange(1, WAVES + 1, device=b.device)
+        sizes = observation.sizes.to(dtype).clamp_min(1)
+        logs = sizes.log() / 5.0
+        return torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1)
+
+    def flops(self, num_text: int) -> int:
+        """FLOPs of one prediction for an instruction of so many tokens: what it adds to a prefill."""
+        D, W, Q = self.config.hidden, self.config.width, self.config.queries
+        per_word = 2 * D * W + 4 * Q * W
+        once = sum(2 * int(m.weight.numel()) for m in self.modules() if isinstance(m, nn.Linear)) - 2 * D * W
+        return int(num_text * per_word + once)

@@ -1,0 +1,46 @@
+"""A line that tells how a training stands: KL, violation, w, lambda and the time left."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+FIELDS = ("kl", "violation", "w", "lambda")
+
+
+def told(values: dict[str, float]) -> str:
+    """The numbers as the line shows them; those that a solver does not have are left out."""
+    names = {"kl": "KL", "violation": "violation", "w": "w", "lambda": "λ"}
+    return "  ".join(f"{names[key]} {values[key]:.4g}" for key in FIELDS if key in values)
+
+
+class Bar:
+    """A progress bar on the terminal's error stream; with `show=False` it says nothing."""
+
+    def __init__(self, total: int, *, done: int = 0, show: bool = True, console: Console | None = None) -> None:
+        columns: tuple[Any, ...] = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[values]}"),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=console or Console(stderr=True), disable=not show, transient=True)
+        self.total, self.done = total, done
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        self.task = self.progress.add_task("search", total=self.total, completed=self.done, values="")
+        return self
+
+    def step(self, values: dict[str, float]) -> None:
+        if self.task is not None:
+            self.progress.update(self.task, advance=1, values=told(values))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
