@@ -1,0 +1,61 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_table_of_figures_is_what_the_benchmarks_wrote():
+    readme = module(ROOT / "benchmarks" / "readme.py")
+    text = (ROOT / "README.md").read_text()
+    assert readme.updated(text, readme.table()) == text, "run: python benchmarks/readme.py"
+
+
+def test_a_figure_that_misses_its_bar_is_marked(tmp_path):
+    readme = module(ROOT / "benchmarks" / "readme.py")
+    figures = {
+        "good": {"value": 0.95, "better": "higher", "bar": 0.9, "unit": "ratio"},
+        "bad": {"value": 0.2, "better": "lower", "bar": 0.1, "unit": "ratio"},
+    }
+    (tmp_path / "x.json").write_text(json.dumps({"figures": figures}))
+    good, bad = readme.table(tmp_path).splitlines()[2:]
+    assert "not reached" not in good
+    assert "not reached" in bad
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda p: p.stem)
+def test_results_have_the_agreed_form(path):
+    data = json.loads(path.read_text())
+    assert data.keys() >= {"command", "versions", "machine", "seed", "figures", "details"}
+    for figure in data["figures"].values():
+        assert figure.keys() == {"value", "better", "bar", "unit"}
+        assert figure["better"] in ("higher", "lower")
+
+
+def test_links_to_files_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text) + re.findall(r'src="(?!https?:)([^"]+)"', text):
+        assert (ROOT / target).exists(), f"README links to {target}, which is not there"
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+def test_python_in_the_readme_runs(block):
+    from vispco import zoo
+
+    if not (zoo.path("tiny-qwen") / "model.safetensors").exists():
+        pytest.skip("the weights of tiny-qwen are not in this checkout")
+    exec(compile(block, "README.md", "exec"), {})  # noqa: S102
