@@ -144,13 +144,18 @@ def test_life_is_judged_by_the_process_here_and_by_the_beat_elsewhere(monkeypatc
 class FatalPool:
     """Every worker dies of its job."""
 
-    free = 1
+    job = None
+
+    @property
+    def free(self):
+        return int(self.job is None)
 
     def submit(self, job, schedule):
         self.job = job
 
     def wait(self, timeout):
-        return [Outcome(self.job)]
+        lost, self.job = self.job, None
+        return [Outcome(lost)]
 
     def close(self):
         pass

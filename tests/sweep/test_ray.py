@@ -74,6 +74,17 @@ def test_an_address_where_nothing_answers_is_refused(tmp_path):
         sweep.run(Factory("log"), directory=tmp_path, engine="ray", ray_address=f"127.0.0.1:{port}", **GRID)
 
 
+@needs_ray
+def test_something_else_at_the_address_is_refused_within_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr("vispco.sweep.reach.complaint.__kwdefaults__", {"grpc": False, "timeout": 0.5})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            InvalidInputError, match=rf"No Ray cluster answers at {address}: nothing answered within 0.5"
+        ):
+            sweep.run(Factory("log"), directory=tmp_path, engine="ray", ray_address=address, **GRID)
+
+
 def test_without_ray_the_engine_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(InvalidInputError, match=r"pip install 'vispco\[ray\]'"):

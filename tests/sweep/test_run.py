@@ -164,7 +164,7 @@ def test_progress_counts_and_shows_the_best(run, log):
             {"storage": "postgresql://me:secret@127.0.0.1:9/db"},
             r"postgresql://me:\*\*\*@127.0.0.1:9/db cannot be reached",
         ),
-        ({"storage": "sqlite:////nowhere/at/all.db"}, "cannot be opened: unable to open database file"),
+        ({"storage": "sqlite:////nowhere/at/all.db"}, "cannot be opened: No such file or directory"),
         ({"storage": "nonsense://"}, "nonsense:// cannot be opened: Can't load plugin"),
         ({"storage": "/proc/journal.log"}, "journal /proc/journal.log cannot be opened"),
         ({"budget": (0.0, 0.2), "cost": fraction}, "below the floor"),

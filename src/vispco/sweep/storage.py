@@ -67,7 +67,8 @@ def open_store(storage: str | None, directory: Path) -> Store:
             f"The storage {shown} needs the Python driver of its database, which is not installed: {error}."
         ) from error
     except (sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError) as error:
-        why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        why = error.strerror if isinstance(error, OSError) else str(getattr(error, "orig", None) or error)
+        why = (why or str(error)).strip().splitlines()[0]
         raise InvalidInputError(f"The storage {shown} cannot be opened: {why}.") from error
     return Store(optuna.storages.get_storage(database), shown, lock)
 

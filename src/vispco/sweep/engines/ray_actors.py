@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
@@ -125,7 +126,7 @@ def _connect(ray: Any, address: str | None) -> bool:
         return False
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
-        why = reach.complaint(host, int(port))
+        why = reach.complaint(host, int(port), grpc=os.environ.get("RAY_USE_TLS") != "1")
         if why is not None:
             raise InvalidInputError(f"No Ray cluster answers at {address}: {why}. Is `ray start --head` running there?")
     try:
