@@ -1,7 +1,14 @@
 """Batches of small random models, with answers, as a search takes them."""
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
 import torch
 from accelerate import Accelerator
+from transformers import AutoModelForImageTextToText
 
 import tiny
 from vispco import kernels
@@ -11,6 +18,9 @@ from vispco.search.objective import Objective
 from vispco.search.predictor import Predictor
 from vispco.search.relaxation import GaussianMask
 from vispco.search.trainer import Plan, Trainer
+from vispco.zoo.export import save_model
+from vispco.zoo.models import build_model
+from vispco.zoo.processor import load_processor
 
 
 def encoded(name, samples, answer=2, seed=0):
@@ -57,3 +67,14 @@ def make_trainer(folder=None, solver="projection", steps=6, **plan):
         directory=folder,
         accelerator=Accelerator(cpu=True),
     )
+
+
+@cache
+def zoo_model():
+    """An untrained model of the zoo and its processor: real prompts and pictures of several sizes."""
+    torch.manual_seed(0)
+    folder = Path(tempfile.mkdtemp(prefix="vispco-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    save_model("tiny-qwen", build_model("tiny-qwen"), folder / "model")
+    model = AutoModelForImageTextToText.from_pretrained(folder / "model", dtype=torch.float32).eval()
+    return model, load_processor(folder / "model")

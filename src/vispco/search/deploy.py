@@ -1,0 +1,91 @@
+"""From the directory of a search to what runs: a planner for any budget, or one static schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vispco import cost as costs
+from vispco import kernels, scorers
+from vispco.cost import CostModel, Dimensions
+from vispco.errors import InvalidInputError
+from vispco.schedule import Schedule
+from vispco.scorers import Scorer
+from vispco.search import directory as disk
+from vispco.search.found import Found
+from vispco.search.planner import BudgetPlanner, predicted, same_for_all
+from vispco.search.predictor import Predictor
+
+
+def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
+    """Scorer and planner of what a search found, for a budget: a fraction of each sample's unpruned FLOPs.
+
+    folder: the directory of a search, a saved predictor, or a predictor's name on the hub. A predictor gives each sample
+    its own shape; without one, the shape of the nearest budget that was searched is moved to this one.
+    """
+    _check(budget)
+    place = Path(folder)
+    if not place.is_dir() or not _is_search(place):
+        return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
+    if (place / disk.PREDICTOR).is_dir():
+        return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
+    config = disk.read_config(place)
+    scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
+    found = _nearest(place, budget)
+    planner = BudgetPlanner(same_for_all(found.params), kernel, budget, _cost(config), site=scorer.site)
+    return scorer, planner
+
+
+def export(
+    folder: str | Path, budget: float, *, num_text: int | None = None, num_visual: int | None = None
+) -> Schedule:
+    """One static schedule for a budget, the best single shape for all samples, at one size of sample.
+
+    num_text, num_visual: the size; default: the median of the calibration set. For samples of that size it meets the
+    budget to the token; at other sizes the same retention costs another fraction (use `load` where that matters).
+    """
+    _check(budget)
+    place = Path(folder)
+    config = disk.read_config(place)
+    text, visual = config["typical"]
+    scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
+    found = _nearest(place, budget)
+    moved = Found(budget, found.params, found.kl)
+    return moved.schedule(
+        kernel,
+        text if num_text is None else num_text,
+        visual if num_visual is None else num_visual,
+        _cost(config),
+        scorer.site,
+    )
+
+
+def _from_predictor(predictor: Predictor, budget: float) -> tuple[Scorer, BudgetPlanner]:
+    predictor.eval()
+    scorer, cost = scorers.get(**predictor.config.scorer), predictor.config.make_cost()
+    return scorer, BudgetPlanner(predicted(predictor, budget), predictor.kernel, budget, cost, site=scorer.site)
+
+
+def _nearest(folder: Path, budget: float) -> Found:
+    found = disk.read_shapes(folder)
+    if not found:
+        raise InvalidInputError(f"{folder} holds no static shape. Search with mode='static' or 'line', or use load().")
+    return min(found, key=lambda each: abs(each.budget - budget))
+
+
+def _cost(config: dict[str, Any]) -> CostModel:
+    sizes = {**config["dimensions"], "windows": tuple(config["dimensions"]["windows"])}
+    return costs.get(config["cost"], Dimensions(**sizes))
+
+
+def _is_search(folder: Path) -> bool:
+    try:
+        disk.read_config(folder)
+    except InvalidInputError:
+        return (folder / disk.SHAPES).exists()
+    return True
+
+
+def _check(budget: float) -> None:
+    if not 0.0 < budget <= 1.0:
+        raise InvalidInputError(f"budget={budget} was given. It is a fraction of the unpruned FLOPs: above 0, up to 1.")

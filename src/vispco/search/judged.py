@@ -1,0 +1,65 @@
+"""A search asks the evaluator: planners in, a frontier of evaluated points out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vispco.engine.plan import Plan
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.frontier import Frontier, Point
+from vispco.layout import TokenLayout
+from vispco.schedule import Schedule
+from vispco.search.planner import BudgetPlanner
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+    from vispco.scorers import Scorer
+
+
+class Recorded:
+    """A planner that remembers what it planned: the mean retention, and by how much any sample went over its budget."""
+
+    def __init__(self, planner: BudgetPlanner) -> None:
+        self.planner = planner
+        self._sum: Tensor | None = None
+        self._samples = 0
+
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Plan:
+        plan = self.planner(layout, embeddings)
+        visual = torch.tensor(layout.num_visual, dtype=torch.float64)
+        retention = (plan.counts / visual.clamp_min(1)[:, None]).sum(0)
+        self._sum = retention if self._sum is None else self._sum + retention
+        self._samples += len(visual)
+        return plan
+
+    def schedule(self) -> Schedule:
+        """The mean over all samples so far: what a per-sample planner does on the whole."""
+        if self._sum is None:
+            return Schedule.full(self.planner.cost.num_layers)
+        return Schedule(tuple((self._sum / self._samples).clamp(0, 1).cummin(0).values.tolist()))
+
+
+def frontier_of(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    scorer: Scorer,
+    planners: Mapping[float, BudgetPlanner],
+    *,
+    provenance: Mapping[str, Any] | None = None,
+    evaluator: TaskEvaluator | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Frontier:
+    """Evaluate the planner of each budget on samples; a point's schedule is the mean retention over them."""
+    judge = evaluator or TaskEvaluator(model, processor, samples, scorer)
+    points = []
+    for budget, planner in planners.items():
+        say(f"evaluating the budget {budget:g} on {len(samples)} samples")
+        recorded = Recorded(planner)
+        evaluation = judge(recorded)
+        points.append(Point(recorded.schedule(), evaluation, {"budget": budget, **(provenance or {})}))
+    return Frontier(points)

@@ -1,0 +1,171 @@
+"""The ways to search, behind one signature: static (Algorithm 1 or projection), line, and predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from vispco.errors import InvalidInputError
+from vispco.kernels import Kernel
+from vispco.search.batch import Batch
+from vispco.search.found import Found
+from vispco.search.halving import kl_of
+from vispco.search.line import line_search
+from vispco.search.objective import Objective
+from vispco.search.planner import BudgetPlanner, predicted, same_for_all
+from vispco.search.predictor import Predictor
+from vispco.search.presets import Preset
+from vispco.search.static import Descent, static_search
+from vispco.search.table import Fit
+from vispco.search.teach import Lesson, teach
+from vispco.search.trainer import Plan, Trainer
+
+Mode = Literal["static", "predictor", "line"]
+# The first is the default: the one that measured best (docs/search.md).
+SOLVERS = {
+    "static": ("projection", "lagrangian"),
+    "predictor": ("table", "projection", "lagrangian"),
+    "line": ("line",),
+}
+PASSES = 4  # over the samples, where a training's length is not given
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a search may do, by part; the defaults suit a small model and some hundred samples."""
+
+    batch_size: int = 32
+    descent: Descent = field(default_factory=Descent)
+    lesson: Lesson = field(default_factory=Lesson)
+    fit: Fit = field(default_factory=Fit)
+    training: Plan | None = None  # None: the preset's rate, PASSES over the samples
+    predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Shapes by budget, the predictor where one was trained, and records for metrics.jsonl."""
+
+    found: list[Found]
+    predictor: Predictor | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def planner(self, objective: Objective, kernel: Kernel, budget: float) -> BudgetPlanner:
+        """What is deployed for a budget."""
+        if self.predictor is not None:
+            shape = predicted(self.predictor, budget)
+        else:
+            shape = same_for_all(min(self.found, key=lambda each: abs(each.budget - budget)).params)
+        return BudgetPlanner(shape, kernel, budget, objective.cost, site=objective.scorer.site)
+
+
+def solver_of(mode: str, solver: str | None) -> str:
+    """The solver of a mode, its default if none is given; an error lists what there is."""
+    if mode not in SOLVERS:
+        raise InvalidInputError(f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.")
+    if solver is not None and solver not in SOLVERS[mode]:
+        raise InvalidInputError(f"solver={solver!r} was given. Mode {mode!r} has {', '.join(SOLVERS[mode])}.")
+    return solver or SOLVERS[mode][0]
+
+
+def carry_out(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    budgets: Sequence[float],
+    *,
+    mode: Mode,
+    solver: str,
+    preset: Preset,
+    effort: Effort,
+    cost: str = "exact",
+    folder: Path | None = None,
+    show: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Search in one mode with one solver."""
+    if mode == "predictor" and solver == "table":
+        return _table(objective, batches, kernel, budgets, effort, cost, say)
+    if mode == "predictor":
+        return _gradient(objective, batches, kernel, budgets, solver, preset, effort, cost, folder, show=show)
+    found = []
+    for budget in budgets:
+        if mode == "line":
+            each = line_search(objective, batches, kernel, budget)
+        else:
+            each = static_search(
+                objective,
+                batches,
+                kernel,
+                budget,
+                solver=solver,  # type: ignore[arg-type]  # checked by solver_of
+                settings=preset.lagrangian(),
+                descent=effort.descent,
+            )
+        say(f"budget {budget:g}: KL {each.kl:.4g}")
+        found.append(each)
+    records = [{"budget": each.budget, "kl": each.kl, "converged": each.converged} for each in found]
+    return Outcome(found, records=records)
+
+
+def _table(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    budgets: Sequence[float],
+    effort: Effort,
+    cost: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    taught = teach(objective, batches, kernel, lesson=effort.lesson, plan=effort.fit, cost=cost, **effort.predictor)
+    fitted = taught.fitted
+    say(
+        f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
+    )
+    record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle, "epoch": fitted.epoch}
+    return Outcome([taught.best_static(budget) for budget in budgets], taught.predictor, [record])
+
+
+def _gradient(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    budgets: Sequence[float],
+    solver: str,
+    preset: Preset,
+    effort: Effort,
+    cost: str,
+    folder: Path | None,
+    *,
+    show: bool,
+) -> Outcome:
+    predictor = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, **effort.predictor)
+    predictor.to(objective.model.device)
+    plan = effort.training or Plan(steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4))
+    trainer = Trainer(
+        objective,
+        predictor,
+        batches,
+        solver=solver,  # type: ignore[arg-type]  # checked by solver_of
+        plan=plan,
+        settings=preset.lagrangian(),
+        directory=None if folder is None else folder / "training",
+        show=show,
+    )
+    records: list[dict[str, Any]] = [dict(record) for record in trainer.run()]
+    trained = trainer.accelerator.unwrap_model(trainer.predictor)
+    return Outcome([_consensus(objective, trained, batches, kernel, budget) for budget in budgets], trained, records)
+
+
+@torch.no_grad()
+def _consensus(
+    objective: Objective, predictor: Predictor, batches: Sequence[Batch], kernel: Kernel, budget: float
+) -> Found:
+    """One shape for all samples, for `export`: the mean of the predicted parameters, with its KL on the first batch."""
+    params = [predictor(b.observation, torch.full((len(b),), budget)).params for b in batches]
+    mean = torch.cat(params).mean(0).double()
+    return Found(budget, mean, float(kl_of(objective, batches[0], kernel, mean[None], budget).mean()))

@@ -1,0 +1,124 @@
+"""`search`: from a model, samples and budgets to a frontier, and a directory that can be deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vispco import kernels, scorers
+from vispco.errors import InvalidInputError
+from vispco.frontier import Frontier
+from vispco.kernels import Kernel
+from vispco.scorers import Scorer
+from vispco.search import directory as disk
+from vispco.search import presets
+from vispco.search.batch import prepare
+from vispco.search.judged import frontier_of
+from vispco.search.modes import Effort, Mode, carry_out, solver_of
+from vispco.search.objective import Objective
+from vispco.search.presets import Preset
+from vispco.search.relaxation import GaussianMask
+from vispco.version import __version__
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def search(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    *,
+    scorer: str | Scorer = "fastv",
+    kernel: str | Kernel = "steps",
+    mode: Mode = "static",
+    solver: str | None = None,
+    budgets: Sequence[float] = BUDGETS,
+    directory: str | Path | None = None,
+    test: Sequence[Sample] | None = None,
+    cost: str = "exact",
+    preset: str | Preset | None = None,
+    effort: Effort | None = None,
+    show: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Frontier:
+    """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
+
+    samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
+    calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table'; default:
+    the one that measured best (docs/search.md). preset: by name; default: the paper's row for this model and kernel.
+    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.search.deploy`.
+    """
+    way = solver_of(mode, solver)
+    if not budgets or not all(0.0 < b <= 1.0 for b in budgets):
+        raise InvalidInputError(
+            f"budgets={list(budgets)} was given. Give fractions of the unpruned FLOPs, above 0, up to 1."
+        )
+    effort, rated = effort or Effort(), scorers.get(scorer)
+    shape = kernels.get(kernel, first_full=rated.needs_attention) if isinstance(kernel, str) else kernel
+    row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
+    objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature))
+    folder = None if directory is None else Path(directory)
+
+    say(f"vision tower and teacher: {len(samples)} samples, once each")
+    batches = prepare(model, processor, samples, batch_size=effort.batch_size)
+    for batch in batches:
+        objective.learned(batch)
+    outcome = carry_out(
+        objective,
+        batches,
+        shape,
+        budgets,
+        mode=mode,
+        solver=way,
+        preset=row,
+        effort=effort,
+        cost=cost,
+        folder=folder,
+        show=show,
+        say=say,
+    )
+    if folder is not None:
+        disk.write_config(
+            folder,
+            {
+                "vispco": __version__,
+                "mode": mode,
+                "solver": way,
+                "scorer": rated.to_dict(),
+                "kernel": shape.config(),
+                "cost": cost,
+                "dimensions": asdict(objective.cost.dimensions),
+                "budgets": list(budgets),
+                "preset": row.to_dict(),
+                "samples": len(samples),
+                "typical": [
+                    int(torch.cat([getattr(b, size) for b in batches]).median()) for size in ("num_text", "num_visual")
+                ],
+                "spent": objective.spent.to_dict(),
+            },
+        )
+        disk.write_shapes(folder, outcome.found)
+        disk.write_metrics(folder, outcome.records)
+        if outcome.predictor is not None:
+            outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
+    planners = {budget: outcome.planner(objective, shape, budget) for budget in budgets}
+    judged = samples if test is None else test
+    frontier = frontier_of(
+        model,
+        processor,
+        judged,
+        rated,
+        planners,
+        provenance={"mode": mode, "solver": way, "kernel": shape.name},
+        say=say,
+    )
+    if folder is not None:
+        frontier.save(folder / disk.FRONTIER)
+    return frontier

@@ -1,0 +1,152 @@
+"""A whole search on a small model: its directory deploys for any budget, and no sample ever goes over it."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from search.random_batches import zoo_model
+from vispco import Schedule
+from vispco.data import dataset
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.frontier import Frontier
+from vispco.search import presets
+from vispco.search.deploy import export, load
+from vispco.search.modes import SOLVERS, Effort
+from vispco.search.rebalance import rebalanced
+from vispco.search.run import search
+from vispco.search.static import Descent
+from vispco.search.table import Fit
+from vispco.search.teach import Lesson
+from vispco.search.trainer import Plan
+
+SMALL = Effort(
+    batch_size=4,
+    descent=Descent(starts=2, outer=1, inner=1, explore=3),
+    lesson=Lesson(anchors=3, scouts=1, shortlist=2, scouting=(0.5,), explore=4),
+    fit=Fit(epochs=2),
+    training=Plan(steps=2, inner=1, save_every=1),
+    predictor={"width": 16, "queries": 2},
+)
+WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solvers]
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return dataset("calibration", limit=1)[:8]
+
+
+def kernel_of(mode):
+    return "single" if mode == "line" else "steps"
+
+
+@pytest.mark.parametrize(("mode", "solver"), WAYS)
+def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, samples, tmp_path):
+    model, processor = zoo_model()
+    frontier = search(
+        model,
+        processor,
+        samples,
+        kernel=kernel_of(mode),
+        mode=mode,
+        solver=solver,
+        budgets=[0.5],
+        directory=tmp_path,
+        effort=SMALL,
+    )
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["mode"], config["solver"]) == (mode, solver)
+    assert config["spent"]["teacher"] > 0
+    assert config["spent"]["total"] > config["spent"]["teacher"]
+    assert (tmp_path / "metrics.jsonl").read_text().strip()
+    assert Frontier.load(tmp_path / "frontier.json") == frontier
+    assert (tmp_path / "predictor" / "model.safetensors").is_file() == (mode == "predictor")
+    for budget in (0.35, 0.5, 0.83, 1.0):
+        assert_within(model, processor, samples, *load(tmp_path, budget), budget)
+    schedule = export(tmp_path, 0.6)
+    assert isinstance(schedule, Schedule)
+    text, visual = config["typical"]
+    cost = load(tmp_path, 0.6)[1].cost
+    fraction = cost.flops_of_counts(schedule.counts([visual]), text) / cost.full(text, visual)
+    assert fraction.item() <= 0.6
+
+
+def assert_within(model, processor, samples, scorer, planner, budget):
+    """No sample over its budget, and none with room for a token more."""
+    seen = []
+
+    def noted(layout, embeddings):
+        plan = planner(layout, embeddings)
+        seen.append((layout, plan.counts))
+        return plan
+
+    TaskEvaluator(model, processor, samples, scorer, batch_size=4, max_new_tokens=1)(noted)
+    cost, site = planner.cost, planner.site
+    for layout, counts in seen:
+        text, visual = torch.tensor(layout.num_text), torch.tensor(layout.num_visual)
+        full = cost.full(text, visual).double()
+        floor = cost.floor(text, visual, site=site).double() / full
+        allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor)
+        assert bool((cost.flops_of_counts(counts, text, site=site) / full <= allowed).all())
+        before = torch.cat([visual[:, None], counts[:, :-1]], dim=1)
+        for layer in range(counts.shape[1]):
+            more = counts.clone()
+            more[:, layer] += 1
+            room = more[:, layer] <= before[:, layer]
+            assert not bool((room & (cost.flops_of_counts(more, text, site=site) / full <= allowed)).any())
+
+
+def test_a_saved_predictor_deploys_by_itself(samples, tmp_path):
+    model, processor = zoo_model()
+    search(model, processor, samples, mode="predictor", budgets=[0.5], directory=tmp_path, effort=SMALL)
+    scorer, planner = load(tmp_path / "predictor", 0.4)
+    assert scorer.name == "fastv"
+    assert_within(model, processor, samples, scorer, planner, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"mode": "magic"}, "static"), ({"solver": "table"}, "projection"), ({"budgets": [0.0]}, "fractions")],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(wrong, message):
+    with pytest.raises(InvalidInputError, match=message):
+        search(None, None, [], **wrong)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.5, math.nan])
+def test_a_budget_outside_of_its_range_is_refused(budget, tmp_path):
+    with pytest.raises(InvalidInputError, match="fraction"):
+        load(tmp_path, budget)
+
+
+def test_a_folder_that_is_no_search_is_told(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="not the directory of a search"):
+        export(tmp_path, 0.5)
+
+
+def test_presets_are_the_papers_tables():
+    class Config:
+        model_type = "qwen2_5_vl"
+
+    assert presets.for_model(Config, "single") == presets.get("qwen")
+    assert presets.for_model(Config, "multi-step").epsilon == 0.05
+    assert presets.for_model(Config, "exponential").rate == 5e-5
+    Config.model_type = "gemma3"
+    assert (presets.for_model(Config, "linear").lam, presets.for_model(Config, "linear").rate) == (1, 5e-4)
+    Config.model_type = "llava"
+    assert presets.for_model(Config, "steps").alpha == 10
+    assert (presets.get("text").alpha, presets.get("text").rate) == (2, 4e-4)
+    assert presets.Preset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
+    with pytest.raises(UnknownNameError, match="qwen"):
+        presets.get("none")
+
+
+def test_rebalancing_fills_every_bin_alike(samples):
+    chosen, shown = rebalanced(samples, 40, bins=3)
+    assert sum(shown.before) == len(samples)
+    assert len({sample.id for sample in chosen}) == len(chosen) == 40
+    filled = [after for before, after in zip(shown.before, shown.after, strict=True) if before]
+    assert max(filled) - min(filled) <= 1
