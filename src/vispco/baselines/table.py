@@ -1,0 +1,51 @@
+"""A comparison as text, column by column: what the command line and the report print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vispco.baselines.comparison import Comparison, Row
+
+UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Header and rows of equal length. The first column is text, all others are numbers, to be set to the right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Method, FLOPs, their fraction, the search's FLOPs, seconds and evaluations, accuracy by task and on average.
+
+    Accuracies are percentages; the average stands with its 95 % interval.
+    """
+    cost = comparison.cost
+    columns = ("method", f"FLOPs ({cost})", "fraction", "search FLOPs", "search s", "evaluations")
+    rows = tuple(_line(row, cost, comparison.tasks) for row in comparison.rows)
+    return Table((*columns, *comparison.tasks, "average"), rows)
+
+
+def _line(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
+    found = row.evaluation
+    by_task = {task.task: task.accuracy for task in found.tasks}
+    return (
+        row.method,
+        flops_text(found.flops[cost]),
+        f"{found.fraction[cost]:.3f}",
+        flops_text(row.spent.total),
+        f"{row.seconds:.1f}",
+        str(row.evaluations),
+        *(f"{100 * by_task[task]:.1f}" if task in by_task else "-" for task in tasks),
+        f"{100 * found.accuracy:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]",
+    )
+
+
+def flops_text(flops: float) -> str:
+    """3.56e12 -> '3.56 T'."""
+    for letter, unit in UNITS:
+        if flops >= unit:
+            return f"{flops / unit:.3g} {letter}" if flops < 999.5 * unit else f"{flops / unit:.0f} {letter}"
+    return f"{flops:.0f}"
