@@ -18,7 +18,8 @@ from vispco.sweep.book import Book
 from vispco.sweep.dispatch import Dispatch
 from vispco.sweep.engines.pool import Outcome
 from vispco.sweep.identity import open_study
-from vispco.sweep.ledger import PULSE, Ledger
+from vispco.sweep.ledger import Ledger
+from vispco.sweep.liveness import PULSE
 from vispco.sweep.storage import open_store
 
 

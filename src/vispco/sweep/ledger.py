@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from vispco.sweep.book import Book
     from vispco.sweep.plan import Plan
 
+MAX_REACH = 16
 MAX_DEATHS = 3  # a configuration that kills its worker this often is recorded as failed
-UNOWNED = 20.0  # seconds that a trial may run without saying whose it is
-PULSE = "run:"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Ledger:
         self._points: dict[int, Point | None] = {}
         self._watch = Watch()
         self._trials: list[FrozenTrial] = []
+        self._reach = 1  # how far ahead to choose from: the next one; further, once others were faster
 
     @cached_property
     def _wanted(self) -> frozenset[str]:
@@ -58,6 +59,7 @@ class Ledger:
             if why is not None:
                 self.book.note(number, **{said.DROPPED: why})
                 self.book.finish(number, TrialState.FAIL)
+                self._reach = min(2 * self._reach, MAX_REACH)
                 continue
             claim = self._describe(number, config)
             known = self._known(claim)
@@ -101,18 +103,12 @@ class Ledger:
             if trial.state != TrialState.RUNNING or trial.user_attrs.get(said.RUN) == self.run:
                 continue
             pulses = self.book.attributes() if pulses is None else pulses
-            if self._orphaned(trial, pulses):
+            if self._watch.abandoned(trial.number, trial.user_attrs.get(said.RUN), pulses):
                 self._again(trial, called[trial.number], "The sweep that ran it went away.", said.deaths(trial))
         idle = {called[t.number]: t for t in trials} | {called[t.number]: None for t in trials if not said.in_vain(t)}
         for config, last in idle.items():
             if last is not None and config in self._wanted:
                 self._again(last, config, "", said.deaths(last))
-
-    def _orphaned(self, trial: FrozenTrial, pulses: dict[str, Any]) -> bool:
-        owner = trial.user_attrs.get(said.RUN)
-        if owner is None:
-            return self._watch.unchanged(f"trial {trial.number}", "unowned") > UNOWNED
-        return self._watch.dead(owner, pulses.get(PULSE + owner))
 
     def refresh(self) -> None:
         """Look at the study again; `counts` and `frontier` tell what was seen."""
@@ -131,10 +127,7 @@ class Ledger:
         return Frontier((p for p in self._points.values() if p is not None), axis=self.axis)
 
     def _take(self) -> tuple[int, list[FrozenTrial]] | None:
-        """Make one waiting trial ours (one step, whoever else tries), or a new one where a sampler makes them.
-
-        Its number, and the study with every trial up to it.
-        """
+        """Make a waiting trial ours (one step, whoever else tries), or a new one; and the study, up to it at least."""
         with self.book.store.transition():
             trials = self.book.trials()
             for trial in trials:
@@ -143,10 +136,10 @@ class Ledger:
                     self.book.note(trial.number, **{said.RUN: self.run})
                     return int(trial.number), trials
             known = set(said.names(trials, self.plan).values())
-            index = next((i for i in range(self.plan.total) if self.plan.name(i) not in known), None)
-            if index is None:
+            left = [index for index in range(self.plan.total) if self.plan.name(index) not in known]
+            if not left:
                 return None
-            return self._open(index), self.book.trials()
+            return self._open(random.choice(left[: self._reach])), self.book.trials()  # noqa: S311  # no secret
 
     def _open(self, index: int) -> int:
         """Add a trial that is running, and ours, from its first moment: at a known configuration, or the sampler's next.

@@ -18,6 +18,8 @@ from typing import Any, Self
 
 BEAT = 15.0  # seconds between two signs of life
 STALE = 75.0  # seconds without one after which a sweep counts as dead
+UNOWNED = 20.0  # seconds that a trial may run without saying whose it is
+PULSE = "run:"  # and the sweep's name: where it says so
 
 Record = Mapping[str, Any]
 
@@ -60,21 +62,21 @@ class Pulse:
         self._thread = threading.Thread(target=self._beat, name="vispco-pulse", daemon=True)
 
     def __enter__(self) -> Self:
-        self._write(self.run, {**self._record, "beat": 0})
+        self._write(PULSE + self.run, {**self._record, "beat": 0})
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._write(self.run, {**self._record, "ended": True})
+        self._write(PULSE + self.run, {**self._record, "ended": True})
 
     def _beat(self) -> None:
         count = 0
         while not self._stop.wait(BEAT):
             count += 1
             try:
-                self._write(self.run, {**self._record, "beat": count})
+                self._write(PULSE + self.run, {**self._record, "beat": count})
             except Exception:  # noqa: BLE001, S112  # a database that stumbles: the next beat, or the sweep itself, will tell
                 continue
 
@@ -84,6 +86,12 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, float]] = {}
+
+    def abandoned(self, trial: int, owner: str | None, records: Mapping[str, Any]) -> bool:
+        """Whether nobody runs this trial any more, by what sweeps say in the study."""
+        if owner is None:
+            return self.unchanged(f"trial {trial}", "unowned") > UNOWNED
+        return self.dead(owner, records.get(PULSE + owner))
 
     def dead(self, run: str, record: Record | None) -> bool:
         """Whether the sweep `run`, whose record this is, has ended or died."""

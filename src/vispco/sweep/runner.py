@@ -17,7 +17,7 @@ from vispco.sweep.dispatch import Dispatch
 from vispco.sweep.engines.inline import InlinePool
 from vispco.sweep.engines.local import LocalPool
 from vispco.sweep.identity import open_study
-from vispco.sweep.ledger import PULSE, Ledger
+from vispco.sweep.ledger import Ledger
 from vispco.sweep.liveness import Pulse
 from vispco.sweep.storage import open_store
 from vispco.sweep.window import Cost, Window
@@ -89,7 +89,7 @@ def run(
     book = Book(open_study(store, name, identity), store)
     pool = _pool(factory, engine, workers, ray_address, gpus_per_worker)
     try:
-        with Pulse(lambda run_id, record: book.say(PULSE + run_id, record)) as pulse:
+        with Pulse(book.say) as pulse:
             ledger = Ledger(book, plan, pulse.run, axis)
             return Dispatch(ledger, pool, path, on_progress).run()
     except optuna.exceptions.StorageInternalError as error:

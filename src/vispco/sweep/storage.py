@@ -64,7 +64,8 @@ def open_store(storage: str | None, directory: Path) -> Store:
             database = _open_database(url)
     except ImportError as error:
         raise InvalidInputError(
-            f"The storage {shown} needs the Python driver of its database, which is not installed: {error}."
+            f"The storage {shown} needs the Python driver {url.get_driver_name()!r}, which is not installed: "
+            f"pip install {url.get_driver_name()}."
         ) from error
     except (sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(getattr(error, "orig", None) or error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 from contextlib import contextmanager
@@ -140,6 +141,10 @@ def _work(pipe: Connection, factory: Factory) -> None:
             sys.modules["torch"].set_num_threads(1)
         pipe.send(READY)
         while True:
-            pipe.send(evaluate(evaluator, *pipe.recv()))
+            outcome = evaluate(evaluator, *pipe.recv())
+            try:
+                pipe.send(outcome)
+            except (AttributeError, TypeError, pickle.PicklingError) as error:
+                pipe.send(Outcome(outcome.job, error=f"Its evaluation cannot be sent: {error}"))
     except (EOFError, OSError):
         return

@@ -82,6 +82,12 @@ class RayPool:
         actor, job = self._busy.pop(reference)
         try:
             answer = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            return self._replace(actor, job, error)
+        except self._ray.exceptions.RayTaskError as error:  # the actor lives; its answer could not be sent
+            if job is None:
+                return self._replace(actor, job, error)
+            answer = Outcome(job, error=f"Its evaluation cannot be sent: {error}")
         except self._ray.exceptions.RayError as error:
             return self._replace(actor, job, error)
         if job is None and answer is not None:
