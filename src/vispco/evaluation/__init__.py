@@ -12,16 +12,30 @@ from vispco.evaluation.result import Evaluation, Evaluator, TaskResult, wilson_i
 
 if TYPE_CHECKING:
     from vispco.evaluation.encoded import Encoded, encode
+    from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.features import FeatureStore
     from vispco.evaluation.forced import answer_logits
+    from vispco.evaluation.reference import Reference
+    from vispco.evaluation.spec import EvaluatorSpec
 
-_HOMES = {"Encoded": "encoded", "FeatureStore": "features", "answer_logits": "forced", "encode": "encoded"}
+_HOMES = {
+    "Encoded": "encoded",
+    "EvaluatorSpec": "spec",
+    "FeatureStore": "features",
+    "Reference": "reference",
+    "TaskEvaluator": "evaluator",
+    "answer_logits": "forced",
+    "encode": "encoded",
+}
 
 __all__ = [
     "Encoded",
     "Evaluation",
     "Evaluator",
+    "EvaluatorSpec",
     "FeatureStore",
+    "Reference",
+    "TaskEvaluator",
     "TaskResult",
     "answer_logits",
     "encode",

@@ -88,11 +88,12 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
-    return Prompt(tensors, _answer_tokens(model, processor, chat, text, sample.answer), num_visual)
+    return Prompt(tensors, answer_tokens(model, processor, chat, sample.answer), num_visual)
 
 
-def _answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], asked: str, answer: str) -> Tensor:
-    """The answer as the template writes it after the prompt, up to and with the token that ends a turn. [A]"""
+def answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
+    """An answer as the template writes it after its prompt, up to and with the token that ends a turn. [A]"""
+    asked: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     told = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
     whole: str = processor.apply_chat_template([*chat, told], tokenize=False)
     text = whole[len(asked) :].rstrip() if whole.startswith(asked) else answer

@@ -1,0 +1,43 @@
+"""Samples that are alike together, so that little of a batch is padding and none waits long for another's answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vispco.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vispco.data.sample import Sample
+
+
+@dataclass(frozen=True, eq=False)
+class SampleBatch:
+    """Some samples, and their places among all."""
+
+    rows: tuple[int, ...]
+    samples: tuple[Sample, ...]
+
+
+def batches(samples: Sequence[Sample], size: int, answer_lengths: Sequence[int]) -> list[SampleBatch]:
+    """Cut samples into batches by length of the answer, then picture area (which orders visual tokens), then question.
+
+    The cut depends on the samples only, not on their order, so neither does anything that is computed from it.
+    """
+    if size < 1:
+        raise InvalidInputError(f"batch_size={size} was given. Give 1 or more.")
+    if not samples:
+        raise InvalidInputError("No samples were given. An evaluation needs at least one.")
+    ids = [sample.id for sample in samples]
+    if len(set(ids)) != len(ids):
+        twice = next(key for key in ids if ids.count(key) > 1)
+        raise InvalidInputError(f"The sample {twice!r} is there twice. Every sample needs an id of its own.")
+    keys = [
+        (length, s.image.width * s.image.height, len(s.question), s.id)
+        for s, length in zip(samples, answer_lengths, strict=True)
+    ]
+    order = sorted(range(len(samples)), key=keys.__getitem__)
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    return [SampleBatch(tuple(part), tuple(samples[row] for row in part)) for part in parts]

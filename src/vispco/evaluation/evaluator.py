@@ -1,0 +1,188 @@
+"""`TaskEvaluator`: schedule in, accuracy and cost out, on `generate()` of the unmodified model under a pruner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vispco import cost, scorers
+from vispco.data.metric import metric
+from vispco.errors import InvalidInputError
+from vispco.evaluation.batches import SampleBatch, batches
+from vispco.evaluation.encoded import Encoded, answer_tokens, conversation, pad_token
+from vispco.evaluation.features import FeatureStore
+from vispco.evaluation.forced import answer_logits
+from vispco.evaluation.prefix import first_drop
+from vispco.evaluation.prefix_shelf import PrefixShelf
+from vispco.evaluation.reference import Reference
+from vispco.evaluation.subject import Planned, Subject
+from vispco.evaluation.tally import Tally, mean
+from vispco.families import family_of
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+    from vispco.evaluation.divergence import Direction
+    from vispco.evaluation.result import Evaluation
+    from vispco.scorers import Scorer
+
+Progress = Callable[[int, int], None]
+"""(samples done, samples in all), counted once for each subject."""
+
+
+def task_score(sample: Sample, prediction: str) -> float:
+    """The metric of the sample's own task."""
+    return metric(sample.task, prediction, sample.answer)
+
+
+class TaskEvaluator:
+    """Evaluates subjects (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
+
+    Pictures are encoded once, whatever the number of subjects. Greedy decoding; max_new_tokens is by default what the
+    longest reference answer takes.
+
+    score: (sample, prediction) -> [0, 1]; default: the metric of the sample's task.
+    kl: also measure the KL to the full model, on teacher-forced answers (`direction`).
+    share: bytes for the unpruned run of each batch, from which later subjects resume at their first pruned layer; 0 for
+        none. `many` shares in any case, batch by batch.
+    details: keep every prediction in `Evaluation.details["predictions"]`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        samples: Sequence[Sample],
+        scorer: str | Scorer = "fastv",
+        *,
+        batch_size: int = 64,
+        max_new_tokens: int | None = None,
+        costs: Sequence[str] = ("exact", "paper"),
+        score: Callable[[Sample, str], float] = task_score,
+        kl: bool = False,
+        direction: Direction = "pruned||full",
+        share: int = 0,
+        details: bool = False,
+        store: FeatureStore | None = None,
+        reference: Reference | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.model, self.processor, self.samples = model, processor, list(samples)
+        self.scorer = scorers.get(scorer)
+        answers = [len(answer_tokens(model, processor, conversation(s), s.answer)) for s in self.samples]
+        self.batches = batches(self.samples, batch_size, answers)
+        self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
+        self.score, self.with_kl, self.direction, self.details, self.progress = score, kl, direction, details, progress
+        self.costs: Mapping[str, cost.CostModel] = {name: cost.get(name, model.config) for name in costs}
+        self.store = store if store is not None else FeatureStore(model, processor)
+        self.reference = reference if reference is not None else Reference(model)
+        self.prefixes = PrefixShelf(share)
+        self.num_layers = len(family_of(model).layers(model))
+        self.max_new_tokens = max(answers) if max_new_tokens is None else max_new_tokens
+        if self.max_new_tokens < 1:
+            raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
+
+    def __call__(self, subject: Subject = None) -> Evaluation:
+        """Accuracy by task, FLOPs, and KL if it was asked for."""
+        return self.many([subject])[0]
+
+    def many(self, subjects: Sequence[Subject]) -> list[Evaluation]:
+        """Several subjects in one pass over the data; what their unpruned first layers compute is computed once."""
+        runs = [self._planned(subject) for subject in subjects]
+        tallies = [Tally(self.costs) for _ in runs]
+        shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
+        for number, batch in enumerate(self.batches):
+            encoded = self.store.encode(batch.samples)
+            for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
+                began = time.perf_counter()
+                told = self._generated(run, batch, encoded, number, hold=shared)
+                tally.add_answers(batch.samples, told, self.score)
+                assert run.counts is not None  # noqa: S101 - set by the run
+                tally.add_cost(run.counts, encoded.num_text, encoded.num_visual, run.scorer.site)
+                tally.seconds += time.perf_counter() - began
+                self._say(number, place, len(runs))
+            self.prefixes.release(("prompt", number))
+            if self.with_kl:
+                for run, tally in zip(runs, tallies, strict=True):
+                    began = time.perf_counter()
+                    tally.kl += self._divergences(run, batch, number, self.direction, hold=shared)
+                    tally.seconds += time.perf_counter() - began
+                self.prefixes.release(("answer", number))
+        return [tally.evaluation(self.tasks, details=self.details) for tally in tallies]
+
+    def kl(self, subject: Subject, direction: Direction | None = None) -> float:
+        """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
+        run = self._planned(subject)
+        found: list[float] = []
+        for number, batch in enumerate(self.batches):
+            found += self._divergences(run, batch, number, direction or self.direction, hold=False)
+            self.prefixes.release(("answer", number))
+        return mean(found)
+
+    def _generated(self, run: Planned, batch: SampleBatch, encoded: Encoded, number: int, *, hold: bool) -> list[str]:
+        def generate() -> torch.Tensor:
+            tokens: torch.Tensor = self.model.generate(
+                **encoded.inputs,
+                max_new_tokens=self.max_new_tokens,
+                do_sample=False,
+                num_beams=1,
+                pad_token_id=pad_token(self.processor),
+            )
+            return tokens[:, encoded.length :]
+
+        tokens = self._run(run, batch, encoded, ("prompt", number), generate, hold=hold)
+        told = self.processor.batch_decode(tokens, skip_special_tokens=True)
+        return [text.strip() for text in told]
+
+    def _divergences(
+        self, run: Planned, batch: SampleBatch, number: int, direction: Direction, *, hold: bool
+    ) -> list[float]:
+        encoded, key = self.store.encode(batch.samples, answers=True), ("answer", number)
+        if not self.reference.knows(encoded):
+            record = self.prefixes.wanted(key, hold=hold)
+            with self.prefixes.recording(key, self.model, run.scorer) if record else nullcontext():
+                self.reference.learn(encoded)
+
+        def forward() -> torch.Tensor:
+            with torch.no_grad():
+                return answer_logits(self.model, encoded)
+
+        logits = self._run(run, batch, encoded, key, forward, hold=hold)
+        found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
+        return found
+
+    def _run(
+        self,
+        run: Planned,
+        batch: SampleBatch,
+        encoded: Encoded,
+        key: tuple[str, int],
+        action: Callable[[], torch.Tensor],
+        *,
+        hold: bool,
+    ) -> torch.Tensor:
+        """Do it under the subject's pruner, from where its pruning begins if the unpruned run is at hand."""
+        if self.prefixes.wanted(key, hold=hold):
+            with self.prefixes.recording(key, self.model, run.scorer):
+                action()
+        prefix = self.prefixes.get(key)
+
+        def first() -> int:
+            assert run.counts is not None  # noqa: S101 - planned before layer 0 begins
+            return first_drop(run.counts, encoded.num_visual)
+
+        resumed = nullcontext() if prefix is None else prefix.resume(run.scorer, first)
+        with run.on(self.model, batch.rows, encoded.num_visual), resumed:
+            return action()
+
+    def _planned(self, subject: Subject) -> Planned:
+        return Planned(subject, self.scorer, self.num_layers, len(self.samples))
+
+    def _say(self, number: int, place: int, runs: int) -> None:
+        if self.progress is not None:
+            before = sum(len(batch.rows) for batch in self.batches[:number])
+            here = len(self.batches[number].rows)
+            self.progress(before * runs + here * (place + 1), len(self.samples) * runs)

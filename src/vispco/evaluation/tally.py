@@ -1,0 +1,60 @@
+"""What the batches of one evaluation add up to: scores by task, FLOPs by cost model, KL, time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from vispco.evaluation.result import Evaluation, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from vispco.cost import CostModel, Site
+    from vispco.data.sample import Sample
+
+    Score = Callable[[Sample, str], float]
+
+
+class Tally:
+    """Counts per-sample results of one subject."""
+
+    def __init__(self, costs: Mapping[str, CostModel]) -> None:
+        self.costs = costs
+        self.scores: dict[str, list[float]] = {}
+        self.predictions: dict[str, str] = {}
+        self.flops: dict[str, list[float]] = {name: [] for name in costs}
+        self.fractions: dict[str, list[float]] = {name: [] for name in costs}
+        self.kl: list[float] = []
+        self.seconds = 0.0
+
+    def add_cost(self, counts: Tensor, num_text: Sequence[int], num_visual: Sequence[int], site: Site) -> None:
+        """Prefill FLOPs of each sample from the tokens that its layers processed: counts [B, L]."""
+        text, visual = counts.new_tensor(num_text), counts.new_tensor(num_visual)
+        for name, cost in self.costs.items():
+            spent = cost.flops_of_counts(counts, text, site=site).double()
+            self.flops[name] += spent.tolist()
+            self.fractions[name] += (spent / cost.full(text, visual)).tolist()
+
+    def add_answers(self, samples: Sequence[Sample], told: Sequence[str], score: Score) -> None:
+        for sample, text in zip(samples, told, strict=True):
+            self.scores.setdefault(sample.task, []).append(score(sample, text))
+            self.predictions[sample.id] = text
+
+    def evaluation(self, order: Sequence[str], *, details: bool, **more: Any) -> Evaluation:
+        """The result; tasks in the order given, each sample counting once in its task."""
+        tasks = [TaskResult.from_scores(task, self.scores[task]) for task in order]
+        told = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+        return Evaluation.from_tasks(
+            tasks,
+            flops={name: mean(values) for name, values in self.flops.items()},
+            fraction={name: mean(values) for name, values in self.fractions.items()},
+            kl=mean(self.kl) if self.kl else None,
+            seconds=self.seconds,
+            details={**told, **more},
+        )
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(sorted(values)) / len(values)  # sorted: the order of the batches does not show in the last digit

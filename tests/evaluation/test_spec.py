@@ -1,0 +1,62 @@
+import json
+import pickle
+
+import pytest
+
+from vispco import Schedule
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation import EvaluatorSpec
+from vispco.zoo.export import save_model
+
+from .conftest import built
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    save_model("tiny-llava", built("tiny-llava")[0], path)
+    return str(path)
+
+
+def test_it_travels_and_builds_the_same_evaluator(folder):
+    spec = EvaluatorSpec(model=folder, scorer={"name": "random", "seed": 3}, tasks="reading", limit=1, details=True)
+    sent = pickle.loads(pickle.dumps(spec))  # noqa: S301
+    assert sent == spec
+    first, second = spec.build(), sent()
+    assert [sample.id for sample in first.samples] == [f"test/{task}/0/0" for task in ("word", "chart", "table")]
+    assert first.scorer.seed == 3
+    schedule = Schedule.single(2, 0.5, 8)
+    assert first(schedule).details == second(schedule).details
+
+
+def test_it_is_json_and_comes_back(folder):
+    spec = EvaluatorSpec(model=folder, tasks=("word", "chart"))
+    assert EvaluatorSpec.from_dict(json.loads(json.dumps(spec.to_dict())) | {"added later": 1}) == spec
+    with pytest.raises(InvalidInputError, match="model"):
+        EvaluatorSpec.from_dict({"tasks": "all"})
+
+
+def test_the_fingerprint_holds_what_the_results_depend_on():
+    spec = EvaluatorSpec(model="tiny-qwen")
+    for name, value in {"batch_size": 8, "share": 0, "details": True, "device": "cuda"}.items():
+        assert EvaluatorSpec(model="tiny-qwen", **{name: value}).fingerprint() == spec.fingerprint()
+    others = {"scorer": {"name": "random"}, "tasks": "word", "limit": 4, "seed": 1, "dtype": "bfloat16", "kl": True}
+    for name, value in others.items():
+        assert EvaluatorSpec(model="tiny-qwen", **{name: value}).fingerprint() != spec.fingerprint()
+    json.dumps(spec.fingerprint())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"model": "no/such/model-anywhere"}, InvalidInputError, "tiny-qwen"),
+        ({"tasks": "cooking"}, UnknownNameError, "Known tasks"),
+        ({"split": "exam"}, UnknownNameError, "Known splits"),
+        ({"limit": 0}, InvalidInputError, "limit is 0"),
+        ({"scorer": {"name": "best"}}, UnknownNameError, "Known scorers"),
+        ({"dtype": "int8"}, InvalidInputError, "float32"),
+    ],
+)
+def test_bad_settings_are_refused_in_words(folder, options, error, message):
+    with pytest.raises(error, match=message):
+        EvaluatorSpec(**({"model": folder, "limit": 1} | options)).build()
