@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,17 @@ class Pruner:
         self.scorer = scorers.get(scorer)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._engines: WeakKeyDictionary[nn.Module, Engine] = WeakKeyDictionary()
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, *, budget: float, record: bool = False) -> Pruner:
+        """What a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
+
+        folder: the directory of a search, or a saved predictor (a folder or a hub id).
+        """
+        from vispco.search import deploy  # noqa: PLC0415 - the search stands above the pruner
+
+        scorer, planner = deploy.load(folder, budget)
+        return cls(scorer, planner, record=record)
 
     @contextmanager
     def __call__(self, model: nn.Module) -> Iterator[nn.Module]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import evaluate, info, zoo
+from vispco.cli import evaluate, info, search, sweep, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -23,6 +23,9 @@ app = typer.Typer(
 )
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("search")(search.search)
+app.command("export")(search.export)
+app.command("sweep")(sweep.sweep)
 app.add_typer(zoo.app, name="zoo")
 
 
