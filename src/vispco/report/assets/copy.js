@@ -1,0 +1,67 @@
+// What the two buttons put on the clipboard.
+function scheduleJson() {
+  const point = chosenPoint();
+  return point && JSON.stringify({ version: 1, retention: point.retention, pre_llm: 1.0 });
+}
+
+// Six digits, rounded down: a schedule that is typed in never keeps more than the one it stands for.
+function pythonFloat(x) {
+  const short = Math.floor(x * 1e6 + 1e-4) / 1e6;
+  return Number.isInteger(short) ? short.toFixed(1) : String(short);
+}
+
+// Neighbouring equal values are written once: (1.0,) * 3 + (0.5,) * 7.
+function pythonTuple(values) {
+  const groups = [];
+  for (const value of values) {
+    if (groups.length && groups[groups.length - 1][0] === value) groups[groups.length - 1][1] += 1;
+    else groups.push([value, 1]);
+  }
+  if (groups.length * 2 > values.length) return `(${values.map(pythonFloat).join(", ")})`;
+  return groups.map(([value, count]) => `(${pythonFloat(value)},)` + (count > 1 ? ` * ${count}` : "")).join(" + ");
+}
+
+function pythonLines() {
+  const point = chosenPoint();
+  if (!point) return null;
+  const scorer = data.runs[state.run].scorer || "fastv";
+  return [
+    "import vispco",
+    `pruner = vispco.Pruner(${JSON.stringify(scorer)}, vispco.Schedule(${pythonTuple(point.retention)}))`,
+    "with pruner(model): output = model.generate(**inputs)",
+  ].join("\n");
+}
+
+async function putOnClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h("textarea", { class: "visually-hidden" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+function startCopy() {
+  const tell = () => {
+    const lines = pythonLines();
+    byId("python").textContent = lines || "";
+    byId("python").hidden = !lines;
+    for (const id of ["copy-json", "copy-python"]) byId(id).disabled = !lines;
+    byId("copied").textContent = "";
+  };
+  const copy = (make, name) => async (event) => {
+    const done = await putOnClipboard(make());
+    byId("copied").textContent = done ? `${name} copied.` : `The browser refused. Select the text below and copy it.`;
+    event.target.focus();
+  };
+  byId("copy-json").addEventListener("click", copy(scheduleJson, "Schedule"));
+  byId("copy-python").addEventListener("click", copy(pythonLines, "Python"));
+  onChange((changed) => (changed.has("budget") || changed.has("run")) && tell());
+  tell();
+}

@@ -1,0 +1,46 @@
+// Numbers as the page writes them. One place, so that every part writes a number the same way.
+const percent = (x, digits = 1) => (x * 100).toFixed(digits) + "\u202f%";
+const wholePercent = (x) => Math.round(x * 100) + "\u202f%";
+const UNITS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+function flops(x) {
+  if (x === null || x === undefined) return "–";
+  const [size, letter] = UNITS.find(([size]) => x >= size) || [1, ""];
+  return (x / size).toPrecision(3) + "\u202f" + letter + "FLOPs";
+}
+
+function seconds(x) {
+  if (x === null || x === undefined) return "–";
+  if (x >= 3600) return (x / 3600).toPrecision(3) + "\u202fh";
+  if (x >= 60) return (x / 60).toPrecision(3) + "\u202fmin";
+  if (x >= 1) return x.toPrecision(3) + "\u202fs";
+  if (x >= 1e-3) return (x * 1e3).toPrecision(3) + "\u202fms";
+  return x === 0 ? "0" : (x * 1e6).toPrecision(3) + "\u202fµs";
+}
+
+function plain(x) {
+  if (x === null || x === undefined) return "–";
+  if (typeof x === "boolean") return x ? "yes" : "no";
+  if (typeof x !== "number") return typeof x === "object" ? JSON.stringify(x) : String(x);
+  if (Number.isInteger(x)) return Math.abs(x) < 1e5 ? String(x) : x.toLocaleString("en");
+  const size = Math.abs(x);
+  return size >= 1e5 || size < 1e-3 ? x.toExponential(2) : String(Number(x.toPrecision(4)));
+}
+
+// Round numbers between low and high, about `wanted` of them.
+function ticks(low, high, wanted) {
+  const span = high - low || 1;
+  const power = 10 ** Math.floor(Math.log10(span / wanted));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((size) => span / size <= wanted) || 10 * power;
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(Number((k * step).toPrecision(12)));
+  return found;
+}
+
+// Ticks of a time axis fall on round numbers of the unit that they are written in.
+function timeTicks(low, high, wanted) {
+  const unit = high >= 7200 ? 3600 : high >= 120 ? 60 : high >= 1 ? 1 : high >= 1e-3 ? 1e-3 : 1e-6;
+  const name = { 3600: "h", 60: "min", 1: "s", 0.001: "ms", 0.000001: "µs" }[unit];
+  const values = ticks(low / unit, high / unit, wanted).map((value) => value * unit);
+  return { values, text: (x) => (x === 0 ? "0" : `${Number((x / unit).toPrecision(6))}\u202f${name}`) };
+}

@@ -1,0 +1,61 @@
+// Retention per layer at the chosen budget: the active run as columns, the others as lines.
+function drawSchedule(width) {
+  const box = byId("schedule");
+  const point = chosenPoint();
+  const layers = numLayers();
+  const narrow = width < 560;
+  const every = Math.ceil(layers / Math.max(1, Math.floor((width - 70) / 34)));
+  const view = frame(box, width, {
+    height: narrow ? 240 : 284,
+    x: [-0.5, layers - 0.5], y: [0, 1], yTicks: [0, 0.25, 0.5, 0.75, 1],
+    xTicks: [...Array(layers).keys()].filter((layer) => layer % every === 0),
+    xLabel: "decoder layer", yLabel: "visual tokens kept", xText: String, yText: wholePercent,
+    margin: { top: 44, right: narrow ? 10 : 18, bottom: 50, left: narrow ? 46 : 54 },
+  });
+  const { svg, sx, sy, inner } = view;
+  const step = sx(1) - sx(0);
+  const gap = Math.min(3, step * 0.14);
+  if (point) {
+    point.retention.forEach((r, layer) => {
+      const column = s("g", { class: layer === state.layer ? "column now" : "column", onclick: () => change({ layer }) });
+      column.append(s("title", {}, `layer ${layer}: ${percent(r)}`));
+      column.append(s("rect", { class: "catch", x: sx(layer) - step / 2, y: inner.top, width: step, height: inner.bottom - inner.top }));
+      column.append(s("rect", { class: "bar", x: sx(layer) - step / 2 + gap, y: sy(r), width: Math.max(1, step - 2 * gap), height: Math.max(r > 0 ? 1.5 : 0, inner.bottom - sy(r)), rx: 2, fill: colour(state.run) }));
+      const before = layer ? point.retention[layer - 1] : null;
+      if (step > 30 || (before !== null && Math.abs(before - r) > 0.06))
+        column.append(s("text", { class: "bar-text", x: sx(layer), y: sy(r) - 6, "text-anchor": "middle" }, String(Math.round(r * 100))));
+      svg.append(column);
+    });
+  }
+  data.runs.forEach((run, index) => {
+    const other = chosenPoint(index);
+    if (index === state.run || !state.visible[index] || !other || other.retention.length !== layers) return;
+    const corners = other.retention.flatMap((r, layer) => [[sx(layer) - step / 2, sy(r)], [sx(layer) + step / 2, sy(r)]]);
+    svg.append(s("path", { class: "rival", d: path(corners), stroke: colour(index), "stroke-dasharray": DASHES[index % DASHES.length] }));
+  });
+  box.setAttribute("aria-label", point ? `Retention per layer: ${point.retention.map((r, i) => `layer ${i} ${wholePercent(r)}`).join(", ")}` : "No schedule");
+  box.setAttribute("role", "img");
+}
+
+function tellSchedule() {
+  const run = data.runs[state.run];
+  const point = chosenPoint();
+  const note = byId("schedule-note");
+  if (!point) {
+    note.textContent = `${run.label} has no schedule that costs at most ${wholePercent(budgetNow())}. The cheapest costs ${percent(run.points[0].fraction)}.`;
+    return;
+  }
+  const many = point.samples ? ` Every sample has a schedule of its own; this is the mean of ${point.samples}.` : "";
+  note.textContent = `${run.label} at ${wholePercent(budgetNow())}: ${stepsText(point.retention, 6)}.${many}`;
+}
+
+function startSchedule() {
+  const box = byId("schedule");
+  const redraw = () => drawSchedule(Math.floor(box.clientWidth));
+  whenSized(box, redraw);
+  tellSchedule();
+  onChange((changed) => {
+    if (["budget", "run", "visible"].some((key) => changed.has(key))) tellSchedule();
+    if (["budget", "run", "visible", "layer"].some((key) => changed.has(key))) redraw();
+  });
+}

@@ -1,0 +1,43 @@
+// The data, what is chosen, and who wants to know when that changes.
+const data = JSON.parse(byId("payload").textContent);
+
+const state = {
+  budget: Math.max(0, data.budgets.findIndex((row) => row.budget >= 0.5)),
+  run: Math.max(0, data.runs.findIndex((run) => run.kind === "searched")),
+  visible: data.runs.map(() => true),
+  axis: "fraction",
+  layer: 0,
+  example: 0,
+};
+
+const listeners = [];
+const onChange = (listener) => listeners.push(listener);
+
+function change(values) {
+  const changed = Object.keys(values).filter((key) => state[key] !== values[key]);
+  if (!changed.length) return;
+  Object.assign(state, values);
+  for (const listener of listeners) listener(new Set(changed));
+}
+
+const MARKS = ["circle", "square", "triangle", "diamond", "cross"];
+const DASHES = ["", "7 4", "2 4", "9 3 2 3", "4 2"];
+const colour = (run) => `var(--series-${run % 5})`;
+const budgetNow = () => data.budgets[state.budget].budget;
+const chosenPlace = (run) => data.budgets[state.budget].choices[run];
+
+function chosenPoint(run = state.run) {
+  const place = chosenPlace(run);
+  return place === null || place === undefined ? null : data.runs[run].points[place];
+}
+
+const numLayers = () => {
+  const point = chosenPoint() || data.runs[state.run].points[0];
+  return point.retention.length;
+};
+
+// The state of an example at the slider's budget: the dearest one that the budget affords, else the cheapest.
+function exampleState(example) {
+  const affordable = example.states.filter((one) => one.budget <= budgetNow() + 1e-9);
+  return affordable.length ? affordable[affordable.length - 1] : example.states[0];
+}

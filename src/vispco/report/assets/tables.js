@@ -1,0 +1,48 @@
+// The table of methods, the bench, and where everything comes from.
+function table(node, columns, rows) {
+  node.replaceChildren(
+    h("thead", {}, h("tr", {}, columns.map((name, place) => h("th", { scope: "col", class: place ? "number" : null }, name)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => (place ? h("td", { class: "number" }, cell) : h("th", { scope: "row" }, cell)))))),
+  );
+}
+
+function startMethods() {
+  if (!show("sec-methods", data.methods.length > 0)) return;
+  const best = data.method_budgets.map((_, place) => Math.max(...data.methods.map((m) => m.accuracy[place] ?? -1)));
+  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `at ${wholePercent(b)}`), "hypervolume", "of empirical", "search time"];
+  const rows = data.methods.map((m) => [
+    h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), m.label, h("small", {}, m.kind)),
+    String(m.evaluations),
+    ...m.accuracy.map((value, place) => (value === null ? "–" : value === best[place] ? h("strong", {}, percent(value)) : percent(value))),
+    m.hypervolume.toFixed(4),
+    m.ratio === null ? "–" : percent(m.ratio),
+    seconds(m.seconds),
+  ]);
+  table(byId("methods"), columns, rows);
+}
+
+function startBench() {
+  if (!show("sec-bench", data.bench.length > 0)) return;
+  for (const one of data.bench) {
+    if (data.bench.length > 1) byId("bench").append(h("h3", {}, one.label));
+    const node = h("table", {});
+    table(node, one.columns.map((name) => name.replaceAll("_", " ")), one.rows.map((row) => row.map(plain)));
+    byId("bench").append(h("div", { class: "scroll" }, node));
+  }
+}
+
+function startProvenance() {
+  if (!show("sec-provenance", data.provenance.length > 0)) return;
+  for (const one of data.provenance) {
+    const facts = [
+      ["command", one.command ? h("code", {}, one.command) : null],
+      ["seed", one.seed],
+      ["cost model", data.cost_model],
+      ["versions", Object.entries(one.versions).map(([name, version]) => `${name} ${version}`).join(", ") || null],
+      ["machine", Object.entries(one.machine).map(([name, value]) => `${name} ${plain(value)}`).join(", ") || null],
+    ].filter(([, value]) => value !== null && value !== undefined);
+    const block = h("div", { class: "source" }, h("h3", {}, one.label), h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value instanceof Node ? value : String(value))])));
+    if (Object.keys(one.settings).length) block.append(h("details", {}, h("summary", {}, "All settings"), h("pre", { tabindex: 0 }, JSON.stringify(one.settings, null, 2))));
+    byId("provenance").append(block);
+  }
+}

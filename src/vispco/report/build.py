@@ -1,0 +1,213 @@
+"""`build`: from the folders of runs to the payload of a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vispco.errors import InvalidInputError
+from vispco.frontier import Axis, Frontier, Point
+from vispco.report import progress
+from vispco.report.payload import Areas, Bench, BudgetRow, Curve, MethodRow, Payload, PointRow, Provenance, Run
+from vispco.report.run_files import RunFiles, read
+from vispco.version import __version__
+
+BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
+METHOD_BUDGETS = (0.25, 0.5, 0.75)
+WHOLE = (1.0, 0.0)  # the reference of a hypervolume: the unpruned cost, no accuracy
+PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
+
+
+def build(
+    runs: Sequence[str | Path],
+    *,
+    title: str | None = None,
+    budgets: Sequence[float] = BUDGETS,
+    cost_model: str | None = None,
+) -> Payload:
+    """Everything that these runs can show. What a run has no file for is left out.
+
+    cost_model: whose FLOPs are shown; by default `exact`, or what all points have.
+    """
+    if not runs:
+        raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
+    folders = [read(path) for path in runs]
+    named = _named(folders)
+    chosen = cost_model or _common_cost([frontier for _, _, frontier, _ in named])
+    axis = Axis(chosen, "fraction")
+    placed = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
+    shown = tuple(_run(*entry) for entry in placed)
+    return Payload(
+        title=title or _title(shown),
+        cost_model=chosen,
+        runs=shown,
+        budgets=tuple(
+            BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in placed)) for budget in budgets
+        ),
+        examples=tuple(example for files in folders for example in files.examples),
+        convergence=tuple(found for files in folders for found in progress.convergence(files)),
+        hypervolume=_curves(placed),
+        method_budgets=METHOD_BUDGETS,
+        methods=_methods(placed),
+        areas=tuple(_areas(files) for files in folders if files.areas is not None),
+        bench=tuple(_bench(files) for files in folders if files.bench is not None),
+        provenance=tuple(_provenance(files) for files in folders),
+        vispco=__version__,
+        created=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    )
+
+
+def choice(frontier: Frontier, budget: float) -> int | None:
+    """The place of what `frontier.pick(budget)` gives; None where nothing is that cheap."""
+    try:
+        picked = frontier.pick(budget)
+    except InvalidInputError:
+        return None
+    return next(place for place, point in enumerate(frontier.points) if point is picked)
+
+
+Named = tuple[RunFiles, str, Frontier, str]
+
+
+def _named(folders: list[RunFiles]) -> list[Named]:
+    """Every frontier with a label that no other has."""
+    found: list[Named] = []
+    for files in folders:
+        if files.searched is not None:
+            found.append((files, files.name, files.searched, "searched"))
+        found += [(files, study, frontier, "empirical") for study, frontier in files.swept.items()]
+    labels = [label for _, label, _, _ in found]
+    unique: list[Named] = []
+    for files, label, frontier, kind in found:
+        parent = files.path.resolve().name
+        full = label if labels.count(label) == 1 else f"{parent}/{label}"
+        number = sum(known.split(" #")[0] == full for _, known, _, _ in unique)
+        unique.append((files, f"{full} #{number + 1}" if number else full, frontier, kind))
+    return unique
+
+
+def _common_cost(frontiers: list[Frontier]) -> str:
+    points = [point for frontier in frontiers for point in frontier]
+    if not points:
+        raise InvalidInputError("These runs have no evaluated points yet, so there is nothing to show.")
+    shared = set.intersection(*({*point.evaluation.fraction} for point in points))
+    if not shared:
+        raise InvalidInputError("These runs share no cost model, so they have no common axis. Report them apart.")
+    return "exact" if "exact" in shared else min(shared)
+
+
+def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
+    front = {id(point) for point in frontier.front}
+    return Run(
+        label=label,
+        kind=kind,
+        points=tuple(_row(point, frontier.axis.model, exact=id(point) in front) for point in frontier),
+        frontier=tuple(place for place, point in enumerate(frontier) if id(point) in front),
+        model=files.text("model"),
+        scorer=files.text("scorer"),
+        kernel=files.text("kernel") if kind == "searched" else "",
+        solver=files.text("solver") if kind == "searched" else label.rpartition("/")[2],
+    )
+
+
+def _row(point: Point, model: str, *, exact: bool) -> PointRow:
+    found, schedule = point.evaluation, point.schedule
+    rows = schedule.tensor().reshape(-1, schedule.num_layers)
+    retention = tuple(rows.mean(0).tolist())
+    items = sum(task.n for task in found.tasks)
+    return PointRow(
+        fraction=found.fraction[model],
+        accuracy=found.accuracy,
+        low=found.low,
+        high=found.high,
+        retention=retention if exact else tuple(round(value, PLACES) for value in retention),
+        flops=found.flops.get(model),
+        seconds=found.seconds / items if found.seconds > 0 and items else None,
+        kl=found.kl,
+        samples=len(rows) if schedule.per_sample else 0,
+        name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
+    )
+
+
+def _title(runs: tuple[Run, ...]) -> str:
+    models = list(dict.fromkeys(run.model for run in runs if run.model))
+    return " and ".join(models) if models else runs[0].label
+
+
+def _curves(placed: list[Named]) -> tuple[Curve, ...]:
+    curves = [
+        progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
+        for files, label, frontier, kind in placed
+    ]
+    return tuple(curve for curve in curves if curve is not None)
+
+
+def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
+    rows = []
+    for files, label, frontier, kind in placed:
+        rivals = [f for other, _, f, k in placed if k == "empirical" and _subject(other) == _subject(files)]
+        whole = rivals[0].merge(*rivals[1:]).hypervolume(WHOLE) if rivals else 0.0
+        picks = [choice(frontier, budget) for budget in METHOD_BUDGETS]
+        own = frontier.hypervolume(WHOLE)
+        timed = sum(point.evaluation.seconds for point in frontier) or None
+        rows.append(
+            MethodRow(
+                label,
+                kind,
+                len(frontier),
+                own,
+                tuple(None if place is None else frontier.points[place].accuracy for place in picks),
+                own / whole if whole > 0 else None,
+                progress.search_seconds(files) if kind == "searched" else timed,
+            )
+        )
+    return tuple(rows)
+
+
+def _subject(files: RunFiles) -> tuple[str, str]:
+    return files.text("model"), files.text("scorer")
+
+
+def _areas(files: RunFiles) -> Areas:
+    try:
+        return Areas(files.name, *(tuple(files.areas[key]) for key in ("edges", "before", "after")))
+    except (KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"{files.path / 'areas.json'} is not what AreaSample.to_dict() gives: {error} is missing."
+        ) from error
+
+
+def _bench(files: RunFiles) -> Bench:
+    rows = files.bench.get("rows") if isinstance(files.bench, dict) else files.bench
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidInputError(f'{files.path / "bench.json"} has no "rows": [{{...}}, ...] to make a table of.')
+    flat = [_flat(row) for row in rows]
+    columns = tuple(dict.fromkeys(name for row in flat for name in row))
+    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat))
+
+
+def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested objects as columns `outer inner`; of a list, what its numbers are is not shown."""
+    out: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            out |= _flat(value, f"{before}{key} ")
+        elif isinstance(value, str | int | float | bool) or value is None:
+            out[f"{before}{key}"] = value
+    return out
+
+
+def _provenance(files: RunFiles) -> Provenance:
+    told = ("seed", "command", "versions", "machine", "label")
+    settings = {key: value for key, value in files.config.items() if key not in told}
+    seed, command = files.setting("seed"), files.setting("command")
+    return Provenance(
+        label=files.name,
+        seed=seed if isinstance(seed, int) else None,
+        command=" ".join(map(str, command)) if isinstance(command, list) else command,
+        versions={key: str(value) for key, value in (files.config.get("versions") or {}).items()},
+        machine=dict(files.config.get("machine") or {}),
+        settings=settings,
+    )

@@ -1,0 +1,170 @@
+"""Examples for the page: what a real model answers under real pruning, and which tokens each layer still had."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vispco.data.metric import metric
+from vispco.data.sample import Sample
+from vispco.data.tasks import TASKS
+from vispco.engine import Planner
+from vispco.errors import InvalidInputError
+from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.families import family_of
+from vispco.frontier import Frontier
+from vispco.pruner import Pruner
+from vispco.report.payload import Example, ExampleState
+from vispco.report.run_files import EXAMPLES
+from vispco.schedule import Schedule
+from vispco.scorers import Scorer
+
+SIDE = 360  # pixels of a picture's longer side on the page
+QUALITY = 82  # of its WebP
+MAX_LAYERS = 255  # a token's depth is one byte
+
+
+def collect(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    choices: Mapping[float, Schedule | Planner],
+    scorer: str | Scorer = "fastv",
+    *,
+    max_new_tokens: int = 16,
+) -> list[Example]:
+    """Each sample unpruned, and at each budget of `choices` under its schedule or planner; greedy decoding, batch 1."""
+    found = []
+    layers = len(family_of(model).layers(model))
+    if layers > MAX_LAYERS:
+        raise InvalidInputError(f"The model has {layers} layers; an example holds {MAX_LAYERS} at most.")
+    for sample in samples:
+        encoded = encode(model, processor, [sample])
+        place, rows, columns = _grid(model, encoded)
+        unpruned = _answer(model, processor, encoded, max_new_tokens)
+        states = []
+        for budget, plan in sorted(choices.items()):
+            pruner = Pruner(scorer, plan, record=True)
+            with pruner(model):
+                answer = _answer(model, processor, encoded, max_new_tokens)
+                depth = _depth(pruner.survivors(model))
+            packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
+            text = base64.b64encode(bytes(packed.tolist())).decode()
+            states.append(ExampleState(budget, answer, text, _correct(sample, answer)))
+        picture = as_seen(sample.image, processor)
+        found.append(
+            Example(
+                id=sample.id,
+                image=data_uri(picture),
+                width=picture.width,
+                height=picture.height,
+                question=sample.question,
+                reference=sample.answer,
+                unpruned=unpruned,
+                rows=rows,
+                columns=columns,
+                layers=layers,
+                states=tuple(states),
+                task=sample.task,
+                scorer=scorer if isinstance(scorer, str) else type(scorer).__name__.lower(),
+                unpruned_correct=_correct(sample, unpruned),
+            )
+        )
+    return found
+
+
+def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Schedule]:
+    """The schedule that a frontier picks at each budget that it can afford, where one schedule holds for all samples."""
+    found = {}
+    for budget in budgets:
+        try:
+            schedule = frontier.pick(budget).schedule
+        except InvalidInputError:
+            continue
+        if not schedule.per_sample:
+            found[budget] = schedule
+    return found
+
+
+def save(examples: Sequence[Example], run: str | Path) -> Path:
+    """Write them into a run's folder, where `build` finds them; whole or not at all."""
+    path = Path(run) / EXAMPLES
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps([example.to_dict() for example in examples]) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def unpack(depth: str, rows: int, columns: int) -> list[list[int]]:
+    """The depth of every token, [rows][columns]."""
+    values = base64.b64decode(depth)
+    return [list(values[row * columns : (row + 1) * columns]) for row in range(rows)]
+
+
+def as_seen(image: Image.Image, processor: Any) -> Image.Image:
+    """The part of a picture that the token grid covers: a centre crop, where the processor makes one."""
+    images = getattr(processor, "image_processor", processor)
+    image = image.convert("RGB")
+    if not getattr(images, "do_center_crop", False):
+        return image
+    size, crop = _sides(images.size), _sides(images.crop_size)
+    scale = size["shortest_edge"] / min(image.size) if "shortest_edge" in size else 1.0
+    width, height = (min(crop[side] / scale, full) for side, full in zip(("width", "height"), image.size, strict=True))
+    left, top = (image.width - width) / 2, (image.height - height) / 2
+    return image.crop((round(left), round(top), round(left + width), round(top + height)))
+
+
+def data_uri(image: Image.Image) -> str:
+    """A small WebP, inline."""
+    small = image.copy()
+    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "WEBP", quality=QUALITY, method=6)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _sides(size: Any) -> dict[str, float]:
+    return {key: float(value) for key, value in dict(size).items() if value is not None}
+
+
+def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -> str:
+    with torch.no_grad():
+        tokens = model.generate(
+            **encoded.inputs, max_new_tokens=max_new_tokens, do_sample=False, pad_token_id=pad_token(processor)
+        )
+    text: str = processor.batch_decode(tokens[:, encoded.length :], skip_special_tokens=True)[0]
+    return text.strip()
+
+
+def _grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
+    """The place in the grid of each visual token of the first frame, [V'], and the grid's rows and columns."""
+    coordinates = family_of(model).layout(model, encoded.inputs).coordinates
+    if coordinates is None:
+        raise InvalidInputError(
+            f"The token grid of {type(model).__name__} is not known, so survivors cannot be drawn on the picture."
+        )
+    frame, row, column = coordinates[0].cpu().unbind(-1)
+    first = frame == 0
+    rows, columns = int(row[first].max()) + 1, int(column[first].max()) + 1
+    return row[first] * columns + column[first], rows, columns
+
+
+def _depth(survivors: list[Tensor]) -> Tensor:
+    """How many layers process each visual token, [V]; tokens leave for good, so this is all there is to know."""
+    live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
+    if bool((live[1:] & ~live[:-1]).any()):
+        raise InvalidInputError("A token came back after it had left; survivors of this scorer cannot be shown.")
+    return live.sum(0)
+
+
+def _correct(sample: Sample, answer: str) -> bool | None:
+    return metric(sample.task, answer, sample.answer) >= 0.5 if sample.task in TASKS else None

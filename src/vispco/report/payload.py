@@ -1,0 +1,184 @@
+"""Everything that the report page shows, as plain data. A part that a run does not have is empty, never invented."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vispco.errors import InvalidInputError
+from vispco.report.record import Record
+
+FORMAT = "vispco-report"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class PointRow(Record):
+    """One evaluated schedule.
+
+    fraction, flops: by the page's cost model; seconds: measured time of one sample, None where none was measured.
+    retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are.
+    """
+
+    fraction: float
+    accuracy: float
+    low: float
+    high: float
+    retention: tuple[float, ...]
+    flops: float | None = None
+    seconds: float | None = None
+    kl: float | None = None
+    samples: int = 0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Run(Record):
+    """Points of one search or sweep, cheapest first. frontier: the places of those that nothing dominates."""
+
+    label: str
+    kind: str  # searched | empirical
+    points: tuple[PointRow, ...]
+    frontier: tuple[int, ...]
+    model: str = ""
+    scorer: str = ""
+    kernel: str = ""
+    solver: str = ""
+
+
+@dataclass(frozen=True)
+class BudgetRow(Record):
+    """A stop of the slider: for each run, the place of its most accurate affordable point; None where it has none."""
+
+    budget: float
+    choices: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class ExampleState(Record):
+    """One example at one budget.
+
+    depth: base64 of one byte per token of the grid, row by row: how many layers process it. A token that has left
+    cannot come back, so this says which tokens live at every layer: those with depth > layer.
+    """
+
+    budget: float
+    answer: str
+    depth: str
+    correct: bool | None = None
+
+
+@dataclass(frozen=True)
+class Example(Record):
+    """A picture (data URI), its question, and what the model answers with all tokens and with fewer."""
+
+    id: str
+    image: str
+    width: int
+    height: int
+    question: str
+    reference: str
+    unpruned: str
+    rows: int
+    columns: int
+    layers: int
+    states: tuple[ExampleState, ...]
+    task: str = ""
+    scorer: str = ""
+    unpruned_correct: bool | None = None
+
+
+@dataclass(frozen=True)
+class Convergence(Record):
+    """What a solver went through. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
+
+    label: str
+    steps: tuple[float, ...]
+    series: dict[str, tuple[float | None, ...]]
+
+
+@dataclass(frozen=True)
+class Curve(Record):
+    """Hypervolume reached after so much search cost (seconds)."""
+
+    label: str
+    kind: str
+    cost: tuple[float, ...]
+    value: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MethodRow(Record):
+    """A run in one line. ratio: its hypervolume over that of all empirical points of its model and scorer."""
+
+    label: str
+    kind: str
+    evaluations: int
+    hypervolume: float
+    accuracy: tuple[float | None, ...]  # at each of the payload's method_budgets
+    ratio: float | None = None
+    seconds: float | None = None  # of search
+
+
+@dataclass(frozen=True)
+class Areas(Record):
+    """Image areas of the training data before and after equalisation: edges [bins + 1] pixels, counts [bins]."""
+
+    label: str
+    edges: tuple[float, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Bench(Record):
+    """A table of measurements, as its run wrote it."""
+
+    label: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Provenance(Record):
+    """Where the numbers of one run come from."""
+
+    label: str
+    seed: int | None = None
+    command: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Payload(Record):
+    """The page. cost_model: whose FLOPs these are. Empty tuples are parts that the page leaves out."""
+
+    title: str
+    cost_model: str
+    runs: tuple[Run, ...]
+    budgets: tuple[BudgetRow, ...]
+    examples: tuple[Example, ...] = ()
+    convergence: tuple[Convergence, ...] = ()
+    hypervolume: tuple[Curve, ...] = ()
+    method_budgets: tuple[float, ...] = ()
+    methods: tuple[MethodRow, ...] = ()
+    areas: tuple[Areas, ...] = ()
+    bench: tuple[Bench, ...] = ()
+    provenance: tuple[Provenance, ...] = ()
+    vispco: str = ""  # the version that wrote the page
+    created: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, "version": VERSION, **super().to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Payload:
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InvalidInputError(f'This is not a report: it has no "format": "{FORMAT}".')
+        if data.get("version", 0) > VERSION:
+            raise InvalidInputError(
+                f"This report has version {data['version']} and this vispco reads up to {VERSION}. Upgrade vispco."
+            )
+        return super().from_dict(data)

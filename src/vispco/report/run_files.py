@@ -1,0 +1,112 @@
+"""What a run's folder holds, read into memory: each file is optional, but one that is there must be sound."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vispco.errors import InvalidInputError
+from vispco.frontier import Frontier
+from vispco.report.payload import Example
+
+SEARCHED = "frontier.json"
+SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
+EXAMPLES = "examples.json"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The folder of a search, of a sweep, or of both."""
+
+    path: Path
+    config: dict[str, Any] = field(default_factory=dict)
+    metrics: tuple[dict[str, Any], ...] = ()
+    searched: Frontier | None = None
+    swept: dict[str, Frontier] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    bench: Any = None
+    areas: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(self.config.get("label") or self.path.resolve().name)
+
+    def setting(self, *names: str) -> Any:
+        """The first of these settings that the config has, at its top or one level down."""
+        levels = [self.config, *(value for value in self.config.values() if isinstance(value, dict))]
+        found = (level[name] for name in names for level in levels if level.get(name) is not None)
+        return next(found, None)
+
+    def text(self, *names: str) -> str:
+        value = self.setting(*names)
+        if isinstance(value, dict):
+            value = value.get("name", "")
+        return "" if value is None else str(value)
+
+
+def read(path: str | Path) -> RunFiles:
+    """A run's folder, or one frontier file (which is taken for a sweep's)."""
+    path = Path(path)
+    if path.is_file():
+        name = path.name.removesuffix(".json").removesuffix(".frontier")
+        return RunFiles(path.parent, swept={name: Frontier.load(path)})
+    if not path.is_dir():
+        raise InvalidInputError(f"There is no run at {path}. Give the folder of a search or a sweep.")
+    swept = {
+        file.name.removesuffix(SWEPT): Frontier.load(file)
+        for file in sorted(path.glob(f"*{SWEPT}"))
+        if file.name != SWEPT
+    }
+    searched = path / SEARCHED
+    found = RunFiles(
+        path,
+        config=_object(path / "config.json"),
+        metrics=_lines(path / "metrics.jsonl"),
+        searched=Frontier.load(searched) if searched.is_file() else None,
+        swept=swept,
+        examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
+        bench=_json(path / "bench.json"),
+        areas=_json(path / "areas.json"),
+    )
+    if found.searched is None and not swept:
+        raise InvalidInputError(
+            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT}, so there is nothing to report. "
+            "Run `vispco search` or `vispco sweep` into it first."
+        )
+    return found
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read as JSON: {error}. Write it again, or remove it.") from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = _json(path)
+    if found is not None and not isinstance(found, dict):
+        raise InvalidInputError(f"{path} holds a {type(found).__name__}; a run's settings are a JSON object.")
+    return found or {}
+
+
+def _lines(path: Path) -> tuple[dict[str, Any], ...]:
+    """One object a line; a last line that a kill cut short is left out."""
+    if not path.is_file():
+        return ()
+    records: list[dict[str, Any]] = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        try:
+            record = json.loads(line) if line.strip() else None
+        except ValueError as error:
+            if number == len(lines) - 1:
+                break
+            raise InvalidInputError(f"Line {number + 1} of {path} is not JSON: {error}.") from error
+        if isinstance(record, dict):
+            records.append(record)
+    return tuple(records)

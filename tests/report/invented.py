@@ -1,0 +1,176 @@
+"""A run's folder with invented results, written by the package's own classes: for tests and for looking at the page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vispco.cost import Dimensions, get, schedule_for_budget
+from vispco.data import dataset
+from vispco.evaluation import Evaluation, TaskResult
+from vispco.frontier import Frontier, Point
+from vispco.kernels import get as get_kernel
+from vispco.report.examples import data_uri, save
+from vispco.report.payload import Example, ExampleState
+from vispco.schedule import Schedule
+from vispco.sources.sampling import equalise_areas
+
+LAYERS, TEXT, VISUAL, ITEMS = 12, 24, 144, 256
+SIZE = Dimensions(
+    num_layers=LAYERS,
+    hidden=96,
+    heads=4,
+    kv_heads=2,
+    head_dim=24,
+    ffn=256,
+    gated=True,
+    windows=(None,) * LAYERS,
+    vocab=256,
+    dtype_bytes=4,
+)
+COSTS = {name: get(name, SIZE) for name in ("exact", "paper")}
+BUDGETS = tuple(round(0.1 + 0.05 * k, 2) for k in range(17))
+
+
+def evaluate(schedule: Schedule, seed: int, skill: float = 1.0) -> Evaluation:
+    """A made-up landscape: early layers need tokens most, late ones hardly."""
+    r = schedule.tensor()
+    need = torch.tensor([math.exp(-i / 3.2) for i in range(LAYERS)], dtype=torch.float64)
+    damage = float((need * (1 - r) ** 1.6).sum() / need.sum())
+    noise = np.random.default_rng(seed).normal(0, 0.006)
+    accuracy = float(np.clip(0.942 - 0.62 * damage**1.15 / skill + noise, 0.1, 0.96))
+    tasks = [
+        TaskResult.from_scores(name, [1.0] * round(ITEMS * accuracy) + [0.0] * (ITEMS - round(ITEMS * accuracy)))
+        for name in ("counting", "word", "chart", "position")
+    ]
+    fraction = {name: float(cost.fraction(r, TEXT, VISUAL)) for name, cost in COSTS.items()}
+    flops = {name: float(cost.flops(r, TEXT, VISUAL)) for name, cost in COSTS.items()}
+    seconds = ITEMS * 4 * (0.0021 + 0.0062 * fraction["exact"])
+    return Evaluation.from_tasks(tasks, flops=flops, fraction=fraction, kl=2.4 * damage**1.3, seconds=seconds)
+
+
+def searched(kernel: str = "multi-step", skill: float = 1.0) -> Frontier:
+    made, points = get_kernel(kernel), []
+    for place, budget in enumerate([0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]):
+        best = None
+        for seed in range(6):
+            params = (
+                torch.randn(made.num_parameters(LAYERS), generator=torch.Generator().manual_seed(seed)).double() * 2
+            )
+            schedule = schedule_for_budget(made, params, budget, TEXT, VISUAL, COSTS["exact"])
+            found = evaluate(schedule, 7000 + place, skill)
+            if best is None or found.accuracy > best.evaluation.accuracy:
+                best = Point(schedule, found, {"budget": budget})
+        points.append(best)
+    whole = Schedule((1.0,) * LAYERS)
+    return Frontier([*points, Point(whole, evaluate(whole, 9, skill), {"budget": 1.0})])
+
+
+def swept(count: int = 160) -> Frontier:
+    points = []
+    for index in range(count):
+        layer, keep = 1 + index % (LAYERS - 1), round(0.05 + 0.95 * ((index * 7) % 20) / 20, 3)
+        schedule = Schedule.single(layer, keep, LAYERS)
+        points.append(Point(schedule, evaluate(schedule, index), {"study": "grid", "config": f"grid:{index}"}))
+    return Frontier(points)
+
+
+def metrics(steps: int = 200) -> str:
+    rng = np.random.default_rng(3)
+    lines = []
+    for step in range(steps):
+        kl = 0.09 + 1.4 * math.exp(-step / 28) + abs(rng.normal(0, 0.02))
+        record = {"step": step, "kl": kl}
+        if step >= 10:
+            record |= {
+                "violation": 0.004 + 0.22 * math.exp(-step / 35) + abs(rng.normal(0, 0.006)),
+                "w": 0.42 * (1 - math.exp(-step / 50)),
+                "lambda": min(64.0, 2.0 * 1.3 ** (step // 10)),
+            }
+        lines.append(json.dumps(record) + "\n")
+    return "".join(lines)
+
+
+def example(number: int, frontier: Frontier) -> Example:
+    """A drawn picture; its busy tokens live longest, as if a scorer had found them."""
+    sample = dataset("test")[number]
+    columns = max(6, round(12 * math.sqrt(sample.image.width / sample.image.height)))
+    rows = max(6, round(VISUAL / columns))
+    grey = np.asarray(sample.image.convert("L").resize((columns * 8, rows * 8)), dtype=float)
+    busy = grey.reshape(rows, 8, columns, 8).std(axis=(1, 3)).ravel()
+    order = (-busy + np.random.default_rng(number).normal(0, 1.5, busy.shape)).argsort().argsort()
+    states = []
+    for budget in BUDGETS:
+        try:
+            retention = frontier.pick(budget).schedule.tensor().numpy()
+        except ValueError:
+            continue
+        counts = np.floor(retention * rows * columns + 0.5)
+        depth = (order[None, :] < counts[:, None]).sum(0)
+        right = budget > 0.12 + 0.07 * number
+        answer = sample.answer if right else dataset("test")[number + 8].answer + " "
+        states.append(
+            ExampleState(budget, answer.strip(), base64.b64encode(bytes(depth.tolist())).decode(), bool(right))
+        )
+    picture: Image.Image = sample.image.convert("RGB")
+    return Example(
+        id=sample.id,
+        image=data_uri(picture),
+        width=picture.width,
+        height=picture.height,
+        question=sample.question,
+        reference=sample.answer,
+        unpruned=sample.answer,
+        rows=rows,
+        columns=columns,
+        layers=LAYERS,
+        states=tuple(states),
+        task=sample.task,
+        scorer="fastv",
+        unpruned_correct=True,
+    )
+
+
+def write_run(folder: Path, *, kernel: str = "multi-step", skill: float = 1.0, whole: bool = True) -> Path:
+    """Everything that a run can hold; with whole=False, a search that wrote its frontier and its settings only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    frontier = searched(kernel, skill)
+    frontier.save(folder / "frontier.json")
+    config = {
+        "model": "invented-vl",
+        "scorer": "fastv",
+        "kernel": kernel,
+        "solver": "projection",
+        "seed": 0,
+        "search_seconds": 92.0 if whole else 131.0,
+        "command": f"vispco search invented-vl --scorer fastv --kernel {kernel}",
+        "versions": {"vispco": "0.0.0", "torch": "0.0", "transformers": "0.0"},
+        "machine": {"cores": 2, "memory": "8 GiB"},
+        "budgets": list(BUDGETS),
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    if not whole:
+        return folder
+    swept().save(folder / "grid.frontier.json")
+    (folder / "metrics.jsonl").write_text(metrics())
+    save([example(number, frontier) for number in range(6)], folder)
+    areas = np.random.default_rng(5).lognormal(11.2, 0.7, 4000)
+    (folder / "areas.json").write_text(json.dumps(equalise_areas(areas.tolist(), 3000, max_repeats=12).to_dict()))
+    rows = [
+        {
+            "budget": b,
+            "TTFT p50 ms": 8.1 * b + 2.0,
+            "TTFT p95 ms": 9.4 * b + 2.6,
+            "tokens/s": 141.0,
+            "KV bytes": int(9e5 * b),
+        }
+        for b in (1.0, 0.5, 0.25)
+    ]
+    (folder / "bench.json").write_text(json.dumps({"rows": rows}))
+    return folder
