@@ -114,7 +114,7 @@ def _let_fill_see_itself(mask: Tensor) -> Tensor:
 def restore(x: Tensor, stage: Stage, length: int) -> Tensor:
     """Put the tokens of a stage [B, M, D] back where they stood; zeros where a token was dropped. [B, length, D]."""
     out = x.new_zeros(x.shape[0], length, *x.shape[2:])
-    index = stage.positions.view(*stage.positions.shape, *[1] * (x.dim() - 2)).expand_as(x)
+    index = stage.positions.to(x.device).view(*stage.positions.shape, *[1] * (x.dim() - 2)).expand_as(x)
     return out.scatter(1, index, x)
 
 

@@ -6,6 +6,7 @@ a model, only at the tensors that it is handed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from vispco.layout import TokenLayout
 from vispco.scorers.base import Rows, Scorer, ScoringContext
 
 
-class Pass:
+class Pass(ABC):
     """What dropping and masking share: the decisions. Subclasses say what becomes of the tokens."""
 
     def __init__(
@@ -28,6 +29,8 @@ class Pass:
         self.layout, self.plan, self.scorer, self.embeddings, self.past = layout, plan, scorer, embeddings, past
         self.live = layout.is_visual_slot if plan is not None else None
         self.most_live = max(layout.num_visual, default=0)  # on the host, so that nobody has to ask a device
+        # One copy to the device for the whole prefill; a layer only slices it.
+        self.counts = None if plan is None else plan.counts.to(layout.visual.device, non_blocking=True)
         self.into: Tensor | None = None
         self.memo: dict[str, Any] = {}
         self.captured: dict[str, Tensor] = {}
@@ -63,28 +66,30 @@ class Pass:
         return True
 
     def _decide(self, layer: int, hidden: Tensor | None) -> None:
-        if self.plan is None or self.live is None:
+        if self.plan is None:
             return
         context = self._context(layer, hidden)
+        live = context.live
         with torch.no_grad():
             scores = self.scorer.score(context)
-            keep = top_tokens(scores, self.live, context.counts)
+            keep = top_tokens(scores, live, context.counts)
             self.into = self.scorer.merge(context, scores, keep)
         self._apply_choice(layer, scores, keep)
         self.live, self.decided, self.reader = keep, layer, None
         self.most_live = max(self.plan.at(layer))
 
+    @abstractmethod
     def _apply_choice(self, layer: int, scores: Tensor, keep: Tensor) -> None:
-        raise NotImplementedError
+        """Make the choice take effect at the entry of `layer`."""
 
     def _context(self, layer: int, hidden: Tensor | None) -> ScoringContext:
-        assert self.plan is not None  # noqa: S101 - for the type checker: _decide is only reached with a plan
+        assert self.counts is not None  # noqa: S101 - for the type checker: there is a plan
         assert self.live is not None  # noqa: S101
         states = None
         if self.scorer.needs_hidden and hidden is not None:
-            states = take(hidden, self.slot_positions().clamp(max=hidden.shape[1] - 1))
-        counts = torch.tensor(self.plan.at(layer)).to(self.live.device, non_blocking=True)
+            states = take(hidden, self.slot_positions().clamp(max=hidden.shape[1] - 1).to(hidden.device))
         read = self._mass if self.scorer.needs_attention else None
+        counts = self.counts[:, layer]
         return ScoringContext(layer - 1, self.layout, self.live, counts, self.embeddings, states, read, self.memo)
 
     def _mass(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor:
@@ -106,7 +111,8 @@ class Pass:
             index = columns.gather(1, slots)
             weights = None if weights is None else weights.gather(1, slots)
         index, columns = index.clamp(max=width - 1), columns.clamp(max=width - 1)
-        return self.reader.mass(index, columns, heads=heads, weights=weights, present=present)
+        mass = self.reader.mass(index, columns, heads=heads, weights=weights, present=present)
+        return mass.to(self.live.device)  # layers may be spread over devices; choices stay with the inputs
 
     def _live_slots(self) -> Tensor:
         """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
@@ -183,7 +189,7 @@ class DropPass(Pass):
 
     def enter_ffn(self, hidden: Tensor) -> Tensor:
         """Between attention and FFN ('mid' scorers): only the tokens that the next layer keeps."""
-        return hidden if self.upcoming is None else take(hidden, self.upcoming[1])
+        return hidden if self.upcoming is None else take(hidden, self.upcoming[1].to(hidden.device))
 
     def leave_ffn(self, hidden: Tensor) -> Tensor:
         if self.upcoming is None:

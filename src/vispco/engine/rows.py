@@ -59,9 +59,10 @@ class AttentionReader:
         The head dimension is reduced by mean or max first, row by row.
         """
         keys = self.keys()
+        rows, columns = rows.to(keys.device), columns.to(keys.device)
         shift = keys.shape[2] - self.query.shape[1]
-        factor = torch.ones(rows.shape, device=rows.device) if weights is None else weights.float()
-        factor = factor if present is None else factor * present
+        factor = torch.ones(rows.shape, device=keys.device) if weights is None else weights.float().to(keys.device)
+        factor = factor if present is None else factor * present.to(keys.device)
         num_heads = self.query.shape[2] // keys.shape[3]
         block = max(1, BLOCK_ELEMENTS // max(1, rows.shape[0] * num_heads * keys.shape[2]))
         total = torch.zeros(columns.shape, device=keys.device)
