@@ -21,7 +21,7 @@ def start(factory: dict, **options) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=TESTS, start_new_session=True)
 
 
-def until(condition: Callable[[], bool], timeout: float = 60.0) -> None:
+def until(condition: Callable[[], bool], timeout: float = 240.0) -> None:
     """Wait for it."""
     deadline = time.monotonic() + timeout
     while not condition():
