@@ -13,6 +13,7 @@ from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor, PredictorConfig
 from vispco.search.shapes import shapes
 from vispco.search.table import Fit, Table, choose_anchors, chosen_kl, drawn_budgets, fit, tabulate
+from vispco.search.teach import Lesson, scouted
 
 QWEN_3B = Dimensions(
     num_layers=36, hidden=2048, heads=16, kv_heads=2, head_dim=128, ffn=11008, gated=True,
@@ -99,14 +100,22 @@ def test_a_table_holds_the_measured_divergence_of_each_anchor(batches, objective
     assert table.oracle <= table.best_static
 
 
-def test_anchors_serve_better_together_than_the_best_alone(batches, objective):
-    kernel = kernels.get("steps", steps=2)
-    pool = shapes(kernel, tiny.LAYERS)
-    chosen = choose_anchors(objective, batches[:1], kernel, pool, [0.6], 3)
-    measured = kl_of(objective, batches[0], kernel, pool, 0.6)
-    together = kl_of(objective, batches[0], kernel, chosen, 0.6).min(0).values.mean()
-    assert len(chosen) == 3
-    assert together <= measured.mean(-1).min() + 1e-7
+def test_anchors_serve_better_together_than_the_best_alone():
+    torch.manual_seed(0)
+    measured = torch.rand(12, 50)
+    chosen = choose_anchors(measured, 3)
+    assert len(set(chosen)) == 3
+    assert chosen[0] == int(measured.mean(-1).argmin())
+    together = measured[chosen].min(0).values.mean()
+    assert together < measured.mean(-1).min()
+    pairs = [measured[[i, j]].min(0).values.mean() for i in range(12) for j in range(i)]
+    assert measured[chosen[:2]].min(0).values.mean() <= min(pairs) * 1.05
+
+
+def test_scouting_brings_different_shapes(batches, objective):
+    lesson = Lesson(anchors=3, scouts=3, shortlist=2, scouting=(0.5, 0.7))
+    found = scouted(objective, batches, kernels.get("steps", steps=2), lesson)
+    assert len(found.unique(dim=0)) == 3
 
 
 def test_it_learns_which_shape_a_question_needs():

@@ -25,7 +25,7 @@ from vispco.search.trainer import Plan
 SMALL = Effort(
     batch_size=4,
     descent=Descent(starts=2, outer=1, inner=1, explore=3),
-    lesson=Lesson(anchors=3, scouts=1, shortlist=2, scouting=(0.5,), explore=4),
+    lesson=Lesson(anchors=3, scouts=4, shortlist=2, scouting=(0.5,), explore=4),
     fit=Fit(epochs=2),
     training=Plan(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},

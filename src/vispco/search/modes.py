@@ -38,7 +38,7 @@ PASSES = 4  # over the samples, where a training's length is not given
 class Effort:
     """How much a search may do, by part; the defaults suit a small model and some hundred samples."""
 
-    batch_size: int = 32
+    batch_size: int = 16  # the paper's
     descent: Descent = field(default_factory=Descent)
     lesson: Lesson = field(default_factory=Lesson)
     fit: Fit = field(default_factory=Fit)

@@ -69,9 +69,23 @@ class Objective:
         """Put the teacher's pass over a batch on the bill."""
         self.spent.teacher += self._full(batch)
 
-    @torch.no_grad()
     def measured(self, batch: Batch, counts: Tensor) -> Tensor:
-        """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped.
+        """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
+        return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
+
+    def judged(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """KL [C, B], and whether greedy decoding writes the reference answer to the letter, bool [C, B]."""
+        mask, kl, right = batch.encoded.answer_mask, [], []
+        assert batch.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
+        wanted = batch.encoded.labels[:, -mask.shape[1] :]
+        for logits in self._dropped(batch, counts):
+            kl.append(self._kl(logits, batch))
+            right.append(((logits.argmax(-1) == wanted) | ~mask).all(-1))
+        return torch.stack(kl), torch.stack(right)
+
+    @torch.no_grad()
+    def _dropped(self, batch: Batch, counts: Tensor) -> Iterator[Tensor]:
+        """Answer logits [B, A, V] under each candidate.
 
         What the candidates' unpruned first layers compute is computed once. That saves time; on the bill, every
         candidate stands with its whole price, as it would in any other search.
@@ -82,14 +96,12 @@ class Objective:
         if pays:
             with prefix.record():
                 answer_logits(self.model, batch.encoded)
-        found = []
         for one, start in zip(counts, starts, strict=True):
             resumed = prefix.resume(self.scorer, _always(start)) if pays else nullcontext()
             with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self.spent.measured += self._flops(one, batch)
-            found.append(self._kl(logits, batch))
-        return torch.stack(found)
+            yield logits
 
     def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
         """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""

@@ -17,12 +17,17 @@ NO_STEP = 1.0 - 1e-6
 
 
 def shapes(kernel: Kernel, num_layers: int, *, limit: int | None = None, seed: int = 0) -> Tensor:
-    """Parameters [K, P] of different shapes, float64; of more than `limit`, an even choice."""
+    """Parameters [K, P] of different shapes, float64; of more than `limit`, the simple ones and an even choice of others.
+
+    Makers put simple shapes first: one for each layer.
+    """
     maker = MAKERS.get(kernel.name, _around)
     found = maker(kernel, num_layers, seed)
-    if limit is not None and len(found) > limit:
-        found = found[torch.linspace(0, len(found) - 1, limit).round().long()]
-    return found
+    if limit is None or len(found) <= limit:
+        return found
+    simple = min(len(_layers(kernel, num_layers)), limit // 2)
+    others = torch.linspace(simple, len(found) - 1, limit - simple).round().long()
+    return torch.cat([found[:simple], found[others]])
 
 
 def _layers(kernel: Kernel, num_layers: int) -> range:

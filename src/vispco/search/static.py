@@ -37,12 +37,12 @@ Solver = Literal["lagrangian", "projection"]
 class Descent:
     """How the gradient goes down. rate is for a kernel's few raw numbers; the presets' are for a network's weights."""
 
-    starts: int = 4
+    starts: int = 3
     outer: int = 8  # iterations of Algorithm 1
-    inner: int = 5  # gradient steps of one inner solve
+    inner: int = 4  # gradient steps of one inner solve
     rate: float = 0.15
     gamma: tuple[float, float] = (1.0, 10.0)  # gentle to sharp, for kernels that have it
-    explore: int | None = None  # how many shapes are looked at before; None for all
+    explore: int | None = 40  # how many shapes are looked at before; None for all
 
 
 class DivergedError(VispcoError, RuntimeError):

@@ -52,25 +52,20 @@ class Table:
         return float(self.kl.min(-1).values.mean())
 
 
-def choose_anchors(
-    objective: Objective, batches: Sequence[Batch], kernel: Kernel, pool: Tensor, budgets: Sequence[float], size: int
-) -> Tensor:
-    """The `size` shapes of a pool [N, P] that serve best together, some samples preferring one and some another: [K, P].
+def choose_anchors(measured: Tensor, size: int) -> list[int]:
+    """The `size` shapes that serve best together, some samples preferring one and some another.
 
-    Greedy: each next anchor lowers the mean over samples and budgets of the best anchor's KL the most. (That mean is
-    supermodular in the set, so greedy choice is within 1 - 1/e of the best set's gain.)
+    measured: KL [N, M] of N shapes on M samples (at several budgets). Greedy: each next anchor lowers the mean over
+    samples of the best anchor's KL the most. (What a set saves is submodular, so greedy is within 1 - 1/e of the best.)
     """
-    measured = torch.cat(
-        [kl_of(objective, batch, kernel, pool, budget) for budget in budgets for batch in batches], dim=1
-    ).cpu()  # [N, samples x budgets]
     chosen: list[int] = []
     best = torch.full((measured.shape[1],), torch.inf)
-    for _ in range(min(size, len(pool))):
-        gains = torch.minimum(measured, best).mean(-1)
-        gains[chosen] = torch.inf
-        chosen.append(int(gains.argmin()))
+    for _ in range(min(size, len(measured))):
+        left = torch.minimum(measured, best).mean(-1)
+        left[chosen] = torch.inf
+        chosen.append(int(left.argmin()))
         best = torch.minimum(best, measured[chosen[-1]])
-    return pool[chosen]
+    return chosen
 
 
 def drawn_budgets(count: int, low: float, high: float = 1.0, *, seed: int = 0) -> Tensor:

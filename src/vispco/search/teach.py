@@ -13,7 +13,7 @@ from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.draws import floors
 from vispco.search.found import Found
-from vispco.search.halving import rank
+from vispco.search.halving import kl_of
 from vispco.search.objective import Objective
 from vispco.search.predictor import Predictor
 from vispco.search.shapes import shapes
@@ -22,15 +22,20 @@ from vispco.search.table import Fit, Fitted, Table, choose_anchors, drawn_budget
 
 @dataclass(frozen=True)
 class Lesson:
-    """How much is measured. anchors: K. scouts: batches on which anchors are chosen. draws: budgets for each batch."""
+    """How much is measured.
 
-    anchors: int = 10
-    scouts: int = 2
-    shortlist: int = 10  # shapes that each scouting budget brings to the final choice
+    explore: shapes that are looked at on the first `scouts` samples, at the `scouting` budgets. shortlist: those that
+    each of these budgets brings to a second look, on as many samples. anchors: K, those that are tabulated on all
+    samples, each at `draws` budgets of its own.
+    """
+
+    anchors: int = 8
+    explore: int | None = 48
+    scouts: int = 32
+    shortlist: int = 6
     scouting: tuple[float, ...] = (0.3, 0.5, 0.7)
     draws: int = 1
     lowest: float | None = None  # budgets are drawn from here to 1; None for the highest floor of the samples
-    explore: int | None = None  # how many shapes are looked at; None for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,21 +66,36 @@ def teach(
 ) -> Taught:
     """Teach a fresh predictor; `options` go to its config (width, queries, dropout)."""
     lesson = lesson or Lesson()
-    scouts = batches[: lesson.scouts]
     lowest = _highest_floor(batches, objective, kernel) if lesson.lowest is None else lesson.lowest
-    scouting = [max(budget, lowest) for budget in lesson.scouting]
-    pool = shapes(kernel, objective.cost.num_layers, limit=lesson.explore)
-    short = [
-        rank(objective, scouts[:1], kernel, pool, budget, keep=lesson.shortlist, rungs=1).params for budget in scouting
-    ]
-    listed = torch.unique(torch.cat(short), dim=0)
-    anchors = choose_anchors(objective, scouts, kernel, listed, scouting, lesson.anchors)
+    anchors = scouted(objective, batches, kernel, lesson, lowest)
     drawn = drawn_budgets(len(batches) * lesson.draws, lowest).view(len(batches), lesson.draws)
     table = tabulate(objective, batches, kernel, anchors, drawn)
     predictor = Predictor.for_model(
         objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
     )
     return Taught(predictor, table, anchors, fit(predictor, table, anchors, plan))
+
+
+def scouted(
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson, lowest: float = 0.0
+) -> Tensor:
+    """Anchors [K, P]: a wide look at many shapes, a second one at the best of each budget, a greedy choice by both."""
+    pool = shapes(kernel, objective.cost.num_layers, limit=lesson.explore)
+    near = max(1, round(lesson.scouts / len(batches[0])))
+    first, second = batches[:near], batches[near : 2 * near]
+
+    def look(at: Tensor, scouts: Sequence[Batch]) -> list[Tensor]:
+        budgets = [max(budget, lowest) for budget in lesson.scouting]
+        return [torch.cat([kl_of(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1) for budget in budgets]
+
+    wide = look(pool, first)  # for each budget, [N, samples]
+    listed = {int(i) for kl in wide for i in kl.mean(-1).argsort(stable=True)[: lesson.shortlist]}
+    listed |= set(choose_anchors(torch.cat(wide, dim=1), lesson.anchors))
+    rows = torch.tensor(sorted(listed))
+    measured = torch.cat(wide, dim=1)[rows]
+    if second:
+        measured = torch.cat([measured, *look(pool[rows], second)], dim=1)
+    return pool[rows[choose_anchors(measured, lesson.anchors)]]
 
 
 def _highest_floor(batches: Sequence[Batch], objective: Objective, kernel: Kernel) -> float:
