@@ -1,10 +1,11 @@
 import json
 import pickle
+import shutil
 
 import pytest
 
 from vispco import Schedule
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.evaluation import EvaluatorSpec
 from vispco.zoo.export import save_model
 
@@ -46,10 +47,22 @@ def test_the_fingerprint_holds_what_the_results_depend_on():
     json.dumps(spec.fingerprint())
 
 
+def test_a_model_trained_again_in_the_same_folder_is_another_model(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "model")
+    before = EvaluatorSpec(model=str(copy)).fingerprint()
+    assert before["weights"] == EvaluatorSpec(model=folder).fingerprint()["weights"]
+    weights = copy / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    assert EvaluatorSpec(model=str(copy)).fingerprint() != before
+    assert EvaluatorSpec(model="owner/on-the-hub").fingerprint()["weights"] is None
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"model": "no/such/model-anywhere"}, InvalidInputError, "tiny-qwen"),
+        ({"model": "no/such/model-anywhere"}, VispcoError, "tiny-qwen"),
         ({"tasks": "cooking"}, UnknownNameError, "Known tasks"),
         ({"split": "exam"}, UnknownNameError, "Known splits"),
         ({"limit": 0}, InvalidInputError, "limit is 0"),

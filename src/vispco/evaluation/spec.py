@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vispco.errors import InvalidInputError
@@ -12,6 +14,8 @@ from vispco.errors import InvalidInputError
 if TYPE_CHECKING:
     from vispco.evaluation.evaluator import TaskEvaluator
 
+DTYPES = ("float32", "bfloat16", "float16")
+SAMPLE_BYTES = 1 << 20
 SPEED_ONLY = ("batch_size", "share", "device", "details")  # change how fast, or how much is told, not what is found
 
 
@@ -69,31 +73,17 @@ class EvaluatorSpec:
 
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
-        import torch  # noqa: PLC0415
-        from transformers import AutoModelForImageTextToText  # noqa: PLC0415
+        from vispco.load import load  # noqa: PLC0415
 
-        from vispco import zoo  # noqa: PLC0415
-
-        dtype = getattr(torch, self.dtype, None)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise InvalidInputError(f"dtype={self.dtype!r} was given. Give float32, bfloat16 or float16.")
-        if self.model in zoo.names():
-            model, processor = zoo.load(self.model, dtype=dtype)
-        else:
-            try:
-                model = AutoModelForImageTextToText.from_pretrained(self.model, dtype=dtype).eval()
-                processor = zoo.load_processor(self.model)
-            except (OSError, ValueError) as error:
-                raise InvalidInputError(
-                    f"The model {self.model!r} cannot be loaded: {error} Give a shipped model "
-                    f"({', '.join(zoo.names())}), a folder with a transformers model, or a hub id."
-                ) from error
-        model.set_attn_implementation(self.attention)
+        if self.dtype not in DTYPES:
+            raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")
+        model, processor = load(self.model, dtype=self.dtype, attn_implementation=self.attention)
         return model.to(self.device), processor
 
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
-        return {name: value for name, value in self.to_dict().items() if name not in SPEED_ONLY}
+        known = {name: value for name, value in self.to_dict().items() if name not in SPEED_ONLY}
+        return known | {"weights": weights_digest(self.model)}
 
     def to_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
@@ -104,3 +94,25 @@ class EvaluatorSpec:
         if "model" not in data:
             raise InvalidInputError('This is not an evaluator\'s spec: it names no "model".')
         return cls(**{name: value for name, value in data.items() if name in cls.__dataclass_fields__})
+
+
+def weights_digest(model: str) -> str | None:
+    """A digest of a local model's config and of both ends of its weights files; None for one that is not a folder.
+
+    A model that was trained again under the same name is another model.
+    """
+    from vispco import zoo  # noqa: PLC0415
+
+    folder = zoo.path(model) if model in zoo.names() else Path(model).expanduser()
+    files = sorted([*folder.glob("config.json"), *folder.glob("*.safetensors")])
+    if not files:
+        return None
+    digest = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name}:{size}:".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(SAMPLE_BYTES))
+            stream.seek(max(0, size - SAMPLE_BYTES))
+            digest.update(stream.read())
+    return digest.hexdigest()[:16]
