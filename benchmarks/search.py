@@ -30,9 +30,13 @@ from vispco.search.batch import Batch, prepare
 from vispco.search.halving import counts_at
 from vispco.search.modes import Effort, carry_out
 from vispco.search.objective import Objective
+from vispco.search.predictor import Predictor
 from vispco.search.relaxation import GaussianMask
 from vispco.search.shapes import shapes
+from vispco.search.static import Descent, static_search
 from vispco.search.teach import Lesson, Taught, teach
+from vispco.search.trainer import Trainer
+from vispco.search.training_plan import TrainingPlan
 from vispco.sweep.spaces import Free, Single
 
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -171,6 +175,51 @@ def taught(lab: Lab, lesson: Lesson) -> tuple[Judged, Taught]:
     return found, result
 
 
+def trained(lab: Lab, kernel_name: str, solver: str, flops: float, start: Any = None) -> Judged:
+    """The paper's way to a predictor: a gradient through the relaxed model, for as many FLOPs as another way took."""
+    objective = lab.objective(kernel_name, teacher=True)
+    predictor = start or Predictor.for_model(lab.model, kernels.get(kernel_name), objective.scorer)
+    row = presets.for_model(lab.model.config, kernel_name)
+    one = 3 * objective.spent.teacher / len(lab.calibration)  # forward and backward of a batch, masked: all tokens
+    steps = max(10, round((flops - objective.spent.teacher) / one))
+    plan = TrainingPlan(steps=steps, rate=row.rate if start is not None else 10 * row.rate, inner=10)
+    started = time.perf_counter()
+    trainer = Trainer(objective, predictor, lab.calibration, solver=solver, plan=plan, settings=row.lagrangian())
+    trainer.run()
+    seconds = time.perf_counter() - started
+
+    def params_of(batch: Batch, budget: float) -> torch.Tensor:
+        with torch.no_grad():
+            return predictor(batch.observation, torch.full((len(batch),), budget)).params
+
+    found = lab.judged(predictor.kernel, params_of)
+    found.flops, found.seconds = objective.spent.total, seconds
+    return found
+
+
+def converged(names: list[str]) -> dict[str, bool]:
+    """Model / scorer / kernel -> did Algorithm 1 with the paper's row meet a budget of 0.5?"""
+    told = {}
+    for name in names:
+        model, processor = vispco.load(name, dtype=torch.float32)
+        batches = prepare(model, processor, dataset("calibration", limit=1), batch_size=8)
+        for scorer in ("fastv", "sparsevlm", "fitprune"):
+            for kernel in KERNELS:
+                row = presets.for_model(model.config, kernel)
+                objective = Objective(model, scorer, relaxation=GaussianMask(row.sigma, row.temperature))
+                found = static_search(
+                    objective,
+                    batches,
+                    kernels.get(kernel),
+                    0.5,
+                    solver="lagrangian",
+                    settings=row.lagrangian(),
+                    descent=Descent(starts=1, outer=12, explore=8),
+                )
+                told[f"{name}/{scorer}/{kernel}"] = found.converged
+    return told
+
+
 def gap(lab: Lab, result: Taught, budget: float) -> dict[str, float]:
     """Best static anchor (chosen on the calibration table), predictor and per-sample oracle over the same anchors."""
     kernel, static = kernels.get("steps", steps=2), result.best_static(budget)
@@ -254,6 +303,7 @@ def main() -> None:
     parser.add_argument("--scorer", default="fastv")
     parser.add_argument("--calibration", type=int, default=128, help="samples per task")
     parser.add_argument("--test", type=int, default=128, help="samples per task")
+    parser.add_argument("--convergence", default="tiny-qwen,tiny-llava,tiny-gemma", help="models, or nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore", BudgetWarning)  # 0.2 lies under the floor of small pictures, and is raised to it
     lab, effort = Lab(given.model, given.scorer, given.calibration, given.test), Effort()
@@ -268,6 +318,15 @@ def main() -> None:
 
     found["predictor/table"], result = taught(lab, Lesson())
     tell("predictor/table")
+    gaps = {budget: gap(lab, result, budget) for budget in (0.3, 0.4, 0.5)}
+    for kernel, solver, start in (
+        ("single", "lagrangian", None),
+        ("steps", "projection", None),
+        ("steps", "projection", result.predictor),
+    ):
+        name = f"predictor/{'table+' if start is not None else ''}{solver}/{kernel}"
+        found[name] = trained(lab, kernel, solver, found["predictor/table"].flops, start)
+        tell(name)
     for name, mode, solver in (
         ("single", "line", "line"),
         ("multi-step", "line", "line"),
@@ -277,7 +336,6 @@ def main() -> None:
     ):
         found[f"{mode}/{solver}/{name}"] = searched(lab, name, mode, solver, effort)
         tell(f"{mode}/{solver}/{name}")
-    gaps = {budget: gap(lab, result, budget) for budget in (0.3, 0.4, 0.5)}
     found["grid"], found["grid/flattered"] = grid(lab)
     found["tpe"] = tpe(lab, found["predictor/table"].flops)
     for name in ("grid", "grid/flattered", "tpe"):
@@ -297,7 +355,11 @@ def main() -> None:
         "budget_violations": Figure(violations(lab) + sum(f.violations for f in found.values()), "lower", 0, "samples"),
         "seconds": Figure(best.seconds, "lower", 180, "seconds"),
     }  # fmt: skip
+    meets = converged([name for name in given.convergence.split(",") if name])
+    if meets:
+        figures["converged"] = Figure(sum(meets.values()) / len(meets), "higher", 1.0, "share")
     details = {
+        "not_converged": [name for name, good in meets.items() if not good],
         "model": given.model, "scorer": given.scorer, "unpruned": float(lab.full[1]), "gaps": gaps,
         "samples": {"calibration": sum(map(len, lab.calibration)), "test": sum(map(len, lab.test))},
         "random_at_50": {"mean": random[:, 1].mean(), "best": random[:, 1].max(), "worst": random[:, 1].min()},

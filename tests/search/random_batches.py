@@ -17,7 +17,8 @@ from vispco.search.batch import with_teacher
 from vispco.search.objective import Objective
 from vispco.search.predictor import Predictor
 from vispco.search.relaxation import GaussianMask
-from vispco.search.trainer import Plan, Trainer
+from vispco.search.trainer import Trainer
+from vispco.search.training_plan import TrainingPlan
 from vispco.zoo.export import save_model
 from vispco.zoo.models import build_model
 from vispco.zoo.processor import load_processor
@@ -63,7 +64,7 @@ def make_trainer(folder=None, solver="projection", steps=6, **plan):
         predictor,
         make_batches(count=4),
         solver=solver,
-        plan=Plan(steps=steps, **options),
+        plan=TrainingPlan(steps=steps, **options),
         directory=folder,
         accelerator=Accelerator(cpu=True),
     )

@@ -20,14 +20,14 @@ from vispco.search.run import search
 from vispco.search.static import Descent
 from vispco.search.table import Fit
 from vispco.search.teach import Lesson
-from vispco.search.trainer import Plan
+from vispco.search.training_plan import TrainingPlan
 
 SMALL = Effort(
     batch_size=4,
     descent=Descent(starts=2, outer=1, inner=1, explore=3),
     lesson=Lesson(anchors=3, scouts=4, shortlist=2, scouting=(0.5,), explore=4),
     fit=Fit(epochs=2),
-    training=Plan(steps=2, inner=1, save_every=1),
+    training=TrainingPlan(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},
 )
 WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solvers]

@@ -22,7 +22,8 @@ from vispco.search.presets import Preset
 from vispco.search.static import Descent, static_search
 from vispco.search.table import Fit
 from vispco.search.teach import Lesson, teach
-from vispco.search.trainer import Plan, Trainer
+from vispco.search.trainer import Trainer
+from vispco.search.training_plan import TrainingPlan
 
 Mode = Literal["static", "predictor", "line"]
 # The first is the default: the one that measured best (docs/search.md).
@@ -42,7 +43,7 @@ class Effort:
     descent: Descent = field(default_factory=Descent)
     lesson: Lesson = field(default_factory=Lesson)
     fit: Fit = field(default_factory=Fit)
-    training: Plan | None = None  # None: the preset's rate, PASSES over the samples
+    training: TrainingPlan | None = None  # None: the preset's rate, PASSES over the samples
     predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
 
 
@@ -145,7 +146,9 @@ def _gradient(
 ) -> Outcome:
     predictor = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, **effort.predictor)
     predictor.to(objective.model.device)
-    plan = effort.training or Plan(steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4))
+    plan = effort.training or TrainingPlan(
+        steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4)
+    )
     trainer = Trainer(
         objective,
         predictor,

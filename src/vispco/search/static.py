@@ -111,7 +111,7 @@ def _kl(
     low = floors(batch, objective.cost, objective.scorer.site, first_full=kernel.first_full).repeat(S)
     fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
     retention = project(kernel, params.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
-    return objective.relaxed(batch.tiled(S), retention).view(S, B).mean(-1).double()
+    return objective.relaxed(batch.tiled(S), retention).view(S, B).mean(-1).double().cpu()
 
 
 def _typical(batches: Sequence[Batch], objective: Objective) -> Pricing:

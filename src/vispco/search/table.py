@@ -41,6 +41,9 @@ class Table:
     def take(self, index: Tensor) -> Table:
         return replace(self, observation=self.observation.take(index), budget=self.budget[index], kl=self.kl[index])
 
+    def to(self, device: torch.device | str) -> Table:
+        return Table(self.observation.to(device), self.budget.to(device), self.kl.to(device))
+
     @property
     def best_static(self) -> float:
         """Mean KL of the one anchor that is best for all rows."""
@@ -82,7 +85,8 @@ def tabulate(objective: Objective, batches: Sequence[Batch], kernel: Kernel, anc
     for batch, drawn in zip(batches, budgets, strict=True):
         for budget in drawn.tolist():
             kl = kl_of(objective, batch, kernel, anchors, budget)
-            rows.append((batch.observation, torch.full((len(batch),), budget, dtype=torch.float64), kl.T))
+            drawn_here = torch.full((len(batch),), budget, dtype=torch.float64)
+            rows.append((batch.observation.to("cpu"), drawn_here, kl.T.cpu()))
     observations, drawn_all, kls = zip(*rows, strict=True)
     return Table(join(list(observations)), torch.cat(drawn_all), torch.cat(kls))
 
@@ -127,7 +131,7 @@ def fit(predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = 
             predictor.train()
             shuffled = torch.randperm(len(train), generator=generator)
             for start in range(0, len(train), plan.rows):
-                part = train.take(shuffled[start : start + plan.rows])
+                part = train.take(shuffled[start : start + plan.rows]).to(predictor.device)
                 optimizer.zero_grad()
                 torch.autograd.backward(expected_kl(predictor, part))
                 optimizer.step()
@@ -153,5 +157,6 @@ def expected_kl(predictor: Predictor, table: Table) -> Tensor:
 def chosen_kl(predictor: Predictor, table: Table) -> float:
     """Mean KL of the anchors that the predictor takes."""
     predictor.eval()
+    table = table.to(predictor.device)
     picked = predictor(table.observation, table.budget).logits.argmax(-1)
     return float(table.kl.gather(1, picked[:, None]).mean())

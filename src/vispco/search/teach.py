@@ -73,6 +73,7 @@ def teach(
     predictor = Predictor.for_model(
         objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
     )
+    predictor.to(objective.model.device)
     return Taught(predictor, table, anchors, fit(predictor, table, anchors, plan))
 
 

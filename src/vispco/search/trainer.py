@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -27,22 +27,7 @@ from vispco.search.predictor import Predictor
 from vispco.search.progress import Bar
 from vispco.search.projection import Pricing, project
 from vispco.search.static import Descent, DivergedError, Solver, gamma_at
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how fast. batches: per optimizer step, over all ranks. inner: steps between two multiplier moves."""
-
-    steps: int = 200
-    batches: int = 1
-    inner: int = 10
-    rate: float = 1e-4
-    decay: float = 0.01
-    clip: float = 1.0
-    bins: int = 8
-    gamma: tuple[float, float] = (1.0, 10.0)
-    save_every: int = 20
-    seed: int = 0
+from vispco.search.training_plan import TrainingPlan
 
 
 class Trainer:
@@ -60,13 +45,13 @@ class Trainer:
         batches: Sequence[Batch],
         *,
         solver: Solver = "projection",
-        plan: Plan | None = None,
+        plan: TrainingPlan | None = None,
         settings: Settings | None = None,
         directory: str | Path | None = None,
         accelerator: Accelerator | None = None,
         show: bool = False,
     ) -> None:
-        self.plan, self.solver, self.objective, self.batches = plan or Plan(), solver, objective, batches
+        self.plan, self.solver, self.objective, self.batches = plan or TrainingPlan(), solver, objective, batches
         self.accelerator = accelerator or Accelerator()
         ranks = self.accelerator.num_processes
         if self.plan.batches % ranks:
@@ -143,13 +128,15 @@ class Trainer:
         unused = 0.0 * predicted.logits.sum()  # so that every parameter has a gradient on every rank
         if self.solver == "projection":
             retention = project(self.kernel, params, budget, pricing, gamma=gamma)
-            return objective.relaxed(batch, retention).mean() + unused, torch.zeros(())
+            kl = objective.relaxed(batch, retention).mean() + unused
+            return kl, torch.zeros_like(kl)
         retention = self.kernel(params, cost.num_layers, gamma=gamma)
         h = budget - pricing.fraction(retention)
         bins = self.multiplier.bin_of(budget)
         if self.step % self.plan.inner >= self.plan.inner // 2:  # the end of an inner solve
             self.statistics += self.multiplier.statistics(h, bins)
-        return objective.relaxed(batch, retention).mean() + unused, self.multiplier.penalty(h, bins).mean()
+        kl = objective.relaxed(batch, retention).mean() + unused
+        return kl, self.multiplier.penalty(h, bins).mean().to(kl.device)
 
     def _mean(self, values: Tensor) -> Tensor:
         mean: Tensor = self.accelerator.reduce(values.clone().to(self.accelerator.device), "mean")
