@@ -2,21 +2,21 @@ import json
 
 from typer.testing import CliRunner
 
-from vispco.zoo import recipe as recipes
+from vispco.data.dataset import PER_TASK
 from vispco.zoo.cli import app
-from vispco.zoo.recipe import Recipe
+from vispco.zoo.recipe import RECIPES, Recipe
 
 
 def test_train_makes_a_model_with_a_card_from_one_command(tmp_path, monkeypatch):
-    short = Recipe(steps=3, warmup=1, warmup_pictures=1, pictures=1, questions=2)
-    monkeypatch.setitem(recipes.RECIPES, "tiny-llava", short)
-    monkeypatch.setattr("vispco.data.dataset.PER_TASK", {"test": 1, "calibration": 1, "train": 1})
+    short = Recipe(steps=6, warmup=4, warmup_pictures=1, pictures=1, questions=2)
+    monkeypatch.setitem(RECIPES, "tiny-llava", short)
+    monkeypatch.setitem(PER_TASK, "test", 1)
     out = tmp_path / "model"
     result = CliRunner().invoke(app, ["train", "tiny-llava", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "attribute" in result.output
     card = json.loads((out / "card.json").read_text())
-    assert card["steps"] == 3
+    assert card["steps"] == 6
     assert card["command"] == "vispco zoo train tiny-llava --seed 0"
     assert "# tiny-llava" in (out / "README.md").read_text()
 

@@ -84,7 +84,8 @@ def first_examples(rng: Random, count: int, difficulty: float) -> list[Example]:
         if rng.random() < 0.75 - 0.5 * difficulty:
             scene = soup.compose(rng)
         else:
-            scene, _ = compose(rng.choice(list(TASKS)), "train", rng, difficulty)
+            name = rng.choice([*TASKS, "word", "chart", "table", "table"])  # reading is the last skill to come
+            scene, _ = compose(name, "train", rng, difficulty)
         made.append(Example(scene, draw(scene), ()))
     return made
 

@@ -22,7 +22,10 @@ def list_models() -> None:
     """Show the shipped models and what they can do."""
     from vispco.zoo import shelf  # noqa: PLC0415
 
-    table = Table("model", "class", "parameters", "visual tokens", "accuracy", "worst task", "blank")
+    table = Table()
+    table.add_column("model", no_wrap=True)
+    for column in ("class", "parameters", "visual tokens", "accuracy", "worst task", "blank"):
+        table.add_column(column)
     for name in shelf.names():
         file = shelf.path(name) / shelf.CARD
         if not file.exists():

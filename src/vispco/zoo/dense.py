@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from vispco.data.vocabulary import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADERS, SHAPES
+from vispco.zoo.tokenizer import token_ids
 
 if TYPE_CHECKING:
     from vispco.data.scene import Mark, Scene
@@ -34,7 +36,7 @@ CLASSES = {
     "x": BINS,
     "y": BINS,
 }
-WEIGHT = {"char": 3.0, "shape": 1.5, "x": 0.5, "y": 0.5}
+WEIGHT = {"char": 3.0, "shape": 1.5, "row": 1.5, "column": 1.5, "x": 0.5, "y": 0.5}
 _PRIORITY = {"glyph": 3.0, "object": 2.0, "sign": 1.0, "bar": 1.0}
 
 
@@ -73,30 +75,48 @@ def labels(scene: Scene, height: int, width: int) -> np.ndarray:
     return grid.reshape(height * width, len(CLASSES))
 
 
-class DenseHeads(nn.Module):
-    """One linear head over a visual token as the language model receives it."""
+TIED = {"shape": SHAPES, "color": tuple(COLORS), "char": tuple(LETTERS + DIGITS)}  # fields whose values are words
 
-    def __init__(self, width: int) -> None:
+
+class DenseHeads(nn.Module):
+    """Heads over a visual token as the language model receives it.
+
+    For shapes, colours and characters the head is the language model's own word embedding: a token that shows a red
+    circle is trained towards the embeddings of "red" and of "circle". To find what a question names, the language
+    model then only has to match like with like.
+    """
+
+    def __init__(self, embed: nn.Module, width: int) -> None:
         super().__init__()
+        ids = token_ids()
+        with torch.no_grad():
+            words = [embed(torch.tensor([ids[word] for word in names])) for names in TIED.values()]
+            self.scale = 12.0 / float(torch.cat(words).square().sum(dim=1).mean())
+        self.words = [part.clone() for part in words]
+        self.nothing = nn.Parameter(torch.full((len(TIED),), 4.0))
+        self.free = {field: count for field, count in CLASSES.items() if field not in TIED}
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, sum(CLASSES.values()))
+        self.head = nn.Linear(width, sum(self.free.values()))
+
+    def logits(self, features: Tensor) -> dict[str, Tensor]:
+        """[N, classes] of each field."""
+        found = {}
+        for place, (field, words) in enumerate(zip(TIED, self.words, strict=True)):
+            nothing = self.nothing[place].expand(len(features), 1)
+            found[field] = torch.cat([nothing, self.scale * features @ words.T], dim=1)
+        parts = self.head(self.norm(features)).split(list(self.free.values()), dim=1)
+        return found | dict(zip(self.free, parts, strict=True))
 
     def forward(self, features: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Mean cross-entropy of features [N, D] against labels [N, fields], and accuracy where something is shown."""
-        logits = self.head(self.norm(features))
-        shown = (targets[:, :5].sum(dim=1) > 0).float()
-        weight = 0.15 + shown
+        logits = self.logits(features)
+        weight = 0.15 + (targets[:, :5].sum(dim=1) > 0).float()
         weight = weight / weight.sum()
         loss = torch.zeros(())
         right: dict[str, float] = {}
-        for place, (field, part) in enumerate(
-            zip(CLASSES, logits.split(list(CLASSES.values()), dim=1), strict=True)
-        ):  # fmt: skip
-            target = targets[:, place]
-            loss = (
-                loss
-                + WEIGHT.get(field, 1.0) * (nn.functional.cross_entropy(part, target, reduction="none") * weight).sum()
-            )
+        for place, field in enumerate(CLASSES):
+            part, target = logits[field], targets[:, place]
+            loss = loss + WEIGHT.get(field, 1.0) * (cross_entropy(part, target, reduction="none") * weight).sum()
             with torch.no_grad():
                 there = target > 0
                 right[field] = float((part.argmax(dim=1) == target)[there].float().mean()) if there.any() else 1.0

@@ -46,7 +46,7 @@ def _qwen() -> PreTrainedModel:
         "num_key_value_heads": 2,
         "max_position_embeddings": 2048,
         "tie_word_embeddings": False,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 50.0, "mrope_section": [2, 5, 5]},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 5, 5]},
     }
     vision = {
         "depth": 5,
@@ -83,7 +83,7 @@ def _llava() -> PreTrainedModel:
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=2048,
-        rope_theta=200.0,
+        rope_theta=10000.0,
         tie_word_embeddings=False,
     )
     vision = CLIPVisionConfig(
@@ -122,8 +122,8 @@ def _gemma() -> PreTrainedModel:
         layer_types=["sliding_attention", "full_attention"] * 4,
         max_position_embeddings=2048,
         rope_parameters={
-            "full_attention": {"rope_type": "default", "rope_theta": 400.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 100000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     )
     vision = SiglipVisionConfig(
@@ -193,5 +193,28 @@ def initialize(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("mm_input_projection_weight"):
             parameter.normal_(0.0, 1.0 / math.sqrt(parameter.shape[0]))
-        elif name.endswith("lm_head.weight") and parameter is not model.get_input_embeddings().weight:  # type: ignore[operator]
-            parameter.mul_(0.5)
+    match_words(model)
+
+
+def match_words(model: Any) -> None:
+    """A start in which like finds like: what is seen, what is asked and what is said meet in the word embeddings.
+
+    A letter inside a word starts near the same letter at its beginning; the output starts as the input embedding;
+    in the first layers, some heads start with keys that equal their queries and bring what they find unchanged.
+    """
+    embedding, ids = model.get_input_embeddings().weight, token_ids()
+    for token, number in ids.items():
+        if token.startswith("##"):
+            embedding[number].mul_(0.6).add_(embedding[ids[token[2:]]], alpha=0.8)
+    head = model.get_output_embeddings().weight
+    if head is not embedding:
+        head.copy_(0.3 * embedding)
+    for layer in model.model.language_model.layers[:4]:
+        attention = layer.self_attn
+        size = attention.head_dim
+        groups = attention.q_proj.weight.shape[0] // attention.k_proj.weight.shape[0]
+        for key in range(2):
+            rows = slice(key * groups * size, (key * groups + 1) * size)
+            values = slice(key * size, (key + 1) * size)
+            attention.k_proj.weight[values] = attention.q_proj.weight[rows]
+            attention.o_proj.weight[:, rows] = 2.0 * attention.v_proj.weight[values].T

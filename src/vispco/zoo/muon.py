@@ -43,7 +43,11 @@ class Muon:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
+    def step(self, rate: float, slow: dict[str, float] | None = None) -> None:
+        """One update; `slow` maps a prefix of names to the share of the rate that they move by."""
+        rates = dict.fromkeys(self.parameters, rate)
+        for prefix, share in (slow or {}).items():
+            rates |= {name: rate * share for name in self.parameters if name.startswith(prefix)}
         self.steps += 1
         for names in self.groups.values():
             names_here = [name for name in names if self.parameters[name].grad is not None]
@@ -55,6 +59,7 @@ class Muon:
             scale = 0.4 * max(update.shape[-2:]) ** 0.5
             for i, name in enumerate(names_here):
                 self.first[name].copy_(momentum[i])
+                lr = rates[name]
                 self.parameters[name].mul_(1 - lr * self.weight_decay).sub_(update[i], alpha=lr * scale)
         beta1, beta2 = 0.9, 0.98
         for name, second in self.second.items():
@@ -64,7 +69,7 @@ class Muon:
             first = self.first[name].lerp_(parameter.grad, 1 - beta1)
             second.lerp_(parameter.grad.square(), 1 - beta2)
             corrected = second / (1 - beta2**self.steps)
-            parameter.sub_(first / (1 - beta1**self.steps) / (corrected.sqrt() + 1e-8), alpha=lr)
+            parameter.sub_(first / (1 - beta1**self.steps) / (corrected.sqrt() + 1e-8), alpha=rates[name])
 
     def state(self) -> dict[str, Tensor]:
         first = {f"first.{name}": tensor for name, tensor in self.first.items()}

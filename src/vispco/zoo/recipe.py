@@ -10,36 +10,45 @@ from vispco.errors import UnknownNameError
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Steps in three stretches: the tower alone on dense labels, everything at full rate, the rate down to zero."""
+    """Two stretches: the vision tower alone on dense labels, then the language model on what the tower sees.
 
-    steps: int
-    warmup: int  # steps of the vision tower alone
-    warmup_pictures: int = 32
-    pictures: int = 16  # per step
+    In the second, the tower goes on learning from the dense labels alone: with the answers' gradient in it, a small
+    tower forgets how to read faster than the language model learns to use it.
+    """
+
+    steps: int  # of both stretches
+    warmup: int  # of the first
+    warmup_pictures: int = 32  # per step
+    pictures: int = 16
     questions: int = 10  # packed on each picture
-    ramp: int = 1200  # steps until the scenes are as full as in the test set
-    rate: float = 3e-3
-    decay: float = 0.3  # last share of the steps, in which the rate falls to zero
-    dense: float = 0.5  # weight of the dense labels beside the answers
+    warmup_rate: float = 3e-3
+    rate: float = 2e-3
+    tower: float = 0.1  # share of the rate that the tower moves by in the second stretch
+    decay: float = 0.35  # last share of each stretch, in which the rate falls to zero
     clip: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def rate_at(self, step: int) -> float:
-        falling = self.steps * self.decay
-        return self.rate * min(1.0, (step + 1) / 100, max(0.0, (self.steps - step) / falling))
-
-    def difficulty_at(self, step: int) -> float:
         if step < self.warmup:
-            return min(1.0, step / max(1, self.warmup))
-        return min(1.0, 0.1 + (step - self.warmup) / max(1, self.ramp))
+            done, length, rate = step, self.warmup, self.warmup_rate
+        else:
+            done, length, rate = step - self.warmup, self.steps - self.warmup, self.rate
+        return rate * min(1.0, (done + 1) / 100, (length - done) / (length * self.decay))
+
+    def least_level(self, step: int) -> float:
+        """How full the scenes are at least; in the second stretch it is the accuracy that makes them fuller."""
+        if step < self.warmup:
+            return step / self.warmup
+        done = (step - self.warmup) / (self.steps - self.warmup)
+        return min(1.0, max(0.1, (done - 0.35) / 0.3))
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=5000, warmup=500),
-    "tiny-llava": Recipe(steps=5000, warmup=500),
-    "tiny-gemma": Recipe(steps=5000, warmup=500),
+    "tiny-qwen": Recipe(steps=3000, warmup=1000),
+    "tiny-llava": Recipe(steps=3000, warmup=1000),
+    "tiny-gemma": Recipe(steps=3000, warmup=1000),
 }
 
 

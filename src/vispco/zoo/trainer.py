@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 SMOOTH = 0.97
+TOWERS = ("model.visual.", "model.vision_tower.", "model.multi_modal_projector.", "dense.")
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Progress:
     seconds: float = 0.0
     loss: float = 0.0
     dense: float = 0.0
+    level: float = 0.1  # how full the scenes are, 0 to 1
     accuracy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TASKS, 0.0))
     seen: dict[str, float] = field(default_factory=dict)
 
@@ -52,13 +54,16 @@ class Trainer:
         self.plan = plan or recipe(name)
         self.model: Any = build_model(name, seed)
         self.model.train()
-        self.heads = DenseHeads(self.model.config.text_config.hidden_size)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.heads = DenseHeads(self.model.get_input_embeddings(), self.model.config.text_config.hidden_size)
         self.pack = Packer(self.model, build_image_processor(name))
         named = dict(self.model.named_parameters()) | {f"dense.{k}": p for k, p in self.heads.named_parameters()}
         self.parameters: dict[str, nn.Parameter] = named
         self.optimizer = Muon(named.items())
         self.progress = Progress()
         self._pool: tuple[int, list[Batch]] = (-1, [])
+        self._mix = (self.weights(), self.progress.level)
 
     @property
     def file(self) -> Path:
@@ -68,53 +73,55 @@ class Trainer:
         """Tasks that go badly are trained more."""
         return {name: 0.25 + (1 - self.progress.accuracy[name]) for name in TASKS}
 
+    def level(self) -> float:
+        """Fuller scenes as soon as the present ones are understood."""
+        seeing = [self.progress.accuracy[name] for name in ("attribute", "position", "existence", "counting")]
+        understood = sum(seeing) / len(seeing) > 0.8
+        return min(1.0, self.progress.level + 0.01) if understood else self.progress.level
+
     def batch(self, step: int) -> Batch:
         first = step - step % POOL
         if self._pool[0] != first:
             plan = self.plan
-            warm = step < plan.warmup
+            warm = first < plan.warmup
             pictures = plan.warmup_pictures if warm else plan.pictures
             rng = random_for("train", self.name, self.seed, first)
-            level = plan.difficulty_at(first)
             if warm:
-                given = first_examples(rng, POOL * pictures, level)
+                given = first_examples(rng, POOL * pictures, plan.least_level(first))
             else:
-                given = examples(rng, POOL * pictures, self.pool_weights, level, plan.questions)
+                weights, level = self._mix
+                given = examples(rng, POOL * pictures, weights, level, plan.questions)
             given.sort(key=lambda example: example.scene.width * example.scene.height)
             parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
             rng.shuffle(parts)
             self._pool = (first, parts)
         return self._pool[1][step - first]
 
-    @property
-    def pool_weights(self) -> dict[str, float]:
-        if self.progress.step % POOL == 0:
-            self._weights = self.weights()
-        return self._weights
-
     def step(self) -> None:
         progress, plan = self.progress, self.plan
         started = time.perf_counter()
+        if progress.step >= plan.warmup and progress.step % POOL == 0:
+            progress.level = max(self.level(), plan.least_level(progress.step))
+            self._mix = (self.weights(), progress.level)
         batch = self.batch(progress.step)
         features = visual_tokens(self.model, batch.pixels)
-        dense, seen = self.heads(features, batch.dense)
-        loss = dense
+        loss, seen = self.heads(features, batch.dense)
+        progress.blend("dense", float(loss.detach()))
+        for key, value in seen.items():
+            progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
-            logits, targets, asked = answers(self.model, batch, features)
+            logits, targets, asked = answers(self.model, batch, features.detach())
             told = answer_loss(logits, targets)
-            loss = told + plan.dense * dense
-            progress.blend("loss", float(told))
+            loss = told + loss
+            progress.blend("loss", float(told.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
                 momentum = SMOOTH ** (total / 8)
                 progress.accuracy[task] = momentum * progress.accuracy[task] + (1 - momentum) * right / total
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
-        self.optimizer.step(plan.rate_at(progress.step))
-        progress.blend("dense", float(dense.detach()))
-        progress.seen = {
-            key: SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value for key, value in seen.items()
-        }
+        slow = dict.fromkeys(TOWERS, plan.tower) if progress.step >= plan.warmup else None
+        self.optimizer.step(plan.rate_at(progress.step), slow)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
 
@@ -125,7 +132,7 @@ class Trainer:
             "seed": self.seed,
             "plan": self.plan.to_dict(),
             "progress": vars(self.progress),
-            "weights": getattr(self, "_weights", None),
+            "mix": self._mix,
         }
         checkpoint.save(path or self.file, tensors | self.optimizer.state(), state)
 
@@ -137,7 +144,7 @@ class Trainer:
             for name, parameter in self.parameters.items():
                 parameter.copy_(tensors[f"weight.{name}"])
         self.progress = Progress(**state["progress"])
-        self._weights = state["weights"]
+        self._mix = tuple(state["mix"])
         self.optimizer.load(tensors, self.progress.step)
         return True
 
@@ -150,6 +157,7 @@ class Trainer:
             "seconds": round(progress.seconds),
             "loss": round(progress.loss, 4),
             "dense": round(progress.dense, 4),
+            "level": round(progress.level, 2),
             "average": round(sum(rounded.values()) / len(rounded), 3),
             **rounded,
             "seen": {key: round(value, 2) for key, value in progress.seen.items()},
@@ -161,7 +169,7 @@ class Trainer:
         """Train to the end of the plan, saving every so many seconds."""
         self.out.mkdir(parents=True, exist_ok=True)
         saved = time.monotonic()
-        stable = round(self.plan.steps * (1 - self.plan.decay))
+        stable = round(self.plan.steps - self.plan.decay * (self.plan.steps - self.plan.warmup))
         while self.progress.step < self.plan.steps:
             self.step()
             if report is not None:
@@ -169,6 +177,8 @@ class Trainer:
             if self.progress.step % note_every == 0:
                 with (self.out / "curve.jsonl").open("a") as file:
                     file.write(json.dumps(self.note()) + "\n")
+            if self.progress.step == self.plan.warmup:
+                self.save(self.out / "tower.safetensors")
             if self.progress.step == stable:
                 self.save(self.out / "stable.safetensors")
             if time.monotonic() - saved > every:
