@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
@@ -28,7 +29,7 @@ def get(name: str, **settings: Any) -> Baseline:
         raise UnknownNameError("search", name, [*BASELINES, "random-N"])
     module, kind = BASELINES[name]
     search: type[Baseline] = getattr(import_module(f"vispco.baselines.{module}"), kind)
-    known = [*getattr(search, "__dataclass_fields__", {})]
+    known = [field.name for field in fields(search)]
     if not settings.keys() <= set(known):
         raise InvalidInputError(f"The search {name!r} was given {sorted(settings)}. It takes: {', '.join(known)}.")
     return search(**settings)
