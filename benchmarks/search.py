@@ -26,11 +26,12 @@ from vispco.frontier.measures import hypervolume
 from vispco.kernels import KERNELS
 from vispco.schedule import whole_tokens
 from vispco.search import presets
-from vispco.search.batch import Batch, prepare
+from vispco.search.batch import Batch
 from vispco.search.halving import counts_at
 from vispco.search.modes import Effort, carry_out
 from vispco.search.objective import Objective
 from vispco.search.predictor import Predictor
+from vispco.search.prepared import Prepared
 from vispco.search.relaxation import GaussianMask
 from vispco.search.shapes import shapes
 from vispco.search.static import Descent, static_search
@@ -65,10 +66,10 @@ class Lab:
     def __init__(self, name: str, scorer: str, calibration: int, test: int, batch_size: int = 16) -> None:
         self.model, self.processor = vispco.load(name, dtype=torch.float32)
         self.scorer = scorer
-        self.calibration = prepare(
-            self.model, self.processor, dataset("calibration", limit=calibration), batch_size=batch_size
+        self.calibration, self.test = (
+            list(Prepared(self.model, self.processor, dataset(split, limit=limit), batch_size=batch_size))
+            for split, limit in (("calibration", calibration), ("test", test))
         )
-        self.test = prepare(self.model, self.processor, dataset("test", limit=test), batch_size=batch_size)
         self.judge = self.objective()
         self.L = self.judge.cost.num_layers
         self.full = self.tried(self.test, torch.ones(1, self.L))[0]
@@ -202,7 +203,7 @@ def converged(names: list[str]) -> dict[str, bool]:
     told = {}
     for name in names:
         model, processor = vispco.load(name, dtype=torch.float32)
-        batches = prepare(model, processor, dataset("calibration", limit=1), batch_size=8)
+        batches = list(Prepared(model, processor, dataset("calibration", limit=1), batch_size=8))
         for scorer in ("fastv", "sparsevlm", "fitprune"):
             for kernel in KERNELS:
                 row = presets.for_model(model.config, kernel)

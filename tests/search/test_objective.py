@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import tiny
-from search.random_batches import make_batches
+from search.random_batches import make_batches, zoo_model
+from vispco.data import dataset
 from vispco.schedule import Schedule, whole_tokens
 from vispco.search.objective import Objective, frozen
+from vispco.search.prepared import Prepared
 
 SCHEDULES = torch.tensor([[1.0, 1.0, 0.5, 0.5], [1.0, 0.6, 0.3, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
 
@@ -75,3 +77,19 @@ def test_a_predictor_never_sees_the_answer(batches):
     lengths = seen.present.sum(-1)
     assert lengths.tolist() == batches[0].num_text.tolist()
     assert torch.equal(seen.sizes, torch.stack([batches[0].num_text, batches[0].num_visual], dim=-1))
+
+
+def test_a_prepared_batch_runs_its_teacher_once_and_comes_back_the_same():
+    model, processor = zoo_model()
+    new = []
+    batches = Prepared(model, processor, dataset("calibration", limit=1)[:5], batch_size=2, on_new=new.append, memory=1)
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    again = batches[1]
+    assert len(new) == 3
+    assert torch.equal(again.teacher, new[1].teacher)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(vars(again.observation).values(), vars(new[1].observation).values(), strict=False)
+    )
+    with pytest.raises(IndexError):
+        batches[3]

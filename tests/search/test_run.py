@@ -63,7 +63,7 @@ def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, sampl
     assert (tmp_path / "metrics.jsonl").read_text().strip()
     assert Frontier.load(tmp_path / "frontier.json") == frontier
     assert (tmp_path / "predictor" / "model.safetensors").is_file() == (mode == "predictor")
-    for budget in (0.35, 0.5, 0.83, 1.0):
+    for budget in (0.35, 0.83):
         assert_within(model, processor, samples, *load(tmp_path, budget), budget)
     schedule = export(tmp_path, 0.6)
     assert isinstance(schedule, Schedule)

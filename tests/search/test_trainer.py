@@ -43,7 +43,7 @@ def test_it_trains_and_tells_what_it_does(solver, tmp_path):
 
 
 def test_the_lagrangian_drives_the_violation_down():
-    trainer = make_trainer(None, "lagrangian", steps=60, inner=5, rate=2e-2)
+    trainer = make_trainer(None, "lagrangian", steps=30, inner=5, rate=4e-2)
     history = [record for record in trainer.run() if "violation" in record]
     assert history[-1]["violation"] < 0.5 * history[0]["violation"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,14 +12,10 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
-from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.reference import log_probabilities
 from vispco.families import family_of
 from vispco.search.observation import Observation, observe
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +91,3 @@ def with_teacher(model: Any, encoded: Encoded) -> Batch:
         handle.remove()
     layout = family.layout(model, encoded.inputs, answers=encoded.labels != -100)
     return Batch(encoded, log_probabilities(logits), observe(layout, seen[0]))
-
-
-def prepare(
-    model: Any, processor: Any, samples: Sequence[Sample], *, batch_size: int = 32, store: FeatureStore | None = None
-) -> list[Batch]:
-    """All samples in batches, in their order (a search looks at the first ones first); vision tower and teacher run once."""
-    if not samples:
-        raise InvalidInputError("No samples were given. A search needs a calibration set.")
-    store = store or FeatureStore(model, processor)
-    chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
-    return [with_teacher(model, store.encode(chunk, answers=True)) for chunk in chunks]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate import PartialState
 
 from vispco import kernels, scorers
 from vispco.errors import InvalidInputError
@@ -16,10 +17,10 @@ from vispco.kernels import Kernel
 from vispco.scorers import Scorer
 from vispco.search import directory as disk
 from vispco.search import presets
-from vispco.search.batch import prepare
 from vispco.search.judged import frontier_of
 from vispco.search.modes import Effort, Mode, carry_out, solver_of
 from vispco.search.objective import Objective
+from vispco.search.prepared import Prepared
 from vispco.search.presets import Preset
 from vispco.search.relaxation import GaussianMask
 from vispco.version import __version__
@@ -27,6 +28,7 @@ from vispco.version import __version__
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
+TYPICAL = 8  # batches whose median size is the typical one
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -51,8 +53,9 @@ def search(
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
 
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
-    calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table'; default:
-    the one that measured best (docs/search.md). preset: by name; default: the paper's row for this model and kernel.
+    calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
+    default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
+    default: the paper's row for this model and kernel.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.search.deploy`.
     """
     way = solver_of(mode, solver)
@@ -67,9 +70,7 @@ def search(
     folder = None if directory is None else Path(directory)
 
     say(f"vision tower and teacher: {len(samples)} samples, once each")
-    batches = prepare(model, processor, samples, batch_size=effort.batch_size)
-    for batch in batches:
-        objective.learned(batch)
+    batches = Prepared(model, processor, samples, batch_size=effort.batch_size, on_new=objective.learned)
     outcome = carry_out(
         objective,
         batches,
@@ -84,7 +85,8 @@ def search(
         show=show,
         say=say,
     )
-    if folder is not None:
+    writes = folder is not None and PartialState().is_main_process  # of many processes, one
+    if folder is not None and writes:
         disk.write_config(
             folder,
             {
@@ -99,7 +101,8 @@ def search(
                 "preset": row.to_dict(),
                 "samples": len(samples),
                 "typical": [
-                    int(torch.cat([getattr(b, size) for b in batches]).median()) for size in ("num_text", "num_visual")
+                    int(torch.cat([getattr(b, size) for b in batches[:TYPICAL]]).median())
+                    for size in ("num_text", "num_visual")
                 ],
                 "spent": objective.spent.to_dict(),
             },
@@ -119,6 +122,6 @@ def search(
         provenance={"mode": mode, "solver": way, "kernel": shape.name},
         say=say,
     )
-    if folder is not None:
+    if folder is not None and writes:
         frontier.save(folder / disk.FRONTIER)
     return frontier

@@ -1,0 +1,80 @@
+"""Samples as batches that a search may come back to: vision tower and teacher run once, when a batch is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from vispco.errors import InvalidInputError
+from vispco.evaluation.features import FeatureStore
+from vispco.evaluation.tensor_cache import GIB, TensorCache
+from vispco.search.batch import Batch, with_teacher
+from vispco.search.observation import Observation
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+
+class Prepared(Sequence[Batch]):
+    """Batches of a list of samples, in its order (a search looks at the first ones first).
+
+    memory: bytes for what the teacher said, and as many again for visual features; the rest waits on disk, in `folder`.
+    So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.
+    on_new: called with every batch when its teacher has run, to put it on a bill.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        samples: Sequence[Sample],
+        *,
+        batch_size: int = 16,
+        memory: int = 2 * GIB,
+        folder: str | Path | None = None,
+        store: FeatureStore | None = None,
+        on_new: Callable[[Batch], None] = lambda _: None,
+    ) -> None:
+        if not len(samples) or batch_size < 1:
+            raise InvalidInputError(
+                f"{len(samples)} samples in batches of {batch_size} were given. A search needs at least one of each."
+            )
+        self.model, self.samples, self.batch_size, self.on_new = model, samples, batch_size, on_new
+        self.store = store or FeatureStore(model, processor, memory=memory, folder=folder)
+        self.cache = TensorCache(memory, folder)
+        self._known: dict[int, list[Sample]] = {}
+
+    def __len__(self) -> int:
+        return (len(self.samples) + self.batch_size - 1) // self.batch_size
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Batch]: ...
+    def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Batch {index} of {len(self)}.")
+        place = index % len(self)
+        encoded = self.store.encode(self._chunk(place), answers=True)
+        key = str(place)
+        if key in self.cache:
+            told = {name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()}
+            return Batch(encoded, told.pop("teacher"), Observation(**told))
+        batch = with_teacher(self.model, encoded)
+        self.cache.put(key, {"teacher": batch.teacher, **vars(batch.observation)})
+        self.on_new(batch)
+        return batch
+
+    def _chunk(self, place: int) -> list[Sample]:
+        """The samples of a batch. Once the store knows them, their names are enough: a picture may be dear to make."""
+        if place not in self._known:
+            start = place * self.batch_size
+            chunk = [self.samples[i] for i in range(start, min(start + self.batch_size, len(self.samples)))]
+            nothing: Any = None
+            self._known[place] = [replace(sample, image=nothing, meta={}) for sample in chunk]
+            return chunk
+        return self._known[place]
