@@ -13,15 +13,15 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
-from figures import Figure, write
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from figures import Figure, write
 from vispco import Pruner, Schedule, cost, kernels
-from vispco.engine.prefill import Pass
+from vispco.engine.choosing import Pass
 from vispco.families import family_of
 from vispco.scorers.cost import scoring_flops
 
@@ -92,9 +92,9 @@ class ScoringClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.original = Pass._decide
+        self.original = Pass.decide
 
-    def __enter__(self) -> ScoringClock:
+    def __enter__(self) -> Self:
         original = self.original
 
         def decide(this: Pass, *args: Any) -> None:
@@ -102,18 +102,19 @@ class ScoringClock:
             original(this, *args)
             self.seconds += time.perf_counter() - start
 
-        Pass._decide = decide  # type: ignore[method-assign]
+        Pass.decide = decide  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        Pass._decide = self.original  # type: ignore[method-assign]
+        Pass.decide = self.original  # type: ignore[method-assign]
 
 
 def peak_memory(which: str, seed: int) -> int:
     """Bytes by which one prefill raises the peak of a fresh process."""
     model, x = build(seed), inputs()
     torch.manual_seed(seed)
-    pruner = None if which == "unpruned" else Pruner(which.split("/")[0], schedules(model)[which.split("/")[1]])
+    scorer, _, plan = which.partition("/")
+    pruner = Pruner(scorer, schedules(model)[plan]) if plan else None
     small = {**x, "input_ids": x["input_ids"][:, VISUAL:], "attention_mask": x["attention_mask"][:, VISUAL:]}
     small = {k: v for k, v in small.items() if k in ("input_ids", "attention_mask", "logits_to_keep")}
     small["input_ids"] = small["input_ids"].clamp(min=20)

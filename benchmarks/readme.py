@@ -21,7 +21,11 @@ def table(results: Path = RESULTS) -> str:
             bar, mark = "", ""
             if figure["bar"] is not None:
                 bar = f"{SIGNS[figure['better']]} {figure['bar']:g}"
-                reached = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
+                reached = (
+                    figure["value"] >= figure["bar"]
+                    if figure["better"] == "higher"
+                    else figure["value"] <= figure["bar"]
+                )
                 mark = "" if reached else "not reached"
             rows.append(f"| `{path.stem}`: {name} | {figure['value']:.3g} {figure['unit']} | {bar} | {mark} |")
     return "\n".join(rows)

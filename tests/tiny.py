@@ -131,51 +131,31 @@ def llava_onevision():
     return tf.LlavaOnevisionForConditionalGeneration(config)
 
 
-def idefics3():
-    config = tf.Idefics3Config(
+SMALL_VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+def _idefics(config_class, model_class):
+    config = config_class(
         text_config=tf.LlamaConfig(**TEXT),
-        vision_config={
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "image_size": 16,
-            "patch_size": 4,
-        },
+        vision_config={**SMALL_VISION, "image_size": 16, "patch_size": 4},
         image_token_id=IMAGE,
         scale_factor=2,
     )
-    return tf.Idefics3ForConditionalGeneration(config)
+    return model_class(config)
+
+
+def idefics3():
+    return _idefics(tf.Idefics3Config, tf.Idefics3ForConditionalGeneration)
 
 
 def smolvlm():
-    config = tf.SmolVLMConfig(
-        text_config=tf.LlamaConfig(**TEXT),
-        vision_config={
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "image_size": 16,
-            "patch_size": 4,
-        },
-        image_token_id=IMAGE,
-        scale_factor=2,
-    )
-    return tf.SmolVLMForConditionalGeneration(config)
+    return _idefics(tf.SmolVLMConfig, tf.SmolVLMForConditionalGeneration)
 
 
 def internvl():
     config = tf.InternVLConfig(
         text_config=tf.Qwen2Config(**TEXT),
-        vision_config={
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "image_size": [16, 16],
-            "patch_size": [4, 4],
-        },
+        vision_config={**SMALL_VISION, "image_size": [16, 16], "patch_size": [4, 4]},
         image_token_id=IMAGE,
         image_seq_length=4,
         downsample_ratio=0.5,

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 
 from vispco.engine.cache import cache_layer, check_cache
+from vispco.engine.dropping import DropPass
 from vispco.engine.masking import MaskPass, Relaxation, forget, masked_name
 from vispco.engine.plan import Plan, Planner, check_plan
-from vispco.engine.prefill import DropPass
 from vispco.engine.rows import check_readable
 from vispco.errors import PrunerStateError, UnsupportedModelError
 from vispco.families import Family, family_of

@@ -21,8 +21,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from vispco.engine.choosing import Pass
 from vispco.engine.gather import spread
-from vispco.engine.prefill import Pass
 
 PREFIX = "vispco_masked_"
 _KEY_MASKS: WeakKeyDictionary[nn.Module, Tensor] = WeakKeyDictionary()

@@ -3,22 +3,14 @@
 Zhang et al., "SparseVLM" (ICML 2025). Raters are chosen once, on the input embeddings: softmax over text of the dot
 products visual . text, averaged over visual tokens; text tokens above the mean are raters. The score is their
 head-mean attention, averaged.
-
-Recycling (an option, off by default as in the method's version 2): of the tokens that are not kept, the best-scored
-30 % are grouped by density peaks around a tenth as many centres, and each centre becomes the mean of its group.
-The original inserts the centres in addition; here they are among the round(r N_v) that stay, so that the budget
-holds, and each stands at the position of its own token, because a mean has no position.
+Recycling is an option, off by default as in the method's version 2.
 """
 
 import torch
 from torch import Tensor
 
-from vispco.ranking import ranks
 from vispco.scorers.base import Scorer, ScoringContext, register
-from vispco.scorers.density_peaks import cluster
-
-RECYCLED_SHARE = 0.3
-CENTRES_PER_RECYCLED = 0.1
+from vispco.scorers.recycling import recycle
 
 
 @register
@@ -39,11 +31,11 @@ class SparseVLM(Scorer):
         scores = context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
         if not self.recycle:
             return scores
-        centres, _ = self._groups(context, scores)
-        return scores + 2 * centres  # attention is at most 1: a centre outranks every token but a survivor, see _groups
+        chosen, context.memo["into"] = recycle(context, scores)
+        return scores + 2 * chosen  # attention is at most 1, so those that were chosen outrank all others
 
     def merge(self, context: ScoringContext, scores: Tensor, keep: Tensor) -> Tensor | None:  # noqa: ARG002
-        return context.memo["sparsevlm_into"] if self.recycle else None
+        return context.memo["into"] if self.recycle else None
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return num_instruction
@@ -67,17 +59,3 @@ class SparseVLM(Scorer):
             context.memo["raters"] = ((relevance >= mean) & present).float()
         raters: Tensor = context.memo["raters"]
         return raters
-
-    def _groups(self, context: ScoringContext, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Centres (float [B, V], 1 for a centre or a survivor of the first rank) and the merge map."""
-        live, counts = context.live, context.counts
-        rest = live.sum(-1) - counts
-        recycled = torch.where(rest > 0, (rest * RECYCLED_SHARE).long() + 1, 0).minimum(rest)
-        centres = ((recycled * CENTRES_PER_RECYCLED).long() + 1).minimum(counts).minimum(recycled)
-        rank = ranks(scores, live)
-        survivors = rank < (counts - centres)[:, None]
-        pool = (rank >= (counts - centres)[:, None]) & (rank < (counts - centres + recycled)[:, None]) & live
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        is_centre, into = cluster(context.hidden, pool, centres)
-        context.memo["sparsevlm_into"] = into
-        return (is_centre | survivors).float(), into
