@@ -6,6 +6,7 @@ import torch
 import tiny
 from search.random_batches import make_batches
 from vispco import kernels
+from vispco.cost import BudgetWarning
 from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS
 from vispco.search.found import Found
@@ -84,4 +85,13 @@ def test_an_unknown_solver_is_refused(batches, objective):
 def test_every_family_and_scorer_is_searched(family, scorer):
     objective = Objective(tiny.build(family), scorer, relaxation=GaussianMask(2.0, 0.3))
     found = static_search(objective, make_batches(family, 1), kernels.get("single"), 0.7, descent=SHORT)
+    assert found.kl >= 0
+
+
+def test_a_budget_under_the_floor_is_the_floor(batches, objective):
+    with pytest.warns(BudgetWarning):
+        found = static_search(
+            objective, batches[:1], kernels.get("p-sigmoid"), 0.05, solver="lagrangian", descent=SHORT
+        )
+    assert found.budget == 0.05
     assert found.kl >= 0

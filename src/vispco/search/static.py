@@ -67,6 +67,7 @@ def static_search(
     ranked = rank(objective, batches[:2], kernel, shapes(kernel, L, limit=plan.explore), budget, keep=plan.starts)
     params = ranked.params.clone().requires_grad_()  # [S, P]
     S, typical = len(params), _typical(batches, objective)
+    goal = max(budget, _floor(typical, kernel))  # less than the floor cannot be spent
     settings = settings or Settings()
     multiplier = AugmentedLagrangian(settings, bins=S)
     optimizer = torch.optim.Adam([params], plan.rate)
@@ -78,11 +79,11 @@ def static_search(
             for inner in range(plan.inner):
                 batch = batches[(outer * plan.inner + inner) % len(batches)]
                 optimizer.zero_grad()
-                price = _price(params, kernel, typical, gamma) if solver == "lagrangian" else _fixed(budget, S)
+                price = _price(params, kernel, typical, gamma) if solver == "lagrangian" else _fixed(goal, S)
                 kl = _kl(objective, batch, kernel, params, price, gamma)  # [S]
                 loss = kl.sum()
                 if solver == "lagrangian":
-                    loss = loss + multiplier.penalty(budget - price, torch.arange(S)).sum()
+                    loss = loss + multiplier.penalty(goal - price, torch.arange(S)).sum()
                 if not bool(loss.isfinite()):
                     raise DivergedError(
                         f"The loss became {loss.item()} at iteration {outer}. Lower the rate ({plan.rate})."
@@ -90,7 +91,7 @@ def static_search(
                 torch.autograd.backward(loss)
                 optimizer.step()
             with torch.no_grad():
-                h = budget - _price(params, kernel, typical, gamma) if solver == "lagrangian" else torch.zeros(S)
+                h = goal - _price(params, kernel, typical, gamma) if solver == "lagrangian" else torch.zeros(S)
             done = multiplier.update(multiplier.statistics(h, torch.arange(S)))
             kept.append(params.detach().clone())
             history.append(_record(outer, gamma, kl, multiplier))
@@ -123,6 +124,11 @@ def _typical(batches: Sequence[Batch], objective: Objective) -> Pricing:
 
 def _price(params: Tensor, kernel: Kernel, typical: Pricing, gamma: float | None) -> Tensor:
     return typical.fraction(kernel(params, typical.cost.num_layers, gamma=gamma))
+
+
+def _floor(typical: Pricing, kernel: Kernel) -> float:
+    cost, size = typical.cost, (typical.num_text, typical.num_visual)
+    return float(cost.floor(*size, site=typical.site, first_full=kernel.first_full) / cost.full(*size))
 
 
 def _fixed(budget: float, S: int) -> Tensor:
