@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
-from vispco.report import progress
-from vispco.report.payload import Areas, Bench, BudgetRow, Curve, MethodRow, Payload, PointRow, Provenance, Run
+from vispco.report import beside, progress
+from vispco.report.payload import BudgetRow, Curve, MethodRow, Payload, PointRow, Run
 from vispco.report.run_files import RunFiles, read
 from vispco.version import __version__
 
@@ -51,9 +50,9 @@ def build(
         hypervolume=_curves(placed),
         method_budgets=METHOD_BUDGETS,
         methods=_methods(placed),
-        areas=tuple(_areas(files) for files in folders if files.areas is not None),
-        bench=tuple(_bench(files) for files in folders if files.bench is not None),
-        provenance=tuple(_provenance(files) for files in folders),
+        areas=tuple(beside.areas(files) for files in folders if files.areas is not None),
+        bench=tuple(beside.bench(files) for files in folders if files.bench is not None),
+        provenance=tuple(beside.provenance(files) for files in folders),
         vispco=__version__,
         created=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
@@ -168,46 +167,3 @@ def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
 
 def _subject(files: RunFiles) -> tuple[str, str]:
     return files.text("model"), files.text("scorer")
-
-
-def _areas(files: RunFiles) -> Areas:
-    try:
-        return Areas(files.name, *(tuple(files.areas[key]) for key in ("edges", "before", "after")))
-    except (KeyError, TypeError) as error:
-        raise InvalidInputError(
-            f"{files.path / 'areas.json'} is not what AreaSample.to_dict() gives: {error} is missing."
-        ) from error
-
-
-def _bench(files: RunFiles) -> Bench:
-    rows = files.bench.get("rows") if isinstance(files.bench, dict) else files.bench
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInputError(f'{files.path / "bench.json"} has no "rows": [{{...}}, ...] to make a table of.')
-    flat = [_flat(row) for row in rows]
-    columns = tuple(dict.fromkeys(name for row in flat for name in row))
-    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat))
-
-
-def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested objects as columns `outer inner`; of a list, what its numbers are is not shown."""
-    out: dict[str, Any] = {}
-    for key, value in row.items():
-        if isinstance(value, dict):
-            out |= _flat(value, f"{before}{key} ")
-        elif isinstance(value, str | int | float | bool) or value is None:
-            out[f"{before}{key}"] = value
-    return out
-
-
-def _provenance(files: RunFiles) -> Provenance:
-    told = ("seed", "command", "versions", "machine", "label")
-    settings = {key: value for key, value in files.config.items() if key not in told}
-    seed, command = files.setting("seed"), files.setting("command")
-    return Provenance(
-        label=files.name,
-        seed=seed if isinstance(seed, int) else None,
-        command=" ".join(map(str, command)) if isinstance(command, list) else command,
-        versions={key: str(value) for key, value in (files.config.get("versions") or {}).items()},
-        machine=dict(files.config.get("machine") or {}),
-        settings=settings,
-    )

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from vispco.data.metric import metric
@@ -24,12 +18,10 @@ from vispco.families import family_of
 from vispco.frontier import Frontier
 from vispco.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
-from vispco.report.run_files import EXAMPLES
+from vispco.report.picture import as_seen, data_uri, pack
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
 
-SIDE = 360  # pixels of a picture's longer side on the page
-QUALITY = 82  # of its WebP
 MAX_LAYERS = 255  # a token's depth is one byte
 
 
@@ -58,8 +50,7 @@ def collect(
                 answer = _answer(model, processor, encoded, max_new_tokens)
                 depth = _depth(pruner.survivors(model))
             packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
-            text = base64.b64encode(bytes(packed.tolist())).decode()
-            states.append(ExampleState(budget, answer, text, _correct(sample, answer)))
+            states.append(ExampleState(budget, answer, pack(packed.tolist()), _correct(sample, answer)))
         picture = as_seen(sample.image, processor)
         found.append(
             Example(
@@ -93,47 +84,6 @@ def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Sche
         if not schedule.per_sample:
             found[budget] = schedule
     return found
-
-
-def save(examples: Sequence[Example], run: str | Path) -> Path:
-    """Write them into a run's folder, where `build` finds them; whole or not at all."""
-    path = Path(run) / EXAMPLES
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps([example.to_dict() for example in examples]) + "\n", encoding="utf-8")
-    temporary.replace(path)
-    return path
-
-
-def unpack(depth: str, rows: int, columns: int) -> list[list[int]]:
-    """The depth of every token, [rows][columns]."""
-    values = base64.b64decode(depth)
-    return [list(values[row * columns : (row + 1) * columns]) for row in range(rows)]
-
-
-def as_seen(image: Image.Image, processor: Any) -> Image.Image:
-    """The part of a picture that the token grid covers: a centre crop, where the processor makes one."""
-    images = getattr(processor, "image_processor", processor)
-    image = image.convert("RGB")
-    if not getattr(images, "do_center_crop", False):
-        return image
-    size, crop = _sides(images.size), _sides(images.crop_size)
-    scale = size["shortest_edge"] / min(image.size) if "shortest_edge" in size else 1.0
-    width, height = (min(crop[side] / scale, full) for side, full in zip(("width", "height"), image.size, strict=True))
-    left, top = (image.width - width) / 2, (image.height - height) / 2
-    return image.crop((round(left), round(top), round(left + width), round(top + height)))
-
-
-def data_uri(image: Image.Image) -> str:
-    """A small WebP, inline."""
-    small = image.copy()
-    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=QUALITY, method=6)
-    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _sides(size: Any) -> dict[str, float]:
-    return {key: float(value) for key, value in dict(size).items() if value is not None}
 
 
 def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -> str:

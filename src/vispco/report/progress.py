@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from vispco.frontier import Frontier, Point
+from vispco.frontier.measures import hypervolume
 from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
 
@@ -66,11 +69,9 @@ def swept_curve(label: str, frontier: Frontier) -> Curve | None:
     points = in_order(frontier)
     if not points or any(point.evaluation.seconds <= 0 for point in points):
         return None
-    spent, costs, values = 0.0, [], []
-    for place, point in enumerate(points):
-        spent += point.evaluation.seconds
-        costs.append(spent)
-        values.append(Frontier(points[: place + 1], axis=frontier.axis).hypervolume((1.0, 0.0)))
+    found = np.array([(frontier.cost(point), point.accuracy) for point in points])
+    costs = np.cumsum([point.evaluation.seconds for point in points]).tolist()
+    values = [hypervolume(found[: place + 1], (1.0, 0.0)) for place in range(len(points))]
     kept = thinned(list(zip(costs, values, strict=True)))
     return Curve(label, "empirical", tuple(c for c, _ in kept), tuple(v for _, v in kept))
 

@@ -20,7 +20,7 @@ class Record:
     def from_dict(cls, data: Any) -> Self:
         if not isinstance(data, dict):
             raise InvalidInputError(f"A {cls.__name__} is a JSON object; {type(data).__name__} was given.")
-        known = {name: _typed(hint, data[name]) for name, hint in _hints(cls).items() if name in data}
+        known = {name: _typed(hint, data[name]) for name, hint in _hints(cls).items() if name in data}  # type: ignore[arg-type]
         try:
             return cls(**known)
         except TypeError as error:

@@ -42,10 +42,12 @@ def write(report: Payload | Sequence[str | Path] | str | Path, path: str | Path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InvalidInputError(f"The report cannot be written to {target}: {error.strerror}.") from error
     return target
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,15 @@ def read(path: str | Path) -> RunFiles:
             "Run `vispco search` or `vispco sweep` into it first."
         )
     return found
+
+
+def save_examples(examples: Sequence[Example], run: str | Path) -> Path:
+    """Write them into a run's folder, where `read` finds them; whole or not at all."""
+    path = Path(run) / EXAMPLES
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps([example.to_dict() for example in examples]) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path
 
 
 def _json(path: Path) -> Any:

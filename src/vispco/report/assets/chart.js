@@ -18,7 +18,7 @@ function frame(box, width, options) {
   }
   grid.append(s("line", { class: "base", x1: inner.left, x2: inner.right, y1: inner.bottom, y2: inner.bottom }));
   if (xLabel) grid.append(s("text", { class: "label", x: inner.right, y: height - 6, "text-anchor": "end" }, xLabel));
-  if (yLabel) grid.append(s("text", { class: "label", x: inner.left, y: Math.max(12, margin.top - 18) }, yLabel));
+  if (yLabel) grid.append(s("text", { class: "label", x: inner.left, y: 12 }, yLabel));
   svg.append(grid);
   box.querySelector("svg.plot")?.remove();
   svg.classList.add("plot");

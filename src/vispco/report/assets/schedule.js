@@ -10,7 +10,7 @@ function drawSchedule(width) {
     x: [-0.5, layers - 0.5], y: [0, 1], yTicks: [0, 0.25, 0.5, 0.75, 1],
     xTicks: [...Array(layers).keys()].filter((layer) => layer % every === 0),
     xLabel: "decoder layer", yLabel: "visual tokens kept", xText: String, yText: wholePercent,
-    margin: { top: 44, right: narrow ? 10 : 18, bottom: 50, left: narrow ? 46 : 54 },
+    margin: { top: 48, right: narrow ? 10 : 18, bottom: 50, left: narrow ? 46 : 54 },
   });
   const { svg, sx, sy, inner } = view;
   const step = sx(1) - sx(0);

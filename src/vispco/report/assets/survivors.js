@@ -108,7 +108,7 @@ function startSurvivors() {
     ...data.examples.map((example, index) =>
       h("label", { class: "thumb" },
         h("input", { type: "radio", name: "example", value: index, checked: index === 0, "aria-label": example.question, onchange: () => change({ example: index }) }),
-        h("img", { src: example.image, alt: "", loading: "lazy" })),
+        h("img", { src: example.image, alt: "" })),
     ),
   );
   byId("layer").addEventListener("input", (event) => change({ layer: Number(event.target.value) }));

@@ -1,0 +1,76 @@
+"""`figures`: every figure of the paper that these runs have the data for, into one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from vispco.errors import InvalidInputError
+from vispco.frontier import Frontier
+from vispco.plots.areas import areas_info, draw_areas
+from vispco.plots.configurations import configurations_info, draw_configurations
+from vispco.plots.frontiers import draw_frontiers, frontiers_info
+from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
+from vispco.plots.search_cost import draw_search_cost, search_cost_info
+from vispco.plots.style import SUFFIXES
+from vispco.plots.survivors import draw_survivors, survivors_info
+from vispco.report.payload import Areas
+from vispco.report.progress import search_seconds
+from vispco.report.run_files import RunFiles, read
+
+
+def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -> list[Path]:
+    """Draw them; gives the files written. A figure that no run has data for is left out."""
+    ending = f".{suffix.lower().removeprefix('.')}"
+    if ending not in SUFFIXES:
+        raise InvalidInputError(f"Figures were asked for as {suffix!r}. Ask for png, svg or pdf.")
+    if not runs:
+        raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
+    found = [read(path) for path in runs]
+    folder = Path(into)
+    return [draw(folder / f"{name}{ending}") for name, draw in _planned(found).items()]
+
+
+def _planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
+    """What can be drawn, by file name."""
+    plan: dict[str, Callable[[Path], Path]] = {}
+    several = len(runs) > 1
+    for run in runs:
+        tail = f"-{run.path.resolve().name}" if several else ""
+        everything = _merged(list(run.swept.values()))
+        info = configurations_info(everything, run.searched)
+        plan[f"configurations{tail}"] = partial(draw_configurations, info)
+        best = run.searched if run.searched is not None else everything
+        if best is not None and (curves := retention_by_budget_info(best)).curves:
+            plan[f"retention-by-budget{tail}"] = partial(draw_retention, curves)
+        for number, example in enumerate(run.examples):
+            kept = survivors_info(example)
+            plan[f"survivors{tail}-{number}"] = partial(draw_survivors, kept)
+        if run.areas is not None:
+            spread = areas_info(Areas.from_dict({"label": run.name, **run.areas}))
+            plan[f"areas{tail}"] = partial(draw_areas, spread)
+    for by in ("model", "scorer", "kernel"):
+        grouped = _grouped(runs, by)
+        if len(grouped) > 1:
+            lines = frontiers_info(grouped, by)
+            plan[f"frontiers-by-{by}"] = partial(draw_frontiers, lines)
+        if len(grouped) > 1 and by == "kernel" and (shapes := retention_by_kernel_info(grouped)).curves:
+            plan["retention-by-kernel"] = partial(draw_retention, shapes)
+    timed = {run.name: (run.searched, seconds) for run in runs if run.searched and (seconds := search_seconds(run))}
+    swept = {study: frontier for run in runs for study, frontier in run.swept.items()}
+    cost = search_cost_info(swept, timed)
+    if cost.lines:
+        plan["accuracy-by-search-cost"] = partial(draw_search_cost, cost)
+    return plan
+
+
+def _grouped(runs: list[RunFiles], by: str) -> dict[str, Frontier]:
+    """Searched frontiers by a setting, where each run differs in it from the others."""
+    named = [(run.text(by), run.searched) for run in runs if run.searched is not None and run.text(by)]
+    labels = [label for label, _ in named]
+    return dict(named) if len(set(labels)) == len(labels) else {}
+
+
+def _merged(frontiers: list[Frontier]) -> Frontier | None:
+    return frontiers[0].merge(*frontiers[1:]) if frontiers else None

@@ -1,0 +1,100 @@
+"""How every figure looks, and how it is written: one palette, one set of sizes, whole files only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vispco.errors import InvalidInputError, VispcoError
+
+SUFFIXES = (".png", ".svg", ".pdf")
+INK, SOFT, HAIR = "#1c2129", "#5d6470", "#e5e2da"
+COLOURS = ("#0a5c9c", "#c4511a", "#0c8468", "#8d4f96", "#9a7400", "#5d6470")  # as on the report page
+MARKERS = ("o", "s", "^", "D", "P", "X")  # runs differ in shape as well as in colour
+LINES = ("-", "--", ":", "-.", (0, (4, 2)), (0, (1, 1)))
+RC: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": SOFT,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": HAIR,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "ytick.left": False,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vispco",
+    "pdf.fonttype": 42,
+}
+
+
+class MissingMatplotlibError(VispcoError, ImportError):
+    """Figures were asked for where matplotlib is not installed."""
+
+
+@contextmanager
+def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: int = 1, rows: int = 1) -> Iterator[Any]:
+    """Axes [rows, columns] to draw on; written to `path` at the end of the block: PNG, SVG or PDF by its suffix."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(
+            f"A figure cannot be written as {target.name!r}. Its name must end in .png, .svg or .pdf."
+        )
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 - seconds of import, only where something is drawn
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingMatplotlibError("Figures need matplotlib: pip install matplotlib.") from error
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure.subplots(rows, columns, squeeze=False)
+        temporary = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix.lower()}")
+        # no date inside: the same numbers give the same file
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower(), {})
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                figure.savefig(temporary, metadata=metadata)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise InvalidInputError(f"The figure cannot be written to {target}: {error.strerror}.") from error
+
+
+def percent_axis(axis: Any) -> None:
+    """Ticks as percentages, for an axis of fractions."""
+    from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def cost_label(axis: str) -> str:
+    """What a cost axis (`exact:fraction`, `paper:flops`, `seconds`) is called under a chart."""
+    model, _, unit = axis.partition(":")
+    if unit == "fraction":
+        return f"FLOPs of the unpruned model ({model})"
+    return f"FLOPs a sample ({model})" if unit == "flops" else "measured time of an evaluation, s"
+
+
+def label_cost(axes: Any, axis: str) -> None:
+    axes.set_xlabel(cost_label(axis))
+    if axis.endswith(":fraction"):
+        percent_axis(axes.xaxis)

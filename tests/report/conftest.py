@@ -1,0 +1,15 @@
+import pytest
+
+from report.invented import write_run
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """A folder with everything that a run can hold; its numbers are invented."""
+    return write_run(tmp_path_factory.mktemp("runs") / "fastv-multi-step")
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory):
+    """A second search with a frontier and settings only."""
+    return write_run(tmp_path_factory.mktemp("runs") / "fastv-linear", kernel="linear", skill=0.93, whole=False)

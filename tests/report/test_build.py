@@ -1,0 +1,127 @@
+"""What the page shows is what the run's files say; what they do not say is not there."""
+
+import json
+import math
+
+import pytest
+
+from report.invented import BUDGETS, swept
+from vispco.errors import InvalidInputError
+from vispco.evaluation import Evaluation, TaskResult
+from vispco.frontier import Frontier, Point
+from vispco.report import build
+from vispco.schedule import Schedule
+
+
+@pytest.fixture(scope="module")
+def payload(run, other):
+    return build([run, other])
+
+
+def test_every_frontier_becomes_a_run_of_its_own(payload):
+    assert [(r.label, r.kind) for r in payload.runs] == [
+        ("fastv-multi-step", "searched"),
+        ("grid", "empirical"),
+        ("fastv-linear", "searched"),
+    ]
+    assert {r.model for r in payload.runs} == {"invented-vl"}
+    assert payload.runs[2].kernel == "linear"
+
+
+def test_points_are_those_of_the_file(payload, run):
+    frontier = Frontier.load(run / "grid.frontier.json")
+    shown = payload.runs[1]
+    assert [p.accuracy for p in shown.points] == [p.accuracy for p in frontier]
+    assert [p.fraction for p in shown.points] == [p.evaluation.fraction["exact"] for p in frontier]
+    optimal = {id(p) for p in frontier.front}
+    assert list(shown.frontier) == [i for i, p in enumerate(frontier) if id(p) in optimal]
+
+
+def test_schedules_on_the_frontier_are_exact(payload, run):
+    frontier = Frontier.load(run / "frontier.json")
+    for place in payload.runs[0].frontier:
+        assert payload.runs[0].points[place].retention == frontier.points[place].schedule.retention
+
+
+def test_time_is_that_of_one_sample(payload, run):
+    point = Frontier.load(run / "frontier.json").points[0]
+    items = sum(task.n for task in point.evaluation.tasks)
+    assert payload.runs[0].points[0].seconds == point.evaluation.seconds / items
+
+
+def test_the_slider_stops_at_what_pick_gives(payload, run):
+    frontier = Frontier.load(run / "frontier.json")
+    assert [row.budget for row in payload.budgets] == list(BUDGETS)
+    for row in payload.budgets:
+        place = row.choices[0]
+        if place is None:
+            assert row.budget < min(frontier.cost(p) for p in frontier)
+        else:
+            assert frontier.points[place] == frontier.pick(row.budget)
+
+
+def test_methods_are_measured_against_the_empirical_frontier(payload, run):
+    empirical = Frontier.load(run / "grid.frontier.json")
+    searched = Frontier.load(run / "frontier.json")
+    row = payload.methods[0]
+    assert row.hypervolume == pytest.approx(searched.hypervolume())
+    assert row.ratio == pytest.approx(searched.hypervolume_ratio(empirical))
+    assert payload.methods[1].ratio == pytest.approx(1.0)
+    assert row.accuracy[1] == searched.pick(0.5).accuracy
+    assert row.seconds == 92.0
+
+
+def test_hypervolume_grows_with_the_time_a_sweep_spends(payload):
+    curve = next(c for c in payload.hypervolume if c.label == "grid")
+    frontier = swept()
+    assert curve.cost[-1] == pytest.approx(sum(p.evaluation.seconds for p in frontier))
+    assert curve.value[-1] == pytest.approx(frontier.hypervolume())
+    assert list(curve.value) == sorted(curve.value)
+
+
+def test_a_run_without_optional_files_has_no_optional_parts(other):
+    payload = build([other])
+    assert payload.examples == payload.convergence == payload.areas == payload.bench == ()
+    assert payload.methods[0].ratio is None
+
+
+def test_values_that_are_not_finite_are_left_out(run, tmp_path):
+    Frontier.load(run / "frontier.json").save(tmp_path / "frontier.json")
+    lines = [{"iteration": 0, "kl": [1.0, 3.0], "w": math.inf}, {"iteration": 1, "kl": math.nan, "w": 2.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"iterat')
+    (found,) = build([tmp_path]).convergence
+    assert found.steps == (0.0, 1.0)
+    assert found.series == {"kl": (2.0, None), "w": (None, 2.0)}
+
+
+def test_schedules_of_samples_are_shown_as_their_mean(tmp_path):
+    task = TaskResult("word", 0.5, 0.4, 0.6, 10)
+    found = Evaluation((task,), 0.5, 0.4, 0.6, {"exact": 1e9}, {"exact": 0.4})
+    Frontier([Point(Schedule(((1.0, 0.5), (1.0, 0.0))), found)]).save(tmp_path / "frontier.json")
+    point = build([tmp_path]).runs[0].points[0]
+    assert (point.retention, point.samples, point.seconds) == ((1.0, 0.25), 2, None)
+
+
+def test_runs_of_one_name_are_told_apart(run):
+    assert [r.label for r in build([run, run]).runs if r.kind == "empirical"] == [
+        "fastv-multi-step/grid",
+        "fastv-multi-step/grid #2",
+    ]
+
+
+@pytest.mark.parametrize("name", ["config.json", "bench.json", "areas.json", "examples.json", "frontier.json"])
+def test_a_damaged_file_is_named(run, tmp_path, name):
+    for file in run.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).write_text('{"half')
+    with pytest.raises(InvalidInputError, match=name):
+        build([tmp_path])
+
+
+def test_a_folder_without_a_frontier_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"frontier\.json"):
+        build([tmp_path])
+    with pytest.raises(InvalidInputError, match="no run"):
+        build([tmp_path / "nowhere"])
+    with pytest.raises(InvalidInputError, match="No run"):
+        build([])

@@ -1,0 +1,78 @@
+"""Examples come from a real model under a real pruner; here an untrained one, whose tokens leave all the same."""
+
+import base64
+
+import pytest
+import torch
+from PIL import Image
+
+from report.invented import searched
+from vispco.data import dataset
+from vispco.report.examples import choices_of, collect
+from vispco.report.picture import as_seen, unpack
+from vispco.report.run_files import EXAMPLES, read, save_examples
+from vispco.schedule import Schedule
+from vispco.zoo.images import build_image_processor
+from vispco.zoo.models import build_model
+from vispco.zoo.processor import JoinedProcessor
+from vispco.zoo.tokenizer import build_tokenizer
+
+LAYERS = {"tiny-qwen": 10, "tiny-llava": 8}
+
+
+@pytest.fixture(scope="module", params=list(LAYERS))
+def collected(request):
+    torch.manual_seed(0)
+    name = request.param
+    model = build_model(name).eval()
+    processor = JoinedProcessor(build_image_processor(name), build_tokenizer(name), model.config)
+    schedules = {
+        0.3: Schedule.single(2, 0.25, LAYERS[name]),
+        0.9: Schedule.single(LAYERS[name] - 1, 0.5, LAYERS[name]),
+    }
+    samples = dataset("test")[:2]
+    return name, samples, schedules, collect(model, processor, samples, schedules, max_new_tokens=3)
+
+
+def test_every_layer_keeps_as_many_tokens_as_its_schedule_says(collected):
+    name, _, schedules, examples = collected
+    for example in examples:
+        assert example.layers == LAYERS[name]
+        for state in example.states:
+            depth = base64.b64decode(state.depth)
+            counts = schedules[state.budget].counts([example.rows * example.columns])[0].tolist()
+            assert [sum(value > layer for value in depth) for layer in range(example.layers)] == counts
+
+
+def test_examples_tell_question_answers_and_picture(collected):
+    _, samples, _, examples = collected
+    for sample, example in zip(samples, examples, strict=True):
+        assert (example.question, example.reference) == (sample.question, sample.answer)
+        assert example.unpruned_correct is (example.unpruned == sample.answer)
+        assert [state.budget for state in example.states] == [0.3, 0.9]
+        assert example.image.startswith("data:image/webp;base64,")
+        assert (example.width, example.height) == sample.image.size
+        assert len(unpack(example.states[0].depth, example.rows, example.columns)[0]) == example.columns
+
+
+def test_examples_survive_their_file(collected, tmp_path):
+    *_, examples = collected
+    searched().save(tmp_path / "frontier.json")
+    assert save_examples(examples, tmp_path).name == EXAMPLES
+    assert list(read(tmp_path).examples) == examples
+
+
+def test_a_frontier_s_choices_are_those_it_affords():
+    chosen = choices_of(searched(), [0.01, 0.5])
+    assert chosen == {0.5: searched().pick(0.5).schedule}
+
+
+def test_a_centre_crop_shows_what_the_model_sees():
+    class Clip:
+        do_center_crop, size, crop_size = True, {"shortest_edge": 100}, {"height": 100, "width": 100}
+
+    wide = Image.new("RGB", (400, 200), "white")
+    wide.paste("black", (100, 0, 300, 200))
+    seen = as_seen(wide, Clip())
+    assert seen.size == (200, 200)
+    assert seen.getcolors() == [(200 * 200, (0, 0, 0))]

@@ -1,0 +1,221 @@
+"""The page in a real browser: it shows the payload's numbers, moves as one, and asks nobody for anything."""
+
+import base64
+import json
+import time
+
+import pytest
+
+from report import browser
+from vispco.report import build, write
+
+pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=browser.missing() or "")
+THIN = "\u202f"
+
+
+@pytest.fixture(scope="module")
+def payload(run, other):
+    return build([run, other])
+
+
+@pytest.fixture(scope="module")
+def page(payload, tmp_path_factory):
+    return write(payload, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser.chromium() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def desktop(driver, page):
+    browser.complaints(driver), browser.requests(driver)  # what the browser's own first page did
+    browser.show(driver, page)
+    wait(
+        driver, "return document.documentElement.dataset.ready === 'true' && !!document.querySelector('#frontier svg')"
+    )
+    return driver
+
+
+def wait(driver, script: str, seconds: float = 20.0):
+    end = time.monotonic() + seconds
+    while not (found := driver.execute_script(script)):
+        assert time.monotonic() < end, f"never true: {script}"
+        time.sleep(0.05)
+    return found
+
+
+def text(driver, name: str) -> str:
+    return driver.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def slide(driver, name: str, value: int) -> None:
+    driver.execute_script(
+        "const i = document.getElementById(arguments[0]); i.value = arguments[1];"
+        "i.dispatchEvent(new Event('input', {bubbles: true}))",
+        name,
+        value,
+    )
+
+
+def percent(value: float) -> str:
+    return f"{value * 100:.1f}{THIN}%"
+
+
+def depth_of(payload, example: int, stop: int) -> bytes:
+    budget = payload.budgets[stop].budget
+    states = payload.examples[example].states
+    state = [s for s in states if s.budget <= budget + 1e-9][-1:] or states[:1]
+    return base64.b64decode(state[0].depth)
+
+
+def test_the_slider_moves_every_number_to_the_payload_s(desktop, payload):
+    for stop in (3, 8, 16):
+        slide(desktop, "budget", stop)
+        point = payload.runs[0].points[payload.budgets[stop].choices[0]]
+        assert text(desktop, "budget-value") == f"{payload.budgets[stop].budget * 100:.0f}{THIN}%"
+        assert text(desktop, "expected-accuracy") == percent(point.accuracy)
+        assert text(desktop, "expected-cost") == percent(point.fraction)
+        assert text(desktop, "expected-kept") == percent(sum(point.retention) / len(point.retention))
+        bars = desktop.execute_script(
+            "return [...document.querySelectorAll('#schedule .column title')].map((t) => t.textContent)"
+        )
+        assert bars == [f"layer {i}: {percent(r)}" for i, r in enumerate(point.retention)]
+        assert desktop.execute_script("return document.querySelector('#frontier .ring-text').textContent") == percent(
+            point.accuracy
+        )
+
+
+def test_a_budget_that_nothing_meets_says_so(desktop, payload):
+    assert payload.budgets[0].choices[0] is None
+    slide(desktop, "budget", 0)
+    assert text(desktop, "expected-accuracy") == "–"
+    assert "no schedule" in text(desktop, "schedule-note")
+    assert desktop.execute_script("return document.getElementById('copy-json').disabled")
+
+
+def test_slider_and_scrubber_choose_the_tokens_that_are_shown(desktop, payload):
+    example = payload.examples[0]
+    for stop, layer in ((8, 0), (8, 7), (4, 11)):
+        slide(desktop, "budget", stop)
+        slide(desktop, "layer", layer)
+        kept = sum(value > layer for value in depth_of(payload, 0, stop))
+        assert text(desktop, "kept") == f"{kept} of {example.rows * example.columns} tokens"
+        assert text(desktop, "layer-value") == f"{layer} of {example.layers - 1}"
+
+
+def test_veiled_pixels_are_those_of_dropped_tokens(desktop, payload):
+    slide(desktop, "budget", 8)
+    slide(desktop, "layer", 7)
+    example, depth = payload.examples[0], depth_of(payload, 0, 8)
+    paint = """
+        const done = arguments[arguments.length - 1], [rows, columns] = arguments;
+        setTimeout(() => {
+          const c = document.getElementById('picture'), pen = c.getContext('2d'), found = [];
+          for (let r = 0; r < rows; r++) for (let k = 0; k < columns; k++)
+            found.push([...pen.getImageData(Math.floor((k + .5) * c.width / columns), Math.floor((r + .5) * c.height / rows), 1, 1).data].slice(0, 3));
+          done(found);
+        }, 300)"""
+    pixels = desktop.execute_async_script(paint, example.rows, example.columns)
+    for value, pixel in zip(depth, pixels, strict=True):
+        if value <= 7:  # the veil is 86 % of the paper's colour
+            assert min(pixel) >= 0.86 * 246 - 2
+
+
+def test_another_example_brings_its_question_and_answers(desktop, payload):
+    slide(desktop, "budget", 16)
+    desktop.execute_script("document.querySelectorAll('#thumbs input')[2].click()")
+    example = payload.examples[2]
+    assert text(desktop, "question") == example.question
+    assert text(desktop, "answer-reference") == example.reference
+    assert text(desktop, "answer-unpruned").startswith(example.unpruned)
+    assert text(desktop, "answer-pruned").startswith(example.states[-1].answer)
+
+
+def test_copy_buttons_give_a_schedule_that_works(desktop, payload):
+    desktop.execute_script(
+        "window.copied = []; Object.defineProperty(navigator, 'clipboard',"
+        "{value: {writeText: async (t) => { window.copied.push(t); }}, configurable: true})"
+    )
+    slide(desktop, "budget", 8)
+    point = payload.runs[0].points[payload.budgets[8].choices[0]]
+    for name in ("copy-json", "copy-python"):
+        desktop.execute_script("document.getElementById(arguments[0]).click()", name)
+    as_json, as_python = wait(desktop, "return window.copied.length === 2 && window.copied")
+    assert wait(desktop, "return document.getElementById('copied').textContent") == "Python copied."
+
+    from vispco.schedule import Schedule
+
+    assert Schedule.from_dict(json.loads(as_json)).retention == point.retention
+    first, second, third = as_python.splitlines()
+    assert first == "import vispco"
+    assert third.startswith("with pruner(model):")
+    made = {}
+    fake = type(
+        "vispco", (), {"Pruner": staticmethod(lambda scorer, schedule: (scorer, schedule)), "Schedule": Schedule}
+    )
+    exec(second, {"vispco": fake}, made)  # noqa: S102 - the line that a user would paste
+    scorer, schedule = made["pruner"]
+    assert scorer == "fastv"
+    assert schedule.retention == pytest.approx(point.retention, abs=2e-6)
+    assert schedule.counts([144]).tolist() == Schedule(point.retention).counts([144]).tolist()
+
+
+def test_axes_legend_and_keyboard_work(desktop, payload):
+    for axis in ("flops", "seconds", "fraction"):
+        desktop.execute_script("document.querySelector(`#axis input[value=${arguments[0]}]`).click()", axis)
+        fronts = "return document.querySelectorAll('#frontier .front').length"
+        assert desktop.execute_script(fronts) >= len(payload.runs)
+    both = desktop.execute_script("return document.querySelectorAll('#frontier .stairs').length")
+    desktop.execute_script("document.querySelectorAll('#legend button')[1].click()")
+    assert desktop.execute_script("return document.querySelectorAll('#frontier .stairs').length") == both - 1
+    desktop.execute_script("document.querySelectorAll('#legend button')[1].click()")
+    desktop.execute_script(
+        "const f = document.getElementById('frontier'); f.focus();"
+        "f.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))"
+    )
+    first = payload.runs[0].points[payload.runs[0].frontier[0]]
+    assert percent(first.accuracy) in text(desktop, "frontier-said")
+    assert desktop.execute_script("return !document.querySelector('#frontier .tip').hidden")
+
+
+def test_every_part_is_there_and_every_control_has_a_name(desktop, payload):
+    hidden = desktop.execute_script("return [...document.querySelectorAll('section[hidden]')].map((x) => x.id)")
+    assert hidden == []
+    nameless = desktop.execute_script(
+        "return [...document.querySelectorAll('button, input, select')].filter((x) => !x.disabled &&"
+        "!(x.textContent.trim() || x.getAttribute('aria-label') || (x.labels && x.labels.length))).map((x) => x.outerHTML)"
+    )
+    assert nameless == []
+    shown = desktop.execute_script("return document.querySelector('#methods tbody').textContent")
+    assert f"{payload.methods[0].hypervolume:.4f}" in shown
+
+
+def test_the_theme_can_be_switched(desktop):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = desktop.execute_script(ground)
+    desktop.execute_script("document.getElementById('theme').click()")
+    assert desktop.execute_script(ground) != before
+    desktop.execute_script("document.getElementById('theme').click()")
+
+
+def test_a_phone_needs_no_sideways_scrolling(desktop, page):
+    for width in (360, 390):
+        browser.show(desktop, page, width, 800, dark=True)
+        wait(desktop, "return !!document.querySelector('#frontier svg')")
+        assert desktop.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_a_run_with_a_frontier_alone_leaves_the_rest_out(desktop, other, tmp_path):
+    browser.show(desktop, write(other, tmp_path / "small.html"))
+    wait(desktop, "return document.documentElement.dataset.ready === 'true'")
+    hidden = desktop.execute_script("return [...document.querySelectorAll('section[hidden]')].map((x) => x.id)")
+    assert set(hidden) == {"sec-examples", "sec-convergence", "sec-bench", "sec-areas"}
+
+
+def test_nothing_was_asked_for_and_nothing_went_wrong(desktop):
+    """Last: over everything that the tests above did."""
+    assert browser.complaints(desktop) == []
+    assert [u for u in browser.requests(desktop) if not u.startswith(("file:", "data:", "chrome:"))] == []
