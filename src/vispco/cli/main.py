@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import evaluate, info, search, sweep, zoo
+from vispco.cli import compare, evaluate, info, report, search, sweep, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -26,6 +26,9 @@ app.command("info")(info.info)
 app.command("search")(search.search)
 app.command("export")(search.export)
 app.command("sweep")(sweep.sweep)
+app.add_typer(compare.app, name="compare")
+app.command("report")(report.report)
+app.command("plot")(report.plot)
 app.add_typer(zoo.app, name="zoo")
 
 

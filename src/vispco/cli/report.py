@@ -1,0 +1,53 @@
+"""`vispco report` and `vispco plot`: what runs look like, as one page or as figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vispco.cli.output import check_writable, show
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of searches and sweeps; several are overlaid.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
+) -> None:
+    """One self-contained page: frontier, budget slider, schedules, surviving tokens, provenance.
+
+    Example:
+
+        vispco report runs/search runs/sweep --out report.html
+    """
+    check_writable(out)
+    from vispco.report import write  # noqa: PLC0415
+
+    path = write(runs, out)
+    show(
+        {"report": str(path), "bytes": path.stat().st_size},
+        as_json=json,
+        table=f"{path} is ready: open it in a browser.",
+    )
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of searches and sweeps.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
+    form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
+    json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
+) -> None:
+    """The paper's figures that these runs have data for.
+
+    Example:
+
+        vispco plot runs/search runs/sweep --format svg
+    """
+    check_writable(out / "figure")
+    from vispco.plots import figures  # noqa: PLC0415
+
+    files = [str(path) for path in figures(runs, out, form)]
+    show({"figures": files}, as_json=json, table="\n".join(files))
