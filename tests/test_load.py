@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import build
 
+from tiny import build
 from vispco import load
 from vispco.errors import InvalidInputError
 from vispco.load import LoadError

@@ -48,12 +48,11 @@ def test_a_scorer_that_reads_attention_without_declaring_it_is_told_so():
             return context.attention("last")
 
     from tiny import DEFAULT, build, inputs
-
     from vispco import Pruner, Schedule
 
-    with Pruner(Sneaky(), Schedule.single(1, 0.5, 4))(build("llava")) as model:
-        with pytest.raises(InvalidInputError, match="needs_attention = True"):
-            model(**inputs("llava", [DEFAULT]))
+    model, pruner = build("llava"), Pruner(Sneaky(), Schedule.single(1, 0.5, 4))
+    with pruner(model), pytest.raises(InvalidInputError, match="needs_attention = True"):
+        model(**inputs("llava", [DEFAULT]))
 
 
 def test_a_new_scorer_takes_few_lines_and_works_at_once():
@@ -68,7 +67,6 @@ def test_a_new_scorer_takes_few_lines_and_works_at_once():
             return context.hidden.norm(dim=-1)
 
     from tiny import DEFAULT, build, inputs
-
     from vispco import Pruner, Schedule
 
     pruner = Pruner(Norm(), Schedule.single(0, 0.25, 4), record=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 
+from tiny import FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule
 from vispco.scorers import SparseVLM
 
@@ -71,7 +73,7 @@ def test_masking_equals_dropping_and_caches_hold_what_the_schedule_keeps(case):
         held = layer.keys.shape[-2]
         window = getattr(layer, "sliding_window", None)
         assert held in {min(n, n if window is None else window - 1) for n in (most, x["input_ids"].shape[1])}
-    for earlier, later in zip(live, live[1:], strict=False):
+    for earlier, later in pairwise(live):
         assert bool((later <= earlier).all()), "a dropped token came back"
 
 

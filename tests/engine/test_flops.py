@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import BUILDERS, LAYERS, build, inputs, picture, words
 from torch.utils.flop_counter import FlopCounterMode
 
+from tiny import BUILDERS, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule, cost
 from vispco.families import family_of
 from vispco.scorers import SCORERS
