@@ -134,7 +134,9 @@ def example(number: int, frontier: Frontier) -> Example:
     )
 
 
-def write_run(folder: Path, *, kernel: str = "multi-step", skill: float = 1.0, whole: bool = True) -> Path:
+def write_run(
+    folder: Path, *, kernel: str = "multi-step", skill: float = 1.0, whole: bool = True, examples: int = 6
+) -> Path:
     """Everything that a run can hold; with whole=False, a search that wrote its frontier and its settings only."""
     folder.mkdir(parents=True, exist_ok=True)
     frontier = searched(kernel, skill)
@@ -156,7 +158,7 @@ def write_run(folder: Path, *, kernel: str = "multi-step", skill: float = 1.0, w
         return folder
     swept().save(folder / "grid.frontier.json")
     (folder / "metrics.jsonl").write_text(metrics())
-    save_examples([example(number, frontier) for number in range(6)], folder)
+    save_examples([example(number, frontier) for number in range(examples)], folder)
     areas = np.random.default_rng(5).lognormal(11.2, 0.7, 4000)
     (folder / "areas.json").write_text(json.dumps(equalise_areas(areas.tolist(), 3000, max_repeats=12).to_dict()))
     rows = [
