@@ -99,10 +99,10 @@ class Lab:
             rows.append(torch.stack([spent / judge.cost.full(batch.num_text, batch.num_visual), right, kl]))
         return torch.cat(rows, dim=-1).mean(-1).T.numpy()
 
-    def judged(self, kernel: Any, params_of: Any, budgets: tuple[float, ...] = BUDGETS) -> Judged:
+    def judged(self, kernel: Any, params_of: Any) -> Judged:
         """`params_of(batch, budget)` -> [P] or [B, P]; judged on the test set, budget by budget."""
         found = Judged()
-        for budget in budgets:
+        for budget in BUDGETS:
 
             def counts_of(batch: Batch, budget: float = budget) -> torch.Tensor:
                 params = params_of(batch, budget).double()
