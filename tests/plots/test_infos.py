@@ -43,6 +43,12 @@ def test_retention_by_budget_leaves_out_what_nothing_meets():
     assert info.curves[0][1] == searched().pick(0.5).schedule.retention
 
 
+def test_budgets_with_the_same_schedule_are_one_curve():
+    cost = max(p.evaluation.fraction["exact"] for p in searched() if p.schedule.retention[-1] < 1)
+    info = plots.retention_by_budget_info(searched(), [cost + 0.01, cost + 0.02])
+    assert [label for label, _ in info.curves] == [f"{cost + 0.01:.0%}–{cost + 0.02:.0%}"]
+
+
 def test_retention_by_kernel_is_what_each_picks():
     found = {"multi-step": searched(), "linear": searched("linear"), "none": Frontier()}
     info = plots.retention_by_kernel_info(found, 0.5)

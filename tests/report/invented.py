@@ -154,7 +154,20 @@ def write_run(
         "budgets": list(BUDGETS),
     }
     (folder / "config.json").write_text(json.dumps(config))
-    if not whole:
+    if not whole:  # as `search` itself writes it
+        config |= {"format": "vispco-search", "scorer": {"name": "fastv"}, "kernel": {"name": kernel}}
+        config |= {"spent": {"forward": 1e12, "total": 3e12}, "vispco": "0.0.0"}
+        (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "versions"}))
+        history = [
+            {"iteration": i, "kl": [0.5 / (i + 1), 0.7], "violation": [0.0, 0.1], "w": [0.0, 0.0], "lambda": [1.0, 1.0]}
+            for i in range(8)
+        ]
+        shapes = [
+            {"budget": b, "params": [0.0], "kl": 0.1, "history": [*history, {"shape": {}, "samples": 8}]}
+            for b in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+        ]
+        (folder / "shapes.json").write_text(json.dumps(shapes))
+        (folder / "metrics.jsonl").write_text('{"budget": 0.5, "kl": 0.1, "converged": true}\n')
         return folder
     swept().save(folder / "grid.frontier.json")
     (folder / "metrics.jsonl").write_text(metrics())

@@ -79,10 +79,46 @@ def test_hypervolume_grows_with_the_time_a_sweep_spends(payload):
     assert list(curve.value) == sorted(curve.value)
 
 
-def test_a_run_without_optional_files_has_no_optional_parts(other):
-    payload = build([other])
-    assert payload.examples == payload.convergence == payload.areas == payload.bench == ()
+def test_a_run_without_optional_files_has_no_optional_parts(run, tmp_path):
+    Frontier.load(run / "frontier.json").save(tmp_path / "frontier.json")
+    payload = build([tmp_path])
+    assert payload.examples == payload.convergence == payload.areas == payload.bench == payload.hypervolume == ()
     assert payload.methods[0].ratio is None
+    assert payload.runs[0].folder == ""
+
+
+def test_the_folder_of_a_search_can_be_deployed(other):
+    payload = build([other])
+    assert payload.runs[0].folder == str(other)
+    assert (payload.runs[0].scorer, payload.runs[0].kernel) == ("fastv", "linear")
+    assert payload.methods[0].flops == 3e12
+    assert payload.provenance[0].versions == {"vispco": "0.0.0"}
+
+
+def test_a_static_search_converges_budget_by_budget(other):
+    found = build([other]).convergence
+    assert [one.label for one in found] == [f"fastv-linear, {b}%" for b in (20, 40, 60, 70, 90)]
+    assert found[0].steps == tuple(range(8))
+    assert found[0].series["kl"][0] == pytest.approx(0.6)
+
+
+def test_a_sweep_is_known_by_its_journal(run, other, tmp_path):
+    frontier = Frontier.load(run / "grid.frontier.json")
+    for number, (name, model) in enumerate([("ours", "invented-vl"), ("theirs", "another-vl")]):
+        frontier.save(tmp_path / f"{name}.frontier.json")
+        identity = {"strategy": "grid", "seed": 3, "fingerprint": {"model": model, "scorer": {"name": "fastv"}}}
+        with (tmp_path / "journal.log").open("a") as journal:
+            journal.write(json.dumps({"op_code": 0, "study_name": name}) + "\n")
+            journal.write(json.dumps({"op_code": 2, "study_id": number, "user_attr": {"vispco": identity}}) + "\n")
+            journal.write('{"op_code": 2, "study_id": 0, "user_attr": {"vispco": ...cut off\n')
+    payload = build([other, tmp_path])
+    assert [(r.label, r.model, r.scorer) for r in payload.runs[1:]] == [
+        ("ours", "invented-vl", "fastv"),
+        ("theirs", "another-vl", "fastv"),
+    ]
+    searched = Frontier.load(other / "frontier.json")
+    assert payload.methods[0].ratio == pytest.approx(searched.hypervolume_ratio(frontier))
+    assert payload.methods[2].ratio == pytest.approx(1.0)  # of its own model's sweeps alone
 
 
 def test_values_that_are_not_finite_are_left_out(run, tmp_path):

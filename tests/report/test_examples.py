@@ -1,17 +1,23 @@
 """Examples come from a real model under a real pruner; here an untrained one, whose tokens leave all the same."""
 
 import base64
+from dataclasses import asdict
 
 import pytest
 import torch
 from PIL import Image
 
 from report.invented import searched
+from vispco import cost as costs
+from vispco import kernels, scorers
 from vispco.data import dataset
-from vispco.report.examples import choices_of, collect
+from vispco.errors import InvalidInputError
+from vispco.report.examples import choices_of, collect, collect_run
 from vispco.report.picture import as_seen, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
 from vispco.schedule import Schedule
+from vispco.search import directory as disk
+from vispco.search.found import Found
 from vispco.zoo.images import build_image_processor
 from vispco.zoo.models import build_model
 from vispco.zoo.processor import JoinedProcessor
@@ -60,6 +66,25 @@ def test_examples_survive_their_file(collected, tmp_path):
     searched().save(tmp_path / "frontier.json")
     assert save_examples(examples, tmp_path).name == EXAMPLES
     assert list(read(tmp_path).examples) == examples
+
+
+def test_examples_of_a_search_are_its_planners_own(tmp_path):
+    name, scorer, kernel = "tiny-llava", scorers.get("fastv"), kernels.get("linear")
+    model = build_model(name).eval()
+    processor = JoinedProcessor(build_image_processor(name), build_tokenizer(name), model.config)
+    cost = costs.get("exact", model.config)
+    config = {"scorer": scorer.to_dict(), "kernel": kernel.config(), "cost": "exact", "budgets": [0.5, 0.8]}
+    disk.write_config(tmp_path, {**config, "dimensions": asdict(cost.dimensions)})
+    disk.write_shapes(tmp_path, [Found(0.5, kernel.initial(LAYERS[name]).double(), 0.1)])
+    searched().save(tmp_path / "frontier.json")
+    (example,) = collect_run(model, processor, dataset("test")[:1], tmp_path, max_new_tokens=2)
+    assert list(read(tmp_path).examples) == [example]
+    assert example.scorer == "fastv"
+    less, more = (sum(base64.b64decode(state.depth)) for state in example.states)
+    assert less < more < example.rows * example.columns * example.layers
+    with pytest.raises(InvalidInputError, match="not the folder of a search"):
+        searched().save(tmp_path / "plain" / "frontier.json")
+        collect_run(model, processor, [], tmp_path / "plain")
 
 
 def test_a_frontier_s_choices_are_those_it_affords():

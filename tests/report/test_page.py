@@ -208,11 +208,15 @@ def test_a_phone_needs_no_sideways_scrolling(desktop, page):
         assert desktop.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_a_run_with_a_frontier_alone_leaves_the_rest_out(desktop, other, tmp_path):
+def test_a_plain_search_leaves_the_rest_out_and_is_deployed_from_its_folder(desktop, other, tmp_path):
     browser.show(desktop, write(other, tmp_path / "small.html"))
     wait(desktop, "return document.documentElement.dataset.ready === 'true'")
     hidden = desktop.execute_script("return [...document.querySelectorAll('section[hidden]')].map((x) => x.id)")
-    assert set(hidden) == {"sec-examples", "sec-convergence", "sec-bench", "sec-areas"}
+    assert set(hidden) == {"sec-examples", "sec-bench", "sec-areas"}
+    point = build([other]).runs[0].points[build([other]).budgets[8].choices[0]]
+    assert text(desktop, "python").splitlines()[1] == (
+        f'pruner = vispco.Pruner.from_pretrained("{other}", budget={point.budget})'
+    )
 
 
 def test_nothing_was_asked_for_and_nothing_went_wrong(desktop):

@@ -26,8 +26,17 @@ class RetentionInfo:
 
 def retention_by_budget_info(frontier: Frontier, budgets: Sequence[float] = BUDGETS) -> RetentionInfo:
     """The schedule that a frontier picks at each budget; budgets that nothing meets are left out."""
-    picked = ((f"{budget:.0%}", _picked(frontier, budget)) for budget in budgets)
-    return RetentionInfo("budget", tuple((label, curve) for label, curve in picked if curve), ordered=True)
+    groups: list[
+        tuple[list[float], tuple[float, ...]]
+    ] = []  # neighbouring budgets with the same schedule are one curve
+    for budget in sorted(budgets):
+        curve = _picked(frontier, budget)
+        if groups and groups[-1][1] == curve:
+            groups[-1][0].append(budget)
+        elif curve:
+            groups.append(([budget], curve))
+    named = ((f"{same[0]:.0%}" if len(same) == 1 else f"{same[0]:.0%}–{same[-1]:.0%}", curve) for same, curve in groups)
+    return RetentionInfo("budget", tuple(named), ordered=True)
 
 
 def retention_by_kernel_info(found: Mapping[str, Frontier], budget: float = 0.5) -> RetentionInfo:

@@ -40,13 +40,15 @@ def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 def provenance(files: RunFiles) -> Provenance:
     told = ("seed", "command", "versions", "machine", "label")
-    settings = {key: value for key, value in files.config.items() if key not in told}
-    seed, command = files.setting("seed"), files.setting("command")
+    settings: dict[str, Any] = {key: value for key, value in files.config.items() if key not in told}
+    settings |= {f"study {name}": told_of for name, told_of in files.studies.items()}
+    seed, command = files.config.get("seed"), files.config.get("command")
+    versions = files.config.get("versions") or {key: files.config[key] for key in ("vispco",) if key in files.config}
     return Provenance(
         label=files.name,
         seed=seed if isinstance(seed, int) else None,
         command=" ".join(map(str, command)) if isinstance(command, list) else command,
-        versions={key: str(value) for key, value in (files.config.get("versions") or {}).items()},
+        versions={key: str(value) for key, value in versions.items()},
         machine=dict(files.config.get("machine") or {}),
         settings=settings,
     )

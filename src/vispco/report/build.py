@@ -104,10 +104,11 @@ def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
         kind=kind,
         points=tuple(_row(point, frontier.axis.model, exact=id(point) in front) for point in frontier),
         frontier=tuple(place for place, point in enumerate(frontier) if id(point) in front),
-        model=files.text("model"),
-        scorer=files.text("scorer"),
+        model=files.text("model", label.rpartition("/")[2]),
+        scorer=files.text("scorer", label.rpartition("/")[2]),
         kernel=files.text("kernel") if kind == "searched" else "",
-        solver=files.text("solver") if kind == "searched" else label.rpartition("/")[2],
+        solver=files.text("solver") if kind == "searched" else files.text("strategy", label.rpartition("/")[2]),
+        folder=str(files.path) if kind == "searched" and files.deployable else "",
     )
 
 
@@ -127,6 +128,7 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         kl=found.kl,
         samples=len(rows) if schedule.per_sample else 0,
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
+        budget=progress.number(point.provenance.get("budget")),
     )
 
 
@@ -145,12 +147,14 @@ def _curves(placed: list[Named]) -> tuple[Curve, ...]:
 
 def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
     rows = []
-    for files, label, frontier, kind in placed:
-        rivals = [f for other, _, f, k in placed if k == "empirical" and _subject(other) == _subject(files)]
+    for entry in placed:
+        files, label, frontier, kind = entry
+        rivals = [rival[2] for rival in placed if rival[3] == "empirical" and _comparable(entry, rival, placed)]
         whole = rivals[0].merge(*rivals[1:]).hypervolume(WHOLE) if rivals else 0.0
         picks = [choice(frontier, budget) for budget in METHOD_BUDGETS]
         own = frontier.hypervolume(WHOLE)
         timed = sum(point.evaluation.seconds for point in frontier) or None
+        spent = files.config.get("spent") if kind == "searched" else None
         rows.append(
             MethodRow(
                 label,
@@ -160,10 +164,21 @@ def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
                 tuple(None if place is None else frontier.points[place].accuracy for place in picks),
                 own / whole if whole > 0 else None,
                 progress.search_seconds(files) if kind == "searched" else timed,
+                progress.number(spent.get("total")) if isinstance(spent, dict) else None,
             )
         )
     return tuple(rows)
 
 
-def _subject(files: RunFiles) -> tuple[str, str]:
-    return files.text("model"), files.text("scorer")
+def _comparable(one: Named, other: Named, everyone: list[Named]) -> bool:
+    """Of the same model and scorer, as far as both are known; where one is not, only if the page knows a single one."""
+    if not one[2].points or not other[2].points:
+        return False
+    if one[2].points[0].schedule.num_layers != other[2].points[0].schedule.num_layers:
+        return False
+    for name in ("model", "scorer"):
+        known = [files.text(name, label.rpartition("/")[2]) for files, label, _, _ in (one, other)]
+        all_known = {files.text(name, label.rpartition("/")[2]) for files, label, _, _ in everyone} - {""}
+        if known[0] != known[1] and (all(known) or len(all_known) > 1):
+            return False
+    return True

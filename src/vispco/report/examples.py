@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from vispco import scorers
 from vispco.data.metric import metric
 from vispco.data.sample import Sample
 from vispco.data.tasks import TASKS
@@ -19,8 +21,10 @@ from vispco.frontier import Frontier
 from vispco.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
+from vispco.report.run_files import read, save_examples
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
+from vispco.search import deploy
 
 MAX_LAYERS = 255  # a token's depth is one byte
 
@@ -66,11 +70,27 @@ def collect(
                 layers=layers,
                 states=tuple(states),
                 task=sample.task,
-                scorer=scorer if isinstance(scorer, str) else type(scorer).__name__.lower(),
+                scorer=scorers.get(scorer).name,
                 unpruned_correct=_correct(sample, unpruned),
             )
         )
     return found
+
+
+def collect_run(
+    model: Any, processor: Any, samples: Sequence[Sample], run: str | Path, *, max_new_tokens: int = 16
+) -> list[Example]:
+    """Examples of what a search found, at the budgets that it searched; written into its folder, too."""
+    files = read(run)
+    budgets = files.config.get("budgets") or []
+    if not files.deployable or not budgets:
+        raise InvalidInputError(f"{run} is not the folder of a search, so it has no planners to show examples of.")
+    loaded = {float(budget): deploy.load(run, float(budget)) for budget in budgets}
+    scorer = next(iter(loaded.values()))[0]
+    planners = {budget: planner for budget, (_, planner) in loaded.items()}
+    examples = collect(model, processor, samples, planners, scorer, max_new_tokens=max_new_tokens)
+    save_examples(examples, run)
+    return examples
 
 
 def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Schedule]:

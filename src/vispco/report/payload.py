@@ -30,6 +30,7 @@ class PointRow(Record):
     kl: float | None = None
     samples: int = 0
     name: str = ""
+    budget: float | None = None  # that the search aimed at
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Run(Record):
     scorer: str = ""
     kernel: str = ""
     solver: str = ""
+    folder: str = ""  # what `Pruner.from_pretrained` takes, where it can: a planner then solves each sample's schedule
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class MethodRow(Record):
     accuracy: tuple[float | None, ...]  # at each of the payload's method_budgets
     ratio: float | None = None
     seconds: float | None = None  # of search
+    flops: float | None = None  # of search, where it kept count
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,19 @@ from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
 
 SERIES = ("kl", "violation", "w", "lambda")
+MAX_LINES = 5  # a chart with more cannot be read
 MAX_STEPS = 400  # more than a screen has pixels for; a longer history is thinned evenly
 
 
 def convergence(run: RunFiles) -> list[Convergence]:
     """One for the run, or one for each budget where its records name one."""
     groups: dict[Any, list[dict[str, Any]]] = {}
+    for shape in run.shapes:  # a static search keeps what happened beside each budget's shape
+        groups[shape.get("budget")] = [record for record in shape.get("history") or () if "iteration" in record]
+    groups = {budget: records for budget, records in groups.items() if len(records) > 1}
+    groups = {budget: groups[budget] for budget in thinned(list(groups), MAX_LINES)}
     for record in run.metrics:
-        if any(name in record for name in SERIES):
+        if any(name in record for name in SERIES) and {"step", "iteration"} & {*record}:
             groups.setdefault(record.get("budget"), []).append(record)
     found = []
     for budget, records in groups.items():
@@ -35,12 +40,12 @@ def convergence(run: RunFiles) -> list[Convergence]:
     return found
 
 
-def thinned(records: Sequence[Any]) -> list[Any]:
-    """At most MAX_STEPS of them, the first and the last among them."""
-    if len(records) <= MAX_STEPS:
+def thinned(records: Sequence[Any], most: int = MAX_STEPS) -> list[Any]:
+    """At most so many of them, evenly, the first and the last among them."""
+    if len(records) <= most:
         return list(records)
-    stride = (len(records) - 1) / (MAX_STEPS - 1)
-    return [records[round(place * stride)] for place in range(MAX_STEPS)]
+    stride = (len(records) - 1) / (most - 1)
+    return [records[round(place * stride)] for place in range(most)]
 
 
 def number(value: Any) -> float | None:
@@ -91,7 +96,7 @@ def searched_curve(run: RunFiles, label: str, frontier: Frontier) -> Curve | Non
 
 def search_seconds(run: RunFiles) -> float | None:
     """How long the search took, by its config or by its last record."""
-    known = number(run.setting("search_seconds", "seconds"))
+    known = number(run.config.get("search_seconds"))
     if known is None and run.metrics:
         known = number(run.metrics[-1].get("seconds"))
     return known

@@ -16,6 +16,7 @@ from vispco.report.payload import Example
 SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
+SEARCH = "vispco-search"  # the format of a search's config.json
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class RunFiles:
     searched: Frontier | None = None
     swept: dict[str, Frontier] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
+    shapes: tuple[dict[str, Any], ...] = ()
+    studies: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # what each sweep was of, where its journal is here
     bench: Any = None
     areas: Any = None
 
@@ -35,16 +40,17 @@ class RunFiles:
     def name(self) -> str:
         return str(self.config.get("label") or self.path.resolve().name)
 
-    def setting(self, *names: str) -> Any:
-        """The first of these settings that the config has, at its top or one level down."""
-        levels = [self.config, *(value for value in self.config.values() if isinstance(value, dict))]
-        found = (level[name] for name in names for level in levels if level.get(name) is not None)
-        return next(found, None)
+    @property
+    def deployable(self) -> bool:
+        """Whether `Pruner.from_pretrained` takes this folder."""
+        return bool(self.config.get("format") == SEARCH)
 
-    def text(self, *names: str) -> str:
-        value = self.setting(*names)
+    def text(self, name: str, study: str | None = None) -> str:
+        """A setting of the run, or of one of its sweeps, as a word; a scorer or kernel is known by its name."""
+        told = self.studies.get(study or "", {})
+        value = told.get(name, self.config.get(name))
         if isinstance(value, dict):
-            value = value.get("name", "")
+            value = value.get("name")
         return "" if value is None else str(value)
 
 
@@ -69,6 +75,8 @@ def read(path: str | Path) -> RunFiles:
         searched=Frontier.load(searched) if searched.is_file() else None,
         swept=swept,
         examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
+        shapes=tuple(_json(path / "shapes.json") or ()),
+        studies=studies_of(path / "journal.log"),
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )
@@ -87,6 +95,28 @@ def save_examples(examples: Sequence[Example], run: str | Path) -> Path:
     temporary.write_text(json.dumps([example.to_dict() for example in examples]) + "\n", encoding="utf-8")
     temporary.replace(path)
     return path
+
+
+def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
+    """What the studies of a sweep's journal are of (model, scorer, seed, ...), by name; lines that do not tell are passed over."""
+    names: list[str] = []
+    found: dict[str, dict[str, Any]] = {}
+    if not journal.is_file():
+        return found
+    with journal.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if '"study_name"' not in line and '"vispco"' not in line:
+                continue
+            try:
+                entry = json.loads(line)
+                if "study_name" in entry:
+                    names.append(str(entry["study_name"]))
+                elif "vispco" in entry.get("user_attr", {}):
+                    identity = entry["user_attr"]["vispco"]
+                    found[names[entry["study_id"]]] = {**identity, **identity.get("fingerprint", {})}
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+                continue
+    return found
 
 
 def _json(path: Path) -> Any:

@@ -24,10 +24,13 @@ function pythonTuple(values) {
 function pythonLines() {
   const point = chosenPoint();
   if (!point) return null;
-  const scorer = data.runs[state.run].scorer || "fastv";
+  const run = data.runs[state.run];
+  const pruner = run.folder
+    ? `vispco.Pruner.from_pretrained(${JSON.stringify(run.folder)}, budget=${point.budget ?? budgetNow()})`
+    : `vispco.Pruner(${JSON.stringify(run.scorer || "fastv")}, vispco.Schedule(${pythonTuple(point.retention)}))`;
   return [
     "import vispco",
-    `pruner = vispco.Pruner(${JSON.stringify(scorer)}, vispco.Schedule(${pythonTuple(point.retention)}))`,
+    `pruner = ${pruner}`,
     "with pruner(model): output = model.generate(**inputs)",
   ].join("\n");
 }

@@ -45,7 +45,11 @@ function tellSchedule() {
     note.textContent = `${run.label} has no schedule that costs at most ${wholePercent(budgetNow())}. The cheapest costs ${percent(run.points[0].fraction)}.`;
     return;
   }
-  const many = point.samples ? ` Every sample has a schedule of its own; this is the mean of ${point.samples}.` : "";
+  const many = point.samples
+    ? ` Every sample has a schedule of its own; this is the mean of ${point.samples}.`
+    : run.folder
+      ? " Every sample’s schedule is solved for its own size when it comes; this is their mean."
+      : "";
   note.textContent = `${run.label} at ${wholePercent(budgetNow())}: ${stepsText(point.retention, 6)}.${many}`;
 }
 

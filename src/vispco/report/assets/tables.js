@@ -9,7 +9,8 @@ function table(node, columns, rows) {
 function startMethods() {
   if (!show("sec-methods", data.methods.length > 0)) return;
   const best = data.method_budgets.map((_, place) => Math.max(...data.methods.map((m) => m.accuracy[place] ?? -1)));
-  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `at ${wholePercent(b)}`), "hypervolume", "of empirical", "search time"];
+  const counted = data.methods.some((m) => m.flops !== null);
+  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `at ${wholePercent(b)}`), "hypervolume", "of empirical", "search time", ...(counted ? ["search FLOPs"] : [])];
   const rows = data.methods.map((m) => [
     h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), m.label, h("small", {}, m.kind)),
     String(m.evaluations),
@@ -17,6 +18,7 @@ function startMethods() {
     m.hypervolume.toFixed(4),
     m.ratio === null ? "–" : percent(m.ratio),
     seconds(m.seconds),
+    ...(counted ? [flops(m.flops).replace("FLOPs", "")] : []),
   ]);
   table(byId("methods"), columns, rows);
 }

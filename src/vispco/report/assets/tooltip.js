@@ -1,7 +1,7 @@
 // The card beside a point: what it costs, what it reaches, and its schedule.
 function pointCard(run, point) {
   const facts = [
-    ["accuracy", `${percent(point.accuracy)}  (${percent(point.low)} – ${percent(point.high)})`],
+    ["accuracy", `${percent(point.accuracy)}  (${(100 * point.low).toFixed(1)} – ${(100 * point.high).toFixed(1)})`],
     ["FLOPs", `${percent(point.fraction)}${point.flops === null ? "" : ", " + flops(point.flops)}`],
     ["time", point.seconds === null ? null : `${seconds(point.seconds)} a sample`],
     ["KL", point.kl === null ? null : plain(point.kl)],
