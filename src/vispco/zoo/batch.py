@@ -65,11 +65,11 @@ def examples(
     for name in chosen:
         level = difficulty if rng.random() < 0.6 else rng.random() * difficulty
         scene, own = compose(name, "train", rng, level)
-        asked = [(name, *question) for question in own[:6]]
+        asked = [(name, *question) for question in own[: 3 if name == "counting" else 6]]  # high counts come first
         others = []
         for other, task in TASKS.items():
             if other != name:
-                others += [(other, *question) for question in task.ask(scene, rng)[:2]]
+                others += [(other, *question) for question in task.ask(scene, rng)[: 1 if other == "counting" else 2]]
         rng.shuffle(others)
         asked = (asked + others)[:questions]
         rng.shuffle(asked)

@@ -86,7 +86,8 @@ class DenseHeads(nn.Module):
     model then only has to match like with like.
     """
 
-    def __init__(self, embed: nn.Module, width: int) -> None:
+    def __init__(self, embed: nn.Module, width: int, *, codes: bool = False) -> None:
+        """`codes`: the other fields, too, are written in fixed vectors of a word's length, so that none drowns."""
         super().__init__()
         ids = token_ids()
         with torch.no_grad():
@@ -95,8 +96,25 @@ class DenseHeads(nn.Module):
         self.words = [part.clone() for part in words]
         self.nothing = nn.Parameter(torch.full((len(TIED),), 4.0))
         self.free = {field: count for field, count in CLASSES.items() if field not in TIED}
-        self.norm = nn.LayerNorm(width)
+        self.norm: nn.Module = nn.LayerNorm(width)
         self.head = nn.Linear(width, sum(self.free.values()))
+        if codes:
+            self.norm = nn.Identity()
+            self._fix(float(torch.cat(words).std()))
+
+    @torch.no_grad()
+    def _fix(self, deviation: float) -> None:
+        """Random weights that stay as they are; "nothing" is the zero vector with the margin of a missing word."""
+        weight = torch.randn(self.head.weight.shape, generator=torch.Generator().manual_seed(0)) * deviation
+        bias = torch.zeros(len(weight))
+        start = 0
+        for field, count in self.free.items():
+            if field not in ("x", "y"):
+                weight[start], bias[start] = 0.0, 4.0
+            start += count
+        self.head.weight.copy_(weight * self.scale)
+        self.head.bias.copy_(bias)
+        self.head.requires_grad_(requires_grad=False)
 
     def logits(self, features: Tensor) -> dict[str, Tensor]:
         """[N, classes] of each field."""

@@ -25,6 +25,7 @@ class Recipe:
     rate: float = 2e-3
     tower: float = 0.1  # share of the rate that the tower moves by in the second stretch
     decay: float = 0.35  # last share of each stretch, in which the rate falls to zero
+    codes: bool = False  # fixed codes for every dense label, not for words alone
     clip: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -46,9 +47,9 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=3000, warmup=1000),
-    "tiny-llava": Recipe(steps=3000, warmup=1000),
-    "tiny-gemma": Recipe(steps=3000, warmup=1000),
+    "tiny-qwen": Recipe(steps=3400, warmup=1000),
+    "tiny-llava": Recipe(steps=2600, warmup=1000),
+    "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
 
 
