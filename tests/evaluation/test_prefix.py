@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 from vispco import Pruner, Schedule
@@ -141,3 +142,34 @@ def test_the_first_drop_is_that_of_the_batch():
     assert first_drop(counts[:1], (8,)) == 3
     assert first_drop(counts, (8, 7)) == 0
     assert first_drop(counts[:, :2], (8, 6)) == 2
+
+
+def test_a_grid_computes_far_less():
+    name, scorer = "llava", get("fastv")
+    model, inputs = tiny.build(name, "eager"), tiny.inputs(name, TWO)
+    grid = [(layer, keep) for layer in range(1, LAYERS) for keep in (0.01, 0.26, 0.51, 0.76)]
+    prefix = Prefix(model, scorer)
+
+    def alone():
+        for layer, keep in grid:
+            with Pruner(scorer, Schedule.single(layer, keep, LAYERS))(model):
+                generated(model, inputs)
+
+    def shared():
+        with prefix.record():
+            generated(model, inputs)
+        for layer, keep in grid:
+            first = prefix.resume(scorer, lambda layer=layer: layer)
+            with Pruner(scorer, Schedule.single(layer, keep, LAYERS))(model), first:
+                generated(model, inputs)
+
+    def language_flops(work):
+        with FlopCounterMode(display=False) as counter:
+            work()
+        return sum(
+            sum(parts.values())
+            for module, parts in counter.get_flop_counts().items()
+            if module.endswith("model.language_model")
+        )
+
+    assert 0 < language_flops(shared) < 0.6 * language_flops(alone)
