@@ -82,8 +82,8 @@ def test_examples_of_a_search_are_its_planners_own(tmp_path):
     assert example.scorer == "fastv"
     less, more = (sum(base64.b64decode(state.depth)) for state in example.states)
     assert less < more < example.rows * example.columns * example.layers
+    searched().save(tmp_path / "plain" / "frontier.json")
     with pytest.raises(InvalidInputError, match="not the folder of a search"):
-        searched().save(tmp_path / "plain" / "frontier.json")
         collect_run(model, processor, [], tmp_path / "plain")
 
 

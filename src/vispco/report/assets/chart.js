@@ -11,7 +11,7 @@ function frame(box, width, options) {
     grid.append(s("line", { x1: inner.left, x2: inner.right, y1: sy(tick), y2: sy(tick) }));
     grid.append(s("text", { x: inner.left - 10, y: sy(tick), dy: "0.32em", "text-anchor": "end" }, yText(tick)));
   }
-  const xTicks = options.xTicks || ticks(x[0], x[1], Math.max(3, Math.floor((inner.right - inner.left) / 90)));
+  const xTicks = options.xTicks || ticks(x[0], x[1], Math.max(3, Math.floor((inner.right - inner.left) / 66)));
   for (const tick of xTicks) {
     grid.append(s("line", { class: "tick", x1: sx(tick), x2: sx(tick), y1: inner.bottom, y2: inner.bottom + 5 }));
     grid.append(s("text", { x: sx(tick), y: inner.bottom + 20, "text-anchor": "middle" }, xText(tick)));

@@ -10,6 +10,12 @@ const runNamed = (label, place) => {
   return found < 0 ? place : found;
 };
 
+// A run's own look where every run has one line; where one has several (budgets), every line has its own.
+function lineLook(label, place) {
+  const runs = new Set(data.convergence.map((one, number) => runNamed(one.label, number)));
+  return runs.size === data.convergence.length ? runNamed(label, place) : place;
+}
+
 function drawSeries(box, width, name) {
   const lines = data.convergence
     .map((one, place) => ({ one, place }))
@@ -24,18 +30,15 @@ function drawSeries(box, width, name) {
     xLabel: "step", xText: plain, yText: plain,
     margin: { top: 12, right: 12, bottom: 46, left: 50 },
   });
-  const several = new Set(data.convergence.map((one, place) => runNamed(one.label, place))).size > 1;
   for (const { place, points } of lines) {
-    const index = several || data.convergence.length === 1 ? runNamed(data.convergence[place].label, place) : place;
+    const index = lineLook(data.convergence[place].label, place);
     svg.append(s("path", { class: "line", d: path(points.map(([x, y]) => [sx(x), sy(y)])), stroke: colour(index), "stroke-dasharray": DASHES[index % DASHES.length] }));
   }
 }
 
 function startConvergence() {
   if (!show("sec-convergence", data.convergence.length > 0)) return;
-  const several = new Set(data.convergence.map((one, place) => runNamed(one.label, place))).size > 1;
-  const pick = (label, place) => (several || data.convergence.length === 1 ? runNamed(label, place) : place);
-  legendOf(byId("convergence-legend"), data.convergence.map((one) => one.label), pick);
+  legendOf(byId("convergence-legend"), data.convergence.map((one) => one.label), lineLook);
   for (const name of Object.keys(NAMES)) {
     if (!data.convergence.some((one) => one.series[name])) continue;
     const box = h("div", { class: "chart", role: "img", "aria-label": `${NAMES[name]} over steps` });

@@ -29,7 +29,7 @@ function startBench() {
     if (data.bench.length > 1) byId("bench").append(h("h3", {}, one.label));
     const node = h("table", {});
     table(node, one.columns.map((name) => name.replaceAll("_", " ")), one.rows.map((row) => row.map(plain)));
-    byId("bench").append(h("div", { class: "scroll" }, node));
+    byId("bench").append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Bench of ${one.label}` }, node));
   }
 }
 
