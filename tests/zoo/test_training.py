@@ -12,7 +12,7 @@ from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
 from vispco.zoo import checkpoint
 from vispco.zoo.batch import Packer, encode, examples
-from vispco.zoo.dense import CLASSES, labels
+from vispco.zoo.dense import CLASSES, DenseHeads, labels
 from vispco.zoo.forward import answers, visual_tokens
 from vispco.zoo.images import build_image_processor
 from vispco.zoo.models import NAMES, build_model
@@ -168,3 +168,14 @@ def test_scenes_grow_fuller_with_accuracy_and_are_full_before_the_rate_falls(tmp
     assert trainer.level() == trainer.progress.level
     trainer.progress.accuracy = dict.fromkeys(TASKS, 0.9)
     assert trainer.level() > trainer.progress.level
+
+
+def test_codes_write_every_label_in_vectors_that_stay_as_they_are():
+    embed = torch.nn.Embedding(len(token_ids()), 32)
+    free, fixed = DenseHeads(embed, 32), DenseHeads(embed, 32, codes=True)
+    assert free.head.weight.requires_grad
+    assert not fixed.head.weight.requires_grad
+    nothing = fixed.logits(torch.zeros(1, 32))
+    assert all(int(nothing[field].argmax()) == 0 for field in CLASSES if field not in ("x", "y"))
+    red = fixed.logits(embed(torch.tensor([token_ids()["red"]])))
+    assert int(red["color"].argmax()) == 1

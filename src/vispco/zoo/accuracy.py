@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from vispco.data.metric import metric
+from vispco.data.tasks import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,5 +48,5 @@ def accuracy(
         told = answer(model, processor, images, [sample.question for sample in part])
         for sample, prediction in zip(part, told, strict=True):
             scores.setdefault(sample.task, []).append(metric(sample.task, prediction, sample.answer))
-    means = {task: sum(values) / len(values) for task, values in sorted(scores.items())}
+    means = {task: sum(scores[task]) / len(scores[task]) for task in TASKS if task in scores}
     return means | {"average": sum(means.values()) / len(means)}
