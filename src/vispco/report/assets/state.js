@@ -22,7 +22,7 @@ function change(values) {
 
 const MARKS = ["circle", "square", "triangle", "diamond", "cross"];
 const DASHES = ["", "7 4", "2 4", "9 3 2 3", "4 2"];
-const colour = (run) => `var(--series-${run % 5})`;
+const colour = (run) => `var(--series-${run % 6})`;
 const budgetNow = () => data.budgets[state.budget].budget;
 const chosenPlace = (run) => data.budgets[state.budget].choices[run];
 
