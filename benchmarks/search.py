@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-import vispco
 from figures import Figure, write
 from vispco import kernels
 from vispco.cost import BudgetWarning, snap
 from vispco.data import dataset
 from vispco.frontier.measures import hypervolume
 from vispco.kernels import KERNELS
+from vispco.load import load
 from vispco.schedule import whole_tokens
 from vispco.search import presets
 from vispco.search.batch import Batch
@@ -64,7 +64,7 @@ class Lab:
     """One model, a calibration set that is searched on, and a test set that judges."""
 
     def __init__(self, name: str, scorer: str, calibration: int, test: int, batch_size: int = 16) -> None:
-        self.model, self.processor = vispco.load(name, dtype=torch.float32)
+        self.model, self.processor = load(name, dtype=torch.float32)
         self.scorer = scorer
         self.calibration, self.test = (
             list(Prepared(self.model, self.processor, dataset(split, limit=limit), batch_size=batch_size))
@@ -202,7 +202,7 @@ def converged(names: list[str]) -> dict[str, bool]:
     """Model / scorer / kernel -> did Algorithm 1 with the paper's row meet a budget of 0.5?"""
     told = {}
     for name in names:
-        model, processor = vispco.load(name, dtype=torch.float32)
+        model, processor = load(name, dtype=torch.float32)
         batches = list(Prepared(model, processor, dataset("calibration", limit=1), batch_size=8))
         for scorer in ("fastv", "sparsevlm", "fitprune"):
             for kernel in KERNELS:
