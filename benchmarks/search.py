@@ -23,7 +23,7 @@ from vispco.cost import BudgetWarning, snap
 from vispco.data import dataset
 from vispco.frontier.measures import hypervolume
 from vispco.kernels import KERNELS
-from vispco.load import load
+from vispco.loading import load
 from vispco.schedule import whole_tokens
 from vispco.search import presets
 from vispco.search.batch import Batch

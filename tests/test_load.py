@@ -8,7 +8,7 @@ import torch
 from tiny import build
 from vispco import load
 from vispco.errors import InvalidInputError
-from vispco.load import LoadError
+from vispco.loading import LoadError
 
 
 def test_a_folder_without_a_config_is_no_model(tmp_path):
@@ -39,3 +39,11 @@ def test_pickled_weights_are_not_read(tmp_path):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(LoadError, match="safetensors"):
         load(tmp_path)
+
+
+def test_the_function_stays_a_function_after_its_first_call(tmp_path):
+    import vispco
+
+    for _ in range(2):
+        with pytest.raises(LoadError):
+            vispco.load(tmp_path)

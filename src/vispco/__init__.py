@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from vispco.version import __version__
 
 if TYPE_CHECKING:
-    from vispco.load import load
+    from vispco.loading import load
     from vispco.pruner import Pruner
     from vispco.schedule import Schedule
 
-_HOMES = {"Pruner": "vispco.pruner", "Schedule": "vispco.schedule", "load": "vispco.load"}
+_HOMES = {"Pruner": "vispco.pruner", "Schedule": "vispco.schedule", "load": "vispco.loading"}
 
 __all__ = ["Pruner", "Schedule", "__version__", "load"]
 

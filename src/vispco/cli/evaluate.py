@@ -47,7 +47,7 @@ def evaluate(
     from vispco.data import dataset  # noqa: PLC0415
     from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
     from vispco.families import family_of  # noqa: PLC0415
-    from vispco.load import load  # noqa: PLC0415
+    from vispco.loading import load  # noqa: PLC0415
 
     names = tasks if tasks == "all" else [name.strip() for name in tasks.split(",") if name.strip()]
     samples = dataset(split, tasks=names, limit=limit)

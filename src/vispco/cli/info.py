@@ -36,7 +36,7 @@ def read_config(model: str) -> Any:
     """The transformers config of a shipped model, a folder, a hub id or a file."""
     from transformers import AutoConfig  # noqa: PLC0415
 
-    from vispco.load import LoadError  # noqa: PLC0415
+    from vispco.loading import LoadError  # noqa: PLC0415
     from vispco.zoo import names, path  # noqa: PLC0415
 
     source: str | Path = path(model) if model in names() else model

@@ -48,7 +48,7 @@ def search(
     fractions = numbers(budgets)
     check_writable(out / "config.json")
     from vispco.data import dataset  # noqa: PLC0415
-    from vispco.load import load  # noqa: PLC0415
+    from vispco.loading import load  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
 
     names = tasks if tasks == "all" else [name.strip() for name in tasks.split(",") if name.strip()]

@@ -73,7 +73,7 @@ class EvaluatorSpec:
 
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
-        from vispco.load import load  # noqa: PLC0415
+        from vispco.loading import load  # noqa: PLC0415
 
         if self.dtype not in DTYPES:
             raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")

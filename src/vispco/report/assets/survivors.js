@@ -85,10 +85,11 @@ function drawStrip() {
   const one = exampleState(example);
   const count = Math.min(STRIP, example.layers);
   const layers = [...new Set([...Array(count).keys()].map((k) => Math.round((k * (example.layers - 1)) / Math.max(1, count - 1))))];
+  byId("strip").style.setProperty("--cells", Math.max(6, layers.length));
   byId("strip").replaceChildren(
     ...layers.map((layer) => {
       const canvas = h("canvas", { "aria-hidden": "true" });
-      paint(canvas, example, one, layer, 120, false);
+      paint(canvas, example, one, layer, 140, false);
       const kept = Math.round((100 * keptAt(one, layer)) / (example.rows * example.columns));
       return h(
         "button",
