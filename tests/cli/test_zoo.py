@@ -3,7 +3,7 @@ import json
 from typer.testing import CliRunner
 
 from vispco.data.dataset import PER_TASK
-from vispco.zoo.cli import app
+from vispco.cli.zoo import app
 from vispco.zoo.recipe import RECIPES, Recipe
 
 
