@@ -47,8 +47,8 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=3900, warmup=1000),
-    "tiny-llava": Recipe(steps=2900, warmup=1000),
+    "tiny-qwen": Recipe(steps=3600, warmup=1000),
+    "tiny-llava": Recipe(steps=2600, warmup=1000),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
 

@@ -73,7 +73,7 @@ class Trainer:
 
     def weights(self) -> dict[str, float]:
         """Tasks that go badly are trained more; counting most, as questions beside the intended ones are easy there."""
-        return {name: 0.25 + (1 - self.progress.accuracy[name]) + 1.5 * (name == "counting") for name in TASKS}
+        return {name: 0.25 + (1 - self.progress.accuracy[name]) + 0.5 * (name == "counting") for name in TASKS}
 
     def level(self) -> float:
         """Fuller scenes as soon as the present ones are understood."""
