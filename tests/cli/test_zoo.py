@@ -2,8 +2,8 @@ import json
 
 from typer.testing import CliRunner
 
-from vispco.data.dataset import PER_TASK
 from vispco.cli.zoo import app
+from vispco.data.dataset import PER_TASK
 from vispco.zoo.recipe import RECIPES, Recipe
 
 
