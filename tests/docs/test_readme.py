@@ -59,9 +59,11 @@ def test_python_in_the_readme_runs(block):
 
     if not (zoo.path("tiny-qwen") / "model.safetensors").exists():
         pytest.skip("the weights of tiny-qwen are not in this checkout")
-    before = dict(SCORERS)
+    before, names = dict(SCORERS), {}
     try:
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102
+        exec(compile(block, "README.md", "exec"), names)  # noqa: S102
+        assert names["pruner"].scorer.name in SCORERS
+        assert all(isinstance(text, str) for text in names.get("answer", []))
     finally:
         SCORERS.clear()
         SCORERS.update(before)
