@@ -85,7 +85,7 @@ def test_a_sweep_that_was_thought_dead_and_finishes_in_time_is_believed(ledgers)
     orphan = other.book.trials()[0]
     other.book.add(TrialState.WAITING, orphan.params, orphan.distributions, {"config": "grid:0", "attempt": 1})
     finish(one, slow)
-    assert other.claim().config == "grid:1", "the second attempt is dropped"
+    assert other.claim().config in {"grid:1", "grid:2"}, "the second attempt is dropped, and the next looks further"
 
 
 def test_a_living_sweep_is_left_alone(ledgers):

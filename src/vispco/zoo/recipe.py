@@ -27,6 +27,7 @@ class Recipe:
     decay: float = 0.35  # last share of each stretch, in which the rate falls to zero
     codes: bool = False  # fixed codes for every dense label, not for words alone
     clip: float = 1.0
+    counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,8 +48,8 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=3600, warmup=1000),
-    "tiny-llava": Recipe(steps=2600, warmup=1000),
+    "tiny-qwen": Recipe(steps=3800, warmup=1000, counting=1.0),
+    "tiny-llava": Recipe(steps=3000, warmup=1000, counting=1.0),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
 

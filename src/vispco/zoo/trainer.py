@@ -72,8 +72,9 @@ class Trainer:
         return self.out / "checkpoint.safetensors"
 
     def weights(self) -> dict[str, float]:
-        """Tasks that go badly are trained more; counting most, as questions beside the intended ones are easy there."""
-        return {name: 0.25 + (1 - self.progress.accuracy[name]) + 0.5 * (name == "counting") for name in TASKS}
+        """Tasks that go badly are trained more."""
+        more = {"counting": self.plan.counting}
+        return {name: 0.25 + (1 - self.progress.accuracy[name]) + more.get(name, 0.0) for name in TASKS}
 
     def level(self) -> float:
         """Fuller scenes as soon as the present ones are understood."""
