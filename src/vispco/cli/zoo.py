@@ -11,17 +11,24 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vispco.errors import VispcoError
+from vispco.cli.output import check_writable, show
 
 app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
-console = Console()
 
 
 @app.command("list")
-def list_models() -> None:
-    """Show the shipped models and what they can do."""
+def list_models(
+    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
+) -> None:
+    """Show the shipped models and what they can do.
+
+    Example:
+
+        vispco zoo list
+    """
     from vispco.zoo import shelf  # noqa: PLC0415
 
+    cards = []
     table = Table()
     table.add_column("model", no_wrap=True)
     for column in ("class", "parameters", "visual tokens", "accuracy", "worst task", "blank"):
@@ -32,6 +39,7 @@ def list_models() -> None:
             table.add_row(name, "not shipped", "", "", "", "", "")
             continue
         card = json.loads(file.read_text())
+        cards.append({key: value for key, value in card.items() if key not in ("curve", "sha256")})
         scores = {task: score for task, score in card["accuracy"].items() if task != "average"}
         worst = min(scores, key=lambda task: scores[task])
         table.add_row(
@@ -43,31 +51,43 @@ def list_models() -> None:
             f"{worst} {scores[worst]:.1%}",
             f"{card['blank']['average']:.1%}",
         )
-    console.print(table)
+    show(cards, as_json=as_json, table=table)
 
 
 @app.command("train")
 def train_model(
     name: Annotated[str, typer.Argument(help="tiny-qwen, tiny-llava or tiny-gemma")],
+    *,
     out: Annotated[Path | None, typer.Option(help="Folder for the finished model [runs/zoo/NAME]")] = None,
     seed: Annotated[int, typer.Option(help="Weights and pictures follow from it")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Another length than the recipe's")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Another length than the recipe's")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint, if there is one")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Train a model from scratch; after an interruption, the same command goes on where it stopped."""
+    """Train a model from scratch; after an interruption, the same command goes on where it stopped.
+
+    Example:
+
+        vispco zoo train tiny-llava --out runs/zoo/tiny-llava
+    """
+    from vispco.zoo.recipe import recipe  # noqa: PLC0415
+
+    recipe(name)
+    folder = out or Path("runs/zoo") / name
+    check_writable(folder / "config.json")
     from vispco.zoo.training import train  # noqa: PLC0415
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
-    try:
-        with Progress(*columns, console=console) as bar:
-            line = bar.add_task(name, total=None)
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+        line = bar.add_task(name, total=None)
 
-            def report(step: int, total: int, text: str) -> None:
-                bar.update(line, completed=step, total=total, description=text)
+        def report(step: int, total: int, text: str) -> None:
+            bar.update(line, completed=step, total=total, description=text)
 
-            facts = train(name, out or Path("runs/zoo") / name, seed=seed, steps=steps, resume=resume, report=report)
-    except VispcoError as error:
-        console.print(f"[red]{error}[/red]")
-        raise typer.Exit(1) from error
+        facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=report)
+    table = Table(title=f"{name}: {folder}")
+    for column in ("task", "accuracy", "image blanked"):
+        table.add_column(column, justify="left" if column == "task" else "right")
     for task, score in facts["accuracy"].items():
-        console.print(f"{task:12} {score:6.1%}   image blanked {facts['blank'][task]:6.1%}")
+        table.add_row(task, f"{score:.1%}", f"{facts['blank'][task]:.1%}")
+    show(facts, as_json=as_json, table=table)

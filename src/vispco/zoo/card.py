@@ -41,7 +41,8 @@ A {facts["architecture"]} of {facts["parameters"]:,} parameters, trained from sc
 
     {facts["command"]}
 
-Seed {facts["seed"]}, {facts["steps"]:,} steps, {facts["seconds"] / 60:.0f} minutes on one CPU core.
+Seed {facts["seed"]}, {facts["steps"]:,} steps, {facts["seconds"] / 60:.0f} minutes of training. The number of threads is part of
+the command: another one adds up in another order.
 
 ## Accuracy on the test set ({facts["test_items"]} items)
 
