@@ -35,16 +35,24 @@ def _specials() -> dict[str, Any]:
     return {"pad_token_id": ids[PAD], "eos_token_id": ids[END], "bos_token_id": None, "vocab_size": len(ids)}
 
 
+WIDTHS = {"hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
+TOWER = {  # of the two that take every picture at one size
+    "hidden_size": 112,
+    "intermediate_size": 288,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "image_size": 120,
+    "patch_size": 12,
+}
+
+
 def _qwen() -> PreTrainedModel:
     ids = token_ids()
     text = {
         **_specials(),
-        "hidden_size": 96,
-        "intermediate_size": 256,
+        **WIDTHS,
         "num_hidden_layers": 10,
-        "num_attention_heads": 4,
         "num_key_value_heads": 2,
-        "max_position_embeddings": 2048,
         "tie_word_embeddings": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 5, 5]},
     }
@@ -77,24 +85,13 @@ def _llava() -> PreTrainedModel:
     ids = token_ids()
     text = LlamaConfig(
         **_specials(),
-        hidden_size=96,
-        intermediate_size=256,
+        **WIDTHS,
         num_hidden_layers=8,
-        num_attention_heads=4,
         num_key_value_heads=4,
-        max_position_embeddings=2048,
         rope_theta=10000.0,
         tie_word_embeddings=False,
     )
-    vision = CLIPVisionConfig(
-        hidden_size=112,
-        intermediate_size=288,
-        num_hidden_layers=5,
-        num_attention_heads=4,
-        image_size=120,
-        patch_size=12,
-        hidden_act="gelu",
-    )
+    vision = CLIPVisionConfig(**TOWER, hidden_act="gelu")
     config = LlavaConfig(
         vision_config=vision,
         text_config=text,
@@ -111,30 +108,19 @@ def _gemma() -> PreTrainedModel:
     ids = token_ids()
     text = Gemma3TextConfig(
         **_specials(),
-        hidden_size=96,
-        intermediate_size=256,
+        **WIDTHS,
         num_hidden_layers=8,
-        num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=24,
         query_pre_attn_scalar=24,
         sliding_window=48,
         layer_types=["sliding_attention", "full_attention"] * 4,
-        max_position_embeddings=2048,
         rope_parameters={
             "full_attention": {"rope_type": "default", "rope_theta": 100000.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     )
-    vision = SiglipVisionConfig(
-        hidden_size=112,
-        intermediate_size=288,
-        num_hidden_layers=5,
-        num_attention_heads=4,
-        image_size=120,
-        patch_size=12,
-        vision_use_head=False,
-    )
+    vision = SiglipVisionConfig(**TOWER, vision_use_head=False)
     config = Gemma3Config(
         text_config=text,
         vision_config=vision,
