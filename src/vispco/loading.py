@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vispco.errors import InvalidInputError, VispcoError
+
+JOINED = (
+    "%s: its own processor cannot be built here (torchvision is missing), so its image processor and its tokenizer were "
+    "joined; pictures go through Pillow."
+)
 
 
 class LoadError(VispcoError, OSError):
@@ -31,7 +40,7 @@ def load(
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
 
     from vispco import zoo  # noqa: PLC0415
-    from vispco.zoo.processor import load_processor  # noqa: PLC0415
+    from vispco.zoo.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
     shipped = str(name) in zoo.names()
     if shipped:
@@ -47,10 +56,12 @@ def load(
         "trust_remote_code": trust_remote_code,
     }
     try:
-        model = AutoModelForImageTextToText.from_pretrained(
-            source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
-        )
-        processor = load_processor(source)
+        with _quiet():
+            model = AutoModelForImageTextToText.from_pretrained(
+                source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
+            )
+        remote = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+        processor = load_processor(source, **{k: v for k, v in remote.items() if v is not None})
     except (OSError, ValueError, ImportError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise LoadError(
@@ -58,7 +69,29 @@ def load(
             "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "
             "this machine can reach."
         ) from error
+    if not shipped and isinstance(processor, JoinedProcessor):
+        logging.getLogger("vispco").warning(JOINED, name)
     return model.eval(), processor
+
+
+def pick_device(device: str) -> str:
+    """A device's name; 'auto' is this process's own GPU if there is one, else what the machine has.
+
+    Of many processes on one machine each takes the GPU of its number: LOCAL_RANK under `accelerate launch`,
+    VISPCO_WORKER in a sweep. Ray shows each actor its own GPUs only.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            number = os.environ.get("LOCAL_RANK") or os.environ.get("VISPCO_WORKER") or "0"
+            return f"cuda:{int(number) % torch.cuda.device_count()}"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise InvalidInputError(f"device={device!r} was given. Give auto, cpu, cuda, cuda:1 or mps.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError(f"device={device!r} was given, but torch sees no GPU here. Give auto or cpu.")
+    return device
 
 
 def _check_source(source: str | Path, shipped: list[str]) -> None:
@@ -78,3 +111,18 @@ def _check_source(source: str | Path, shipped: list[str]) -> None:
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
             "A hub id has the form owner/name."
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bar for weights that are read from a disk; a download keeps its own."""
+    from transformers.utils import logging as notices  # noqa: PLC0415
+
+    def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return factory(*args, **{**options, "disable": True} if options.get("desc") == "Loading weights" else options)
+
+    previous = notices.set_tqdm_hook(bar)
+    try:
+        yield
+    finally:
+        notices.set_tqdm_hook(previous)

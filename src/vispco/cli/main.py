@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import compare, evaluate, info, report, search, sweep, zoo
+from vispco.cli import compare, config, evaluate, info, report, search, sweep, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
+STOPPED = "stopped. What was finished is kept; the same command goes on from there."
 
 app = typer.Typer(
     name="vispco",
@@ -20,16 +21,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("evaluate")(evaluate.evaluate)
-app.command("info")(info.info)
 app.command("search")(search.search)
-app.command("export")(search.export)
 app.command("sweep")(sweep.sweep)
+app.command("evaluate")(evaluate.evaluate)
 app.add_typer(compare.app, name="compare")
 app.command("report")(report.report)
 app.command("plot")(report.plot)
+app.command("export")(search.export)
 app.add_typer(zoo.app, name="zoo")
+app.command("info")(info.info)
+config.configure(app)
 
 
 def _version(wanted: bool) -> None:
@@ -57,17 +60,21 @@ def run() -> None:
     try:
         app()
     except VispcoError as error:
-        _fail(str(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted; nothing that was finished is lost.", INTERRUPTED)
+        _fail(str(error), FAILED)
+    except (config.StoppedByUserError, KeyboardInterrupt):
+        _fail(STOPPED, INTERRUPTED)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), 1)
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), FAILED)
+    except Exception as error:  # noqa: BLE001 - a person is told in a sentence, whatever it was
+        told = " ".join(str(error).split()) or "no message"
+        _fail(f"{type(error).__name__}: {told} (`vispco --debug ...` shows where it comes from.)", FAILED)
 
 
 def _fail(sentence: str, code: int) -> None:
-    if os.environ.get("VISPCO_DEBUG"):
+    if os.environ.get("VISPCO_DEBUG") and code != INTERRUPTED:
         raise  # noqa: PLE0704 - called from an except block only
     typer.secho(f"error: {sentence}", fg="red", err=True)
+    sys.stderr.flush()
     sys.exit(code)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from vispco import kernels, scorers
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
+from vispco.provenance import machine, versions
 from vispco.scorers import Scorer
 from vispco.search import directory as disk
 from vispco.search import presets
@@ -47,6 +49,8 @@ def search(
     cost: str = "exact",
     preset: str | Preset | None = None,
     effort: Effort | None = None,
+    seed: int = 0,
+    facts: Mapping[str, Any] | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Frontier:
@@ -55,7 +59,8 @@ def search(
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
     default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
-    default: the paper's row for this model and kernel.
+    default: the paper's row for this model and kernel. seed: of everything that is drawn. facts: more for config.json,
+    such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.search.deploy`.
     """
     way = solver_of(mode, solver)
@@ -63,7 +68,9 @@ def search(
         raise InvalidInputError(
             f"budgets={list(budgets)} was given. Give fractions of the unpruned FLOPs, above 0, up to 1."
         )
-    effort, rated = effort or Effort(), scorers.get(scorer)
+    began = time.perf_counter()
+    effort, rated = _seeded(effort or Effort(), seed), scorers.get(scorer)
+    torch.manual_seed(seed)
     shape = kernels.get(kernel, first_full=rated.needs_attention) if isinstance(kernel, str) else kernel
     row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
     objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature))
@@ -91,6 +98,11 @@ def search(
             folder,
             {
                 "vispco": __version__,
+                "model": str(getattr(model.config, "name_or_path", "")) or type(model).__name__,
+                "versions": versions(),
+                "machine": machine(model.device),
+                **(facts or {}),
+                "seed": seed,
                 "mode": mode,
                 "solver": way,
                 "scorer": rated.to_dict(),
@@ -105,6 +117,7 @@ def search(
                     for size in ("num_text", "num_visual")
                 ],
                 "spent": objective.spent.to_dict(),
+                "search_seconds": time.perf_counter() - began,
             },
         )
         disk.write_shapes(folder, outcome.found)
@@ -125,3 +138,11 @@ def search(
     if folder is not None and writes:
         frontier.save(folder / disk.FRONTIER)
     return frontier
+
+
+def _seeded(effort: Effort, seed: int) -> Effort:
+    """The same effort with another seed, where one was given."""
+    if seed == 0:
+        return effort
+    training = None if effort.training is None else replace(effort.training, seed=seed)
+    return replace(effort, fit=replace(effort.fit, seed=seed), training=training)

@@ -1,0 +1,82 @@
+"""Clocks: of tokens as `generate()` hands them out, and of the parts of a prefill."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from vispco.engine import Planner
+from vispco.pruner import Pruner
+from vispco.schedule import Schedule
+from vispco.scorers import Scorer
+
+
+def now(device: torch.device) -> float:
+    """Seconds, when everything that the device was asked for is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+    return time.perf_counter()
+
+
+class TokenClock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped here
+    """A streamer that notes when each token came. The first thing that `generate()` streams is the prompt."""
+
+    def __init__(self) -> None:
+        self.prompted = False
+        self.times: list[float] = []
+
+    def put(self, value: Any) -> None:
+        del value  # it is on the host by now, so the device has finished it
+        if self.prompted:
+            self.times.append(time.perf_counter())
+        self.prompted = True
+
+    def end(self) -> None:
+        pass
+
+
+class PartClock:
+    """Adds up what a prefill spends on planning (a predictor) and on scoring, while `pruner` runs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.planning = self.scoring = 0.0
+        self.counts: torch.Tensor | None = None  # [B, L], of the last plan
+
+    def watch(self, pruner: Pruner) -> Pruner:
+        """The same pruner under this clock. A fixed schedule needs no planning."""
+        plan = pruner.schedule
+        return Pruner(self._scorer(pruner.scorer), plan if isinstance(plan, Schedule) else self._planner(plan))
+
+    def _scorer(self, scorer: Scorer) -> Scorer:
+        watched = copy.copy(scorer)
+
+        def score(context: Any) -> torch.Tensor:
+            with_time = self._timed(scorer.score, context)
+            self.scoring += with_time[1]
+            found: torch.Tensor = with_time[0]
+            return found
+
+        object.__setattr__(watched, "score", score)
+        return watched
+
+    def _planner(self, planner: Planner) -> Planner:
+        def plan(layout: Any, embeddings: torch.Tensor) -> Any:
+            made, seconds = self._timed(planner, layout, embeddings)
+            self.planning += seconds
+            self.counts = made.counts
+            return made
+
+        return plan
+
+    def _timed(self, action: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+        start = now(self.device)
+        made = action(*args)
+        return made, now(self.device) - start

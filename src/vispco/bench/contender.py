@@ -1,0 +1,50 @@
+"""What is timed: the model as it is, or under a schedule, or under what a search found. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from vispco.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vispco.pruner import Pruner
+
+UNPRUNED = "unpruned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A row of the table. With a schedule, it and the scorer prune; with a run, what it found at the budget; else nothing."""
+
+    name: str
+    scorer: Mapping[str, Any] | None = None
+    schedule: Schedule | None = None
+    run: str | None = None
+    budget: float | None = None
+
+    @classmethod
+    def unpruned(cls) -> Self:
+        return cls(name=UNPRUNED)
+
+    def pruner(self) -> Pruner | None:
+        """A fresh pruner; None for the model as it is."""
+        from vispco import scorers  # noqa: PLC0415
+        from vispco.pruner import Pruner  # noqa: PLC0415
+
+        if self.run is not None:
+            return Pruner.from_pretrained(self.run, budget=0.5 if self.budget is None else self.budget)
+        if self.schedule is None:
+            return None
+        return Pruner(scorers.get(**(self.scorer or {"name": "fastv"})), self.schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        schedule = None if self.schedule is None else self.schedule.to_dict()
+        return {**asdict(self), "schedule": schedule, "scorer": None if self.scorer is None else dict(self.scorer)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        schedule = data.get("schedule")
+        return cls(**{**data, "schedule": None if schedule is None else Schedule.from_dict(schedule)})

@@ -1,0 +1,128 @@
+"""One first token: from inputs (pixels and words) to the next word, as a whole and part by part."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from vispco.bench.clock import PartClock, TokenClock, now
+from vispco.errors import InvalidInputError
+from vispco.evaluation.encoded import Encoded
+from vispco.families import family_of
+from vispco.pruner import Pruner
+from vispco.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Seconds to the first token, and from it to the last; how many tokens came after the first, over the batch."""
+
+    first: float
+    rest: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of one prefill by part, the tokens that each layer saw [B, L], and the bytes of the KV cache it left."""
+
+    vision: float
+    predictor: float
+    scoring: float
+    language: float
+    counts: torch.Tensor
+    kv_bytes: int
+
+
+@torch.no_grad()
+def generated(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> Tokens:
+    """`generate()` as a person calls it, with a clock on its tokens."""
+    clock = TokenClock()
+    with nullcontext() if pruner is None else pruner(model):
+        start = now(model.device)
+        model.generate(
+            **encoded.inputs,
+            max_new_tokens=new_tokens,
+            min_new_tokens=new_tokens,  # the end token is not allowed before, so that all decode as many
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=pad,
+            streamer=clock,
+        )
+    if len(clock.times) != new_tokens:
+        raise InvalidInputError(f"The model gave {len(clock.times)} tokens where {new_tokens} were asked for.")
+    rows = int(encoded.inputs["input_ids"].shape[0])
+    return Tokens(clock.times[0] - start, clock.times[-1] - clock.times[0], rows * (new_tokens - 1))
+
+
+@torch.no_grad()
+def by_part(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
+    """A prefill with its parts timed apart. What is neither vision tower, predictor nor scoring is the language model."""
+    clock = PartClock(model.device)
+    vision, inputs = _seen(model, encoded)
+    watched = None if pruner is None else clock.watch(pruner)
+    with nullcontext() if watched is None else watched(model):
+        start = now(model.device)
+        out = model(**inputs, use_cache=True, **_last_logits(model))
+        whole = now(model.device) - start
+    if "mm_encoder_outputs" not in inputs:
+        whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
+    return Parts(
+        vision,
+        clock.planning,
+        clock.scoring,
+        whole - clock.planning - clock.scoring,
+        _counts(model, encoded, pruner, clock),
+        kv_bytes(out.past_key_values),
+    )
+
+
+@torch.no_grad()
+def counted_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
+    """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
+    counter = FlopCounterMode(display=False)
+    with nullcontext() if pruner is None else pruner(model), counter:
+        model(**encoded.inputs, use_cache=True, **_last_logits(model))
+    return int(counter.get_total_flops())
+
+
+def kv_bytes(cache: Any) -> int:
+    """Bytes that a cache holds, layer by layer, as it stands."""
+    held = [tensor for layer in cache.layers for tensor in (layer.keys, layer.values) if tensor is not None]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def _seen(model: Any, encoded: Encoded) -> tuple[float, dict[str, Any]]:
+    """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
+    base: Any = family_of(model).base(model)
+    encoder = getattr(base, "get_image_features", None)
+    if encoder is None:
+        return 0.0, dict(encoded.inputs)
+    wanted = {name: encoded.inputs[name] for name in inspect.signature(encoder).parameters if name in encoded.inputs}
+    start = now(model.device)
+    features = encoder(**wanted, return_dict=True)
+    seconds = now(model.device) - start
+    if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
+        return seconds, dict(encoded.inputs)
+    words = {name: value for name, value in encoded.inputs.items() if not name.startswith("pixel_")}
+    return seconds, {**words, "mm_encoder_outputs": {"image": features}}
+
+
+def _last_logits(model: Any) -> dict[str, int]:
+    return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+
+
+def _counts(model: Any, encoded: Encoded, pruner: Pruner | None, clock: PartClock) -> torch.Tensor:
+    layers = len(family_of(model).layers(model))
+    if pruner is None:
+        return torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
+    if isinstance(pruner.schedule, Schedule):
+        return pruner.schedule.counts(list(encoded.num_visual))
+    if clock.counts is None:
+        raise InvalidInputError("The planner was never asked; the prompt has no picture, so there is nothing to time.")
+    return clock.counts

@@ -1,0 +1,156 @@
+"""`--config FILE` on every command: options from a YAML or JSON file, which the command line overrides."""
+
+from __future__ import annotations
+
+import inspect
+import json as jsons
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+from vispco.errors import InvalidInputError
+
+
+class StoppedByUserError(Exception):
+    """Ctrl-C, under a name that the command line's own library does not swallow."""
+
+
+HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
+_EFFECTIVE: dict[str, Any] = {}
+
+
+def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The same command with `--config`, which remembers the options that it runs with for `facts`."""
+    signature = inspect.signature(command, eval_str=True)
+    lists = {key for key, value in signature.parameters.items() if _is_list(value.annotation)}
+
+    def read(context: typer.Context, path: Path | None) -> Path | None:
+        if path is not None and not context.resilient_parsing:
+            context.default_map = _chosen(read_options(path, name), context, path, lists, name)
+        return path
+
+    option = typer.Option("--config", is_eager=True, callback=read, help=HELP, metavar="FILE")
+    added = inspect.Parameter(
+        "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option]
+    )
+
+    @wraps(command)
+    def run(**given: Any) -> Any:
+        given.pop("config", None)
+        _EFFECTIVE.clear()
+        _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
+        try:
+            return command(**given)
+        except KeyboardInterrupt as error:
+            raise StoppedByUserError from error
+
+    parameters = [*signature.parameters.values(), added]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def configure(app: typer.Typer, prefix: str = "") -> None:
+    """Give every command of an app, and of the apps inside it, its `--config`."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            own = command.name or command.callback.__name__
+            command.callback = configured(command.callback, f"{prefix}{own}")
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            configure(group.typer_instance, f"{prefix}{group.name} ")
+
+
+def facts(device: Any = None) -> dict[str, Any]:
+    """What a run keeps of how it was made: command, effective options, seed, versions, machine."""
+    from vispco.provenance import machine, versions  # noqa: PLC0415
+
+    seed = {"seed": _EFFECTIVE["seed"]} if "seed" in _EFFECTIVE else {}
+    return {
+        "command": ["vispco", *sys.argv[1:]],
+        "options": dict(_EFFECTIVE),
+        **seed,
+        "versions": versions(),
+        "machine": machine(device),
+    }
+
+
+def read_options(path: Path, command: str) -> dict[str, Any]:
+    """The options of a file: all of it, its section for this command, or what a run's config.json says of itself."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"The config {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"The config {path} is not text in UTF-8. Give YAML or JSON.") from error
+    data = _parsed(text, path)
+    if not isinstance(data, dict):
+        raise InvalidInputError(f"The config {path} holds no options. Give lines such as `scorer: fastv`.")
+    own = data.get("options") if "command" in data else data.get(command)
+    return own if isinstance(own, dict) else data
+
+
+def _parsed(text: str, path: Path) -> Any:
+    if path.suffix == ".json":
+        try:
+            return jsons.loads(text)
+        except ValueError as error:
+            raise InvalidInputError(f"The config {path} is not JSON: {error}.") from error
+    import yaml  # noqa: PLC0415
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInputError(f"The config {path} is not YAML: {' '.join(str(error).split())}.") from error
+
+
+def _chosen(
+    options: Mapping[Any, Any], context: typer.Context, path: Path, lists: set[str], command: str
+) -> dict[str, Any]:
+    """What a file says, by parameter; a name that the command does not take is refused, with those that it takes."""
+    names = {
+        opt.lstrip("-").replace("-", "_"): parameter.name
+        for parameter in context.command.params
+        for opt in (parameter.name or "", *parameter.opts)
+        if parameter.name not in (None, "config", "help")
+    }
+    unknown = [str(key) for key in options if str(key).replace("-", "_") not in names]
+    if unknown:
+        shown = {parameter.opts[0].lstrip("-") for parameter in context.command.params} - {"config", "help"}
+        raise InvalidInputError(
+            f"The config {path} has unknown options: {', '.join(unknown)}. "
+            f"`vispco {command}` takes {', '.join(sorted(shown))}."
+        )
+    found = {}
+    for key, value in options.items():
+        name = names[str(key).replace("-", "_")]
+        if isinstance(value, dict):
+            raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
+        if value is not None:
+            found[name or ""] = _as_typed(value, several=name in lists)
+    return found
+
+
+def _as_typed(value: Any, *, several: bool) -> Any:
+    """A list as it is where an option may come several times; elsewhere with commas, as a person types it."""
+    if several:
+        return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool) else str(value)
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return any(get_origin(each) is list for each in (annotation, *get_args(annotation)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
