@@ -2,10 +2,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   ?=
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: install test lint types bench clean
+.PHONY: install demo test browser lint types bench pictures api notebook clean
 
 install: $(STAMP)
 
@@ -14,8 +15,22 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)
 
-test: install lint types
+demo: install
+	$(BIN)/vispco demo $(DEMO)
+
+test: install browser lint types
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The report page is tested in a real browser. Where there is none and none can be had, those tests are skipped.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "no chromium and no apt-get: browser tests will be skipped"; exit 0; fi; \
+	root=""; if [ "$$(id -u)" != 0 ]; then root="sudo -n"; fi; \
+	if [ -n "$$root" ] && ! $$root true 2>/dev/null; then echo "no chromium and no root: browser tests will be skipped"; exit 0; fi; \
+	echo "installing chromium for the browser tests"; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	{ $$root apt-get update -qq && $$root apt-get install -qq -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+	|| echo "chromium could not be installed: browser tests will be skipped"
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -26,6 +41,15 @@ types: install
 
 bench: install
 	$(BIN)/python benchmarks/$(NAME).py
+
+pictures: install
+	$(BIN)/python benchmarks/pictures.py $(RUNS)
+
+api: install
+	$(BIN)/python docs/write_api.py
+
+notebook: install
+	$(BIN)/python notebooks/execute.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

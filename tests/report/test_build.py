@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -69,6 +70,34 @@ def test_methods_are_measured_against_the_empirical_frontier(payload, run):
     assert payload.methods[1].ratio == pytest.approx(1.0)
     assert row.accuracy[1] == searched.pick(0.5).accuracy
     assert row.seconds == 92.0
+
+
+def test_examples_and_solver_steps_know_their_run(payload, run, other):
+    assert {e.run for e in payload.examples} == {"fastv-multi-step"}
+    owners = [(c.run, c.budget) for c in payload.convergence]
+    assert owners == [("fastv-multi-step", None), *(("fastv-linear", b) for b in (0.2, 0.4, 0.6, 0.7, 0.9))]
+
+
+def test_a_run_with_another_s_name_keeps_its_own_examples(run, tmp_path):
+    twin = tmp_path / "twins" / run.name
+    shutil.copytree(run, twin)
+    built = build([run, twin])
+    labels = [r.label for r in built.runs if r.kind == "searched"]
+    assert len(set(labels)) == 2
+    half = len(built.examples) // 2
+    assert [e.run for e in built.examples] == [labels[0]] * half + [labels[1]] * half
+
+
+def test_search_cost_is_told_in_flops_too(payload):
+    curves = {c.label: c for c in payload.hypervolume}
+    grid = swept()
+    items = sum(task.n for task in grid.points[0].evaluation.tasks)
+    spent = sum(p.evaluation.flops["exact"] for p in grid) * items
+    assert curves["grid"].flops[-1] == pytest.approx(spent)
+    assert len(curves["grid"].flops) == len(curves["grid"].value)
+    assert curves["fastv-linear"].flops == (3e12,)
+    assert curves["fastv-multi-step"].flops == ()
+    assert [m.flops for m in payload.methods] == [None, pytest.approx(spent), 3e12]
 
 
 def test_hypervolume_grows_with_the_time_a_sweep_spends(payload):

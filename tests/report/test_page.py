@@ -184,6 +184,24 @@ def test_axes_legend_and_keyboard_work(desktop, payload):
     assert desktop.execute_script("return !document.querySelector('#frontier .tip').hidden")
 
 
+def test_another_run_brings_its_own_solver_and_the_price_can_be_flops(desktop, payload):
+    legend = "return [...document.querySelectorAll('#convergence-legend .key')].map((k) => k.textContent)"
+    assert desktop.execute_script(legend) == []  # one training for all budgets
+    pick = "const r = document.getElementById('run'); r.value = arguments[0]; r.dispatchEvent(new Event('change'))"
+    desktop.execute_script(pick, 2)
+    slide(desktop, "budget", 6)
+    assert desktop.execute_script(legend) == [f"{b}{THIN}%" for b in (20, 40, 60, 70, 90)]
+    strong = "return document.querySelector('#convergence-legend .now').textContent"
+    assert desktop.execute_script(strong) == f"40{THIN}%"
+    hidden = desktop.execute_script("return [...document.querySelectorAll('#convergence figure')].map((f) => f.hidden)")
+    assert hidden == [False, False, True, True]  # its multipliers never moved
+    desktop.execute_script(pick, 0)
+    for price, ends in (("flops", 2), ("seconds", 3)):
+        desktop.execute_script("document.querySelector(`#price input[value=${arguments[0]}]`).click()", price)
+        marks = "return document.querySelectorAll('#hypervolume .catch').length"
+        assert desktop.execute_script(marks) == ends
+
+
 def test_every_part_is_there_and_every_control_has_a_name(desktop, payload):
     hidden = desktop.execute_script("return [...document.querySelectorAll('section[hidden]')].map((x) => x.id)")
     assert hidden == []

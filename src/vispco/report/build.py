@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
 from vispco.report import beside, progress
-from vispco.report.payload import BudgetRow, Curve, MethodRow, Payload, PointRow, Run
+from vispco.report.payload import BudgetRow, Convergence, Curve, Example, MethodRow, Payload, PointRow, Run
 from vispco.report.run_files import RunFiles, read
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
 METHOD_BUDGETS = (0.25, 0.5, 0.75)
-WHOLE = (1.0, 0.0)  # the reference of a hypervolume: the unpruned cost, no accuracy
 PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
 
 
@@ -45,8 +45,8 @@ def build(
         budgets=tuple(
             BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in placed)) for budget in budgets
         ),
-        examples=tuple(example for files in folders for example in files.examples),
-        convergence=tuple(found for files in folders for found in progress.convergence(files)),
+        examples=_examples(placed),
+        convergence=_convergence(placed),
         hypervolume=_curves(placed),
         method_budgets=METHOD_BUDGETS,
         methods=_methods(placed),
@@ -137,6 +137,22 @@ def _title(runs: tuple[Run, ...]) -> str:
     return " and ".join(models) if models else runs[0].label
 
 
+def _owners(placed: list[Named]) -> list[tuple[RunFiles, str]]:
+    """Each folder once, with the label of its search, or else of its first sweep."""
+    first: dict[int, tuple[RunFiles, str]] = {}
+    for files, label, _, _ in sorted(placed, key=lambda entry: entry[3] != "searched"):
+        first.setdefault(id(files), (files, label))
+    return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in placed)]
+
+
+def _examples(placed: list[Named]) -> tuple[Example, ...]:
+    return tuple(replace(one, run=label) for files, label in _owners(placed) for one in files.examples)
+
+
+def _convergence(placed: list[Named]) -> tuple[Convergence, ...]:
+    return tuple(replace(one, run=label) for files, label in _owners(placed) for one in progress.convergence(files))
+
+
 def _curves(placed: list[Named]) -> tuple[Curve, ...]:
     curves = [
         progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
@@ -150,11 +166,11 @@ def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
     for entry in placed:
         files, label, frontier, kind = entry
         rivals = [rival[2] for rival in placed if rival[3] == "empirical" and _comparable(entry, rival, placed)]
-        whole = rivals[0].merge(*rivals[1:]).hypervolume(WHOLE) if rivals else 0.0
+        whole = rivals[0].merge(*rivals[1:]).hypervolume(progress.WHOLE) if rivals else 0.0
         picks = [choice(frontier, budget) for budget in METHOD_BUDGETS]
-        own = frontier.hypervolume(WHOLE)
+        own = frontier.hypervolume(progress.WHOLE)
         timed = sum(point.evaluation.seconds for point in frontier) or None
-        spent = files.config.get("spent") if kind == "searched" else None
+        counted = sum(progress.evaluation_flops(point, frontier) for point in frontier) or None
         rows.append(
             MethodRow(
                 label,
@@ -164,7 +180,7 @@ def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
                 tuple(None if place is None else frontier.points[place].accuracy for place in picks),
                 own / whole if whole > 0 else None,
                 progress.search_seconds(files) if kind == "searched" else timed,
-                progress.number(spent.get("total")) if isinstance(spent, dict) else None,
+                progress.search_flops(files) if kind == "searched" else counted,
             )
         )
     return tuple(rows)

@@ -88,6 +88,7 @@ class Example(Record):
     task: str = ""
     scorer: str = ""
     unpruned_correct: bool | None = None
+    run: str = ""  # whose pruning it shows: the label of a run on the page
 
 
 @dataclass(frozen=True)
@@ -97,16 +98,22 @@ class Convergence(Record):
     label: str
     steps: tuple[float, ...]
     series: dict[str, tuple[float | None, ...]]
+    run: str = ""  # the label of its run on the page
+    budget: float | None = None  # that this was about; None for all at once
 
 
 @dataclass(frozen=True)
 class Curve(Record):
-    """Hypervolume reached after so much search cost (seconds)."""
+    """Hypervolume reached after so much search cost.
+
+    cost: seconds, or empty where the run was not timed; flops: the same in FLOPs of the language model, or empty.
+    """
 
     label: str
     kind: str
     cost: tuple[float, ...]
     value: tuple[float, ...]
+    flops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
 
 SERIES = ("kl", "violation", "w", "lambda")
+WHOLE = (1.0, 0.0)  # the reference of a hypervolume: the unpruned cost, no accuracy
 MAX_LINES = 5  # a chart with more cannot be read
 MAX_STEPS = 400  # more than a screen has pixels for; a longer history is thinned evenly
 
@@ -36,7 +37,7 @@ def convergence(run: RunFiles) -> list[Convergence]:
         known = {name: values for name, values in series.items() if any(v is not None for v in values)}
         label = run.name if budget is None else f"{run.name}, {float(budget):.0%}"
         if known:
-            found.append(Convergence(label, steps, known))
+            found.append(Convergence(label, steps, known, budget=number(budget)))
     return found
 
 
@@ -70,28 +71,57 @@ def in_order(frontier: Frontier) -> list[Point] | None:
 
 
 def swept_curve(label: str, frontier: Frontier) -> Curve | None:
-    """Hypervolume after each configuration, over the seconds that evaluations took; None without order or times."""
+    """Hypervolume after each configuration, over what the evaluations took; None without their order."""
     points = in_order(frontier)
-    if not points or any(point.evaluation.seconds <= 0 for point in points):
+    if not points:
         return None
     found = np.array([(frontier.cost(point), point.accuracy) for point in points])
-    costs = np.cumsum([point.evaluation.seconds for point in points]).tolist()
-    values = [hypervolume(found[: place + 1], (1.0, 0.0)) for place in range(len(points))]
-    kept = thinned(list(zip(costs, values, strict=True)))
-    return Curve(label, "empirical", tuple(c for c, _ in kept), tuple(v for _, v in kept))
+    values = [hypervolume(found[: place + 1], WHOLE) for place in range(len(points))]
+    seconds, flops = (_running(points, price) for price in (_seconds, lambda p: evaluation_flops(p, frontier)))
+    return _curve(label, "empirical", seconds, flops, values)
 
 
 def searched_curve(run: RunFiles, label: str, frontier: Frontier) -> Curve | None:
-    """From the run's own records where they hold `seconds` and `hypervolume`; else its end; None if untimed."""
+    """From the run's own records where they hold `seconds` and `hypervolume`; else its end."""
     told = [(number(r.get("seconds")), number(r.get("hypervolume"))) for r in run.metrics]
     pairs = [(s, v) for s, v in told if s is not None and v is not None]
-    if not pairs:
-        seconds = search_seconds(run)
-        if seconds is None:
-            return None
-        pairs = [(seconds, frontier.hypervolume((1.0, 0.0)))]
-    kept = thinned(pairs)
-    return Curve(label, "searched", tuple(s for s, _ in kept), tuple(v for _, v in kept))
+    if pairs:
+        return _curve(label, "searched", [s for s, _ in pairs], [], [v for _, v in pairs])
+    seconds, flops = search_seconds(run), search_flops(run)
+    end = frontier.hypervolume(WHOLE)
+    return _curve(label, "searched", [seconds] if seconds else [], [flops] if flops else [], [end])
+
+
+def _curve(label: str, kind: str, seconds: list[float], flops: list[float], values: list[float]) -> Curve | None:
+    """None where no price is known."""
+    if not seconds and not flops:
+        return None
+    kept = thinned(range(len(values)))
+    prices = (tuple(price[place] for place in kept) if price else () for price in (seconds, flops))
+    cost, counted = prices
+    return Curve(label, kind, cost, tuple(values[place] for place in kept), counted)
+
+
+def _running(points: list[Point], price: Callable[[Point], float]) -> list[float]:
+    """What was spent after each of them; nothing where one has no price."""
+    prices = [price(point) for point in points]
+    return np.cumsum(prices).tolist() if all(one > 0 for one in prices) else []
+
+
+def _seconds(point: Point) -> float:
+    return point.evaluation.seconds
+
+
+def evaluation_flops(point: Point, frontier: Frontier) -> float:
+    """The language-model prefill of all items of an evaluation; 0 where the axis has no FLOPs."""
+    items = sum(task.n for task in point.evaluation.tasks)
+    return point.evaluation.flops.get(frontier.axis.model, 0.0) * items
+
+
+def search_flops(run: RunFiles) -> float | None:
+    """What the search spent, where it kept count."""
+    spent = run.config.get("spent")
+    return number(spent.get("total")) if isinstance(spent, dict) else None
 
 
 def search_seconds(run: RunFiles) -> float | None:

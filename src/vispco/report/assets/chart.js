@@ -3,7 +3,9 @@ function frame(box, width, options) {
   const { height, x, y, xLabel, yLabel, xText, yText, margin = { top: 14, right: 14, bottom: 46, left: 54 } } = options;
   const inner = { left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
   const sx = (value) => inner.left + ((value - x[0]) / (x[1] - x[0] || 1)) * (inner.right - inner.left);
-  const sy = (value) => inner.bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (inner.bottom - inner.top);
+  const [height0, height1] = options.yLog ? y.map(Math.log10) : y;
+  const level = options.yLog ? (value) => Math.log10(Math.max(value, y[0])) : (value) => value;
+  const sy = (value) => inner.bottom - ((level(value) - height0) / (height1 - height0 || 1)) * (inner.bottom - inner.top);
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const grid = s("g", { class: "grid" });
   const yTicks = options.yTicks || ticks(y[0], y[1], Math.max(4, Math.floor((inner.bottom - inner.top) / 56)));

@@ -3,11 +3,16 @@ const percent = (x, digits = 1) => (x * 100).toFixed(digits) + "\u202f%";
 const wholePercent = (x) => Math.round(x * 100) + "\u202f%";
 const UNITS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
+const listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : words.join(""));
+
 function flops(x) {
   if (x === null || x === undefined) return "–";
   const [size, letter] = UNITS.find(([size]) => x >= size) || [1, ""];
   return (x / size).toPrecision(3) + "\u202f" + letter + "FLOPs";
 }
+
+// For an axis: no zeros that say nothing, and the unit without its word.
+const shortFlops = (x) => (x ? flops(x).replace(/(?:\.0+|(\.\d*?[1-9])0+)(?=\u202f)/, "$1").replace("FLOPs", "") : "0");
 
 function seconds(x) {
   if (x === null || x === undefined) return "–";
@@ -36,6 +41,17 @@ function ticks(low, high, wanted) {
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(Number((k * step).toPrecision(12)));
   return found;
 }
+
+// Powers of ten; every second or third one where there are many.
+function powers(low, high, wanted) {
+  const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
+  const stride = Math.max(1, Math.ceil((last - first + 1) / wanted));
+  const found = [];
+  for (let power = first; power <= last; power += stride) found.push(10 ** power);
+  return found;
+}
+
+const brief = (x) => (x >= 1e4 || (x > 0 && x < 1e-3) ? x.toExponential(0).replace("e+", "e") : plain(x));
 
 // Ticks of a time axis fall on round numbers of the unit that they are written in.
 function timeTicks(low, high, wanted) {

@@ -1,7 +1,7 @@
 // Cost against accuracy: every configuration faint, what nothing beats as a staircase, and where the budget stands.
 const AXES = {
   fraction: { name: "FLOPs, share", of: (p) => p.fraction, text: wholePercent, label: () => `FLOPs of the unpruned model (${data.cost_model})` },
-  flops: { name: "FLOPs", of: (p) => p.flops, text: (x) => flops(x).replace("FLOPs", ""), label: () => `FLOPs a sample (${data.cost_model})` },
+  flops: { name: "FLOPs", of: (p) => p.flops, text: shortFlops, label: () => `FLOPs a sample (${data.cost_model})` },
   seconds: { name: "Measured time", of: (p) => p.seconds, text: seconds, label: () => "measured time a sample" },
 };
 

@@ -50,13 +50,7 @@ function startLegend() {
     }),
   );
   const points = data.runs.flatMap((run) => run.points);
-  for (const [key, axis] of Object.entries(AXES)) {
-    const known = points.some((point) => axis.of(point) !== null);
-    byId("axis").append(
-      h("label", { title: known ? null : "not measured in these runs" },
-        h("input", { type: "radio", name: "axis", value: key, checked: key === state.axis, disabled: !known, onchange: () => change({ axis: key }) }), h("span", {}, axis.name)),
-    );
-  }
+  segments(byId("axis"), "axis", AXES, (axis) => points.some((point) => axis.of(point) !== null));
 }
 
 function startTheme() {
@@ -78,9 +72,8 @@ function startTheme() {
 function startWords() {
   byId("title").textContent = data.title;
   const told = (key) => [...new Set(data.runs.map((run) => run[key]).filter(Boolean))];
-  const examples = data.examples.length;
-  const parts = [told("scorer").length ? `Tokens ranked by ${told("scorer").join(", ")}` : null, told("kernel").length ? `schedules of kind ${told("kernel").join(", ")}` : null, examples ? `${examples} examples` : null];
-  byId("lede").textContent = parts.filter(Boolean).length ? `${parts.filter(Boolean).join("; ")}.` : "";
+  const parts = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `on curves of kind ${listed(told("kernel"))}` : null].filter(Boolean);
+  byId("lede").textContent = `Which visual tokens it can do without, at which layer, for a given budget${parts.length ? `: ${parts.join(", ")}` : ""}.`;
   byId("footer").textContent = `Written by vispco ${data.vispco}${data.created ? `, ${data.created}` : ""}. FLOPs by the cost model “${data.cost_model}”: language-model prefill, a share of the unpruned model for the same sample.`;
 }
 

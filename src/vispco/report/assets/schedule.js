@@ -15,6 +15,7 @@ function drawSchedule(width) {
   const { svg, sx, sy, inner } = view;
   const step = sx(1) - sx(0);
   const gap = Math.min(3, step * 0.14);
+  const texts = s("g", {});
   if (point) {
     point.retention.forEach((r, layer) => {
       const column = s("g", { class: layer === state.layer ? "column now" : "column", onclick: () => change({ layer }) });
@@ -23,7 +24,7 @@ function drawSchedule(width) {
       column.append(s("rect", { class: "bar", x: sx(layer) - step / 2 + gap, y: sy(r), width: Math.max(1, step - 2 * gap), height: Math.max(r > 0 ? 1.5 : 0, inner.bottom - sy(r)), rx: 2, fill: colour(state.run) }));
       const before = layer ? point.retention[layer - 1] : null;
       if (step > 30 || (before !== null && Math.abs(before - r) > 0.06))
-        column.append(s("text", { class: "bar-text", x: sx(layer), y: sy(r) - 6, "text-anchor": "middle" }, String(Math.round(r * 100))));
+        texts.append(s("text", { class: layer === state.layer ? "bar-text now" : "bar-text", x: sx(layer), y: sy(r) - 6, "text-anchor": "middle" }, String(Math.round(r * 100))));
       svg.append(column);
     });
   }
@@ -33,6 +34,7 @@ function drawSchedule(width) {
     const corners = other.retention.flatMap((r, layer) => [[sx(layer) - step / 2, sy(r)], [sx(layer) + step / 2, sy(r)]]);
     svg.append(s("path", { class: "rival", d: path(corners), stroke: colour(index), "stroke-dasharray": DASHES[index % DASHES.length] }));
   });
+  svg.append(texts);
   box.setAttribute("aria-label", point ? `Retention per layer: ${point.retention.map((r, i) => `layer ${i} ${wholePercent(r)}`).join(", ")}` : "No schedule");
   box.setAttribute("role", "img");
 }

@@ -6,6 +6,7 @@ const state = {
   run: Math.max(0, data.runs.findIndex((run) => run.kind === "searched")),
   visible: data.runs.map(() => true),
   axis: "fraction",
+  price: "seconds",
   layer: 0,
   example: 0,
 };
@@ -18,6 +19,17 @@ function change(values) {
   if (!changed.length) return;
   Object.assign(state, values);
   for (const listener of listeners) listener(new Set(changed));
+}
+
+// A row of choices, one of which holds: state[key] is the name of the one that is chosen.
+function segments(box, key, options, known) {
+  for (const [value, option] of Object.entries(options)) {
+    const there = known(option);
+    box.append(
+      h("label", { title: there ? null : "not measured in these runs" },
+        h("input", { type: "radio", name: key, value, checked: value === state[key], disabled: !there, onchange: () => change({ [key]: value }) }), h("span", {}, option.name)),
+    );
+  }
 }
 
 const MARKS = ["circle", "square", "triangle", "diamond", "cross"];
@@ -35,6 +47,12 @@ const numLayers = () => {
   const point = chosenPoint() || data.runs[state.run].points[0];
   return point.retention.length;
 };
+
+// The examples of the chosen run; where it has none, those of the first run that has some.
+function examplesNow() {
+  const own = data.examples.filter((example) => example.run === data.runs[state.run].label);
+  return own.length ? own : data.examples.filter((example) => example.run === data.examples[0].run);
+}
 
 // The state of an example at the slider's budget: the dearest one that the budget affords, else the cheapest.
 function exampleState(example) {

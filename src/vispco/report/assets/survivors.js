@@ -100,22 +100,45 @@ function drawStrip() {
   );
 }
 
+function drawThumbs() {
+  byId("thumbs").replaceChildren(
+    ...examplesNow().map((example) => {
+      const index = data.examples.indexOf(example);
+      return h("label", { class: "thumb" },
+        h("input", { type: "radio", name: "example", value: index, checked: index === state.example, "aria-label": example.question, onchange: () => change({ example: index }) }),
+        h("img", { src: example.image, alt: "" }));
+    }),
+  );
+}
+
+// Another run has examples of its own: the same picture where it is among them, else the first.
+function followRun() {
+  const known = examplesNow();
+  const now = data.examples[state.example];
+  if (!known.includes(now)) {
+    change({ example: data.examples.indexOf(known.find((example) => example.id === now.id) || known[0]) });
+    drawThumbs();
+  }
+  tellExamples();
+}
+
+function tellExamples() {
+  const { scorer, run } = data.examples[state.example];
+  const whose = data.runs.length > 1 && run ? ` at the budgets of ${run}` : "";
+  byId("examples-note").textContent = `Veiled tokens have left before the layer that is shown${scorer ? `: ${scorer} decides which${whose}` : ""}. What has left does not come back.`;
+}
+
 function startSurvivors() {
   if (!show("sec-examples", data.examples.length > 0)) return;
-  const scorers = [...new Set(data.examples.map((example) => example.scorer).filter(Boolean))].join(", ");
-  byId("examples-note").textContent = `Pale tokens have left before the layer that is shown${scorers ? `; ${scorers} decides which` : ""}. What has left does not come back.`;
-  state.layer = Math.floor(data.examples[0].layers / 2);
-  byId("thumbs").replaceChildren(
-    ...data.examples.map((example, index) =>
-      h("label", { class: "thumb" },
-        h("input", { type: "radio", name: "example", value: index, checked: index === 0, "aria-label": example.question, onchange: () => change({ example: index }) }),
-        h("img", { src: example.image, alt: "" })),
-    ),
-  );
+  state.example = data.examples.indexOf(examplesNow()[0]);
+  state.layer = Math.floor(data.examples[state.example].layers / 2);
+  drawThumbs();
+  tellExamples();
   byId("layer").addEventListener("input", (event) => change({ layer: Number(event.target.value) }));
   whenSized(byId("picture").parentElement, tellExample);
   drawStrip();
   onChange((changed) => {
+    if (changed.has("run")) followRun();
     if (["budget", "example", "layer", "theme"].some((key) => changed.has(key))) tellExample();
     if (["budget", "example", "theme"].some((key) => changed.has(key))) drawStrip();
     else if (changed.has("layer")) for (const cell of byId("strip").children) cell.setAttribute("aria-pressed", String(Number(cell.dataset.layer) === state.layer));

@@ -10,9 +10,9 @@ function startMethods() {
   if (!show("sec-methods", data.methods.length > 0)) return;
   const best = data.method_budgets.map((_, place) => Math.max(...data.methods.map((m) => m.accuracy[place] ?? -1)));
   const counted = data.methods.some((m) => m.flops !== null);
-  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `at ${wholePercent(b)}`), "hypervolume", "of empirical", "search time", ...(counted ? ["search FLOPs"] : [])];
+  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `within ${wholePercent(b)}`), "hypervolume", "of empirical", "time", ...(counted ? ["FLOPs"] : [])];
   const rows = data.methods.map((m) => [
-    h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), m.label, h("small", {}, m.kind)),
+    h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), h("span", {}, m.label, h("small", {}, m.kind))),
     String(m.evaluations),
     ...m.accuracy.map((value, place) => (value === null ? "–" : value === best[place] ? h("strong", {}, percent(value)) : percent(value))),
     m.hypervolume.toFixed(4),
@@ -21,6 +21,7 @@ function startMethods() {
     ...(counted ? [flops(m.flops).replace("FLOPs", "")] : []),
   ]);
   table(byId("methods"), columns, rows);
+  byId("methods-note").textContent = "Accuracy within a share of the unpruned FLOPs; hypervolume over the whole range, and as a share of what all sweeps of the same model and scorer found together; time and FLOPs are those of the search.";
 }
 
 function startBench() {
