@@ -13,7 +13,7 @@ from vispco import cost, scorers
 from vispco.data.metric import metric
 from vispco.errors import InvalidInputError
 from vispco.evaluation.batches import SampleBatch, batches
-from vispco.evaluation.encoded import Encoded, answer_tokens, conversation, pad_token
+from vispco.evaluation.encoded import Encoded, answer_tokens, conversation, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.prefix import first_drop
@@ -28,24 +28,27 @@ if TYPE_CHECKING:
     from vispco.evaluation.divergence import Direction
     from vispco.evaluation.result import Evaluation
     from vispco.scorers import Scorer
+    from vispco.sources.skipped import SkipReport
 
 Progress = Callable[[int, int], None]
 """(samples done, samples in all), counted once for each subject."""
 
 
 def task_score(sample: Sample, prediction: str) -> float:
-    """The metric of the sample's own task."""
-    return metric(sample.task, prediction, sample.answer)
+    """The metric of the sample's own task; a benchmark's row brings its own."""
+    own = getattr(sample, "score", None)
+    return metric(sample.task, prediction, sample.answer) if own is None else float(own(prediction))
 
 
 class TaskEvaluator:
     """Evaluates subjects (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
 
-    Pictures are encoded once, whatever the number of subjects. Greedy decoding; max_new_tokens is by default what the
-    longest reference answer takes.
+    Pictures are encoded once, whatever the number of subjects. Greedy decoding; max_new_tokens is by default what a
+    benchmark allows, and elsewhere what the longest reference answer takes.
 
     score: (sample, prediction) -> [0, 1]; default: the metric of the sample's task.
-    kl: also measure the KL to the full model, on teacher-forced answers (`direction`).
+    kl: also measure the KL to the full model, on teacher-forced answers (`direction`). Where people gave different
+        answers there is no reference; the full model's own answer takes its place.
     share: bytes for the unpruned run of each batch, from which later subjects resume at their first pruned layer; 0 for
         none. `many` shares in any case, batch by batch.
     details: keep every prediction in `Evaluation.details["predictions"]`.
@@ -72,18 +75,20 @@ class TaskEvaluator:
     ) -> None:
         self.model, self.processor, self.samples = model, processor, list(samples)
         self.scorer = scorers.get(scorer)
-        answers = [len(answer_tokens(model, processor, conversation(s), s.answer)) for s in self.samples]
+        if max_new_tokens is not None and max_new_tokens < 1:
+            raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
+        self.skipped: Mapping[str, SkipReport] = getattr(samples, "skipped", {})
+        self.longest, answers = _lengths(model, processor, self.samples, max_new_tokens)
         self.batches = batches(self.samples, batch_size, answers)
+        self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
         self.score, self.with_kl, self.direction, self.details, self.progress = score, kl, direction, details, progress
         self.costs: Mapping[str, cost.CostModel] = {name: cost.get(name, model.config) for name in costs}
         self.store = store if store is not None else FeatureStore(model, processor)
         self.reference = reference if reference is not None else Reference(model)
         self.prefixes = PrefixShelf(share)
+        self._answered: set[str] = set()
         self.num_layers = len(family_of(model).layers(model))
-        self.max_new_tokens = max(answers) if max_new_tokens is None else max_new_tokens
-        if self.max_new_tokens < 1:
-            raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
 
     def __call__(self, subject: Subject = None) -> Evaluation:
         """Accuracy by task, FLOPs, and KL if it was asked for."""
@@ -111,7 +116,7 @@ class TaskEvaluator:
                     tally.kl += self._divergences(run, batch, number, self.direction, hold=shared)
                     tally.seconds += time.perf_counter() - began
                 self.prefixes.release(("answer", number))
-        return [tally.evaluation(self.tasks, details=self.details) for tally in tallies]
+        return [tally.evaluation(self.tasks, details=self.details, skipped=self.skipped) for tally in tallies]
 
     def kl(self, subject: Subject, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
@@ -124,22 +129,42 @@ class TaskEvaluator:
 
     def _generated(self, run: Planned, batch: SampleBatch, encoded: Encoded, number: int, *, hold: bool) -> list[str]:
         def generate() -> torch.Tensor:
-            tokens: torch.Tensor = self.model.generate(
-                **encoded.inputs,
-                max_new_tokens=self.max_new_tokens,
-                do_sample=False,
-                num_beams=1,
-                pad_token_id=pad_token(self.processor),
-            )
-            return tokens[:, encoded.length :]
+            return self._written(batch, encoded)
 
         tokens = self._run(run, batch, encoded, ("prompt", number), generate, hold=hold)
-        told = self.processor.batch_decode(tokens, skip_special_tokens=True)
-        return [text.strip() for text in told]
+        own = [row[: self.longest[place]] for row, place in zip(tokens, batch.rows, strict=True)]
+        return [text.strip() for text in self.processor.batch_decode(own, skip_special_tokens=True)]
+
+    def _written(self, batch: SampleBatch, encoded: Encoded) -> torch.Tensor:
+        """The tokens of the answers, greedily: [B, A]; each sample's own limit is at most A."""
+        tokens: torch.Tensor = self.model.generate(
+            **encoded.inputs,
+            max_new_tokens=max(self.longest[place] for place in batch.rows),
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=pad_token(self.processor),
+        )
+        return tokens[:, encoded.length :]
+
+    def _answer_itself(self, batch: SampleBatch) -> None:
+        """Where a sample has no single reference, what the unpruned model says takes its place; asked once."""
+        places = [n for n, s in enumerate(batch.samples) if not s.answer and s.id not in self._answered]
+        if not places:
+            return
+        silent = SampleBatch(tuple(batch.rows[n] for n in places), tuple(batch.samples[n] for n in places))
+        ends = end_tokens(self.model, self.processor)
+        told = []
+        for row, tokens in zip(silent.rows, self._written(silent, self.store.encode(silent.samples)), strict=True):
+            own = tokens[: self.longest[row]].tolist()
+            end = next((n + 1 for n, token in enumerate(own) if token in ends), len(own))
+            told.append(torch.tensor(own[:end]))
+        self.store.answered(silent.samples, told)
+        self._answered |= {sample.id for sample in silent.samples}
 
     def _divergences(
         self, run: Planned, batch: SampleBatch, number: int, direction: Direction, *, hold: bool
     ) -> list[float]:
+        self._answer_itself(batch)
         encoded, key = self.store.encode(batch.samples, answers=True), ("answer", number)
         if not self.reference.knows(encoded):
             record = self.prefixes.wanted(key, hold=hold)
@@ -186,3 +211,12 @@ class TaskEvaluator:
             before = sum(len(batch.rows) for batch in self.batches[:number])
             here = len(self.batches[number].rows)
             self.progress(before * runs + here * (place + 1), len(self.samples) * runs)
+
+
+def _lengths(model: Any, processor: Any, samples: Sequence[Sample], given: int | None) -> tuple[list[int], list[int]]:
+    """How many tokens each sample's answer may have, and by which length samples are put together."""
+    references = [len(answer_tokens(model, processor, conversation(s), s.answer)) if s.answer else 0 for s in samples]
+    longest = max(references, default=0) or 1
+    limits = [given or getattr(s, "max_new_tokens", longest) for s in samples]
+    own = [hasattr(s, "max_new_tokens") for s in samples]
+    return limits, [limit if is_own else length for limit, length, is_own in zip(limits, references, own, strict=True)]

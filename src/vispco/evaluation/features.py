@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.errors import InvalidInputError
-from vispco.evaluation.encoded import Encoded, Prompt, collate, read
+from vispco.evaluation.encoded import Encoded, Prompt, collate, num_pictures, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
 
@@ -56,6 +56,11 @@ class FeatureStore:
         """One sample before padding, its features computed if they were not."""
         return _prompt(self._entries([sample])[0])
 
+    def answered(self, samples: Sequence[Sample], answers: Sequence[Tensor]) -> None:
+        """Give samples answers of tokens [A], their end token included, in place of a reference that they lack."""
+        for sample, entry, answer in zip(samples, self._entries(samples), answers, strict=True):
+            self.cache.put(sample.id, {**entry, "answer": answer})
+
     def _entries(self, samples: Sequence[Sample]) -> list[dict[str, Tensor]]:
         new = {s.id: s for s in samples if s.id not in self.cache}
         fresh = self._computed(list(new.values())) if new else {}
@@ -95,8 +100,9 @@ class FeatureStore:
             tiles = [p.num_visual // pooled.shape[1] for p in prompts]
             if sum(tiles) == pooled.shape[0]:
                 return list(torch.split(pooled, tiles))
-        elif isinstance(pooled, list | tuple) and len(pooled) == len(samples):
-            return list(pooled)
+        elif isinstance(pooled, list | tuple) and len(pooled) == sum(map(num_pictures, samples)):
+            parts = iter(pooled)
+            return [torch.cat([next(parts) for _ in range(num_pictures(sample))]) for sample in samples]
         self.note = self.note or (
             f"The image features of {type(self.model).__name__} cannot be told apart by sample, so they are not kept."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
-SPEED_ONLY = ("batch_size", "share", "device", "details")  # change how fast, or how much is told, not what is found
+# change how fast, where, or how much is told, not what is found
+SPEED_ONLY = ("batch_size", "share", "device", "device_map", "details", "trust_remote_code")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +26,10 @@ class EvaluatorSpec:
     """Everything that `build()` needs to make the same `TaskEvaluator` in another process or on another machine.
 
     model: a shipped model's name, a folder, or a hub id. scorer: its `to_dict()`. tasks, split, limit, seed: see
-    `vispco.data.dataset`; limit is per task. dtype: a torch dtype's name. The spec is also a sweep's factory: calling it
-    builds.
+    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of drawn tasks;
+    a limit then draws rows by the seed; encoding, max_side: how they are read. dtype: a torch dtype's name, or auto for
+    the model's own. device: auto for a GPU of this process's own where there is one; device_map spreads the model
+    instead. The spec is also a sweep's factory: calling it builds.
     """
 
     model: str
@@ -43,24 +47,31 @@ class EvaluatorSpec:
     share: int = 1 << 30
     device: str = "cpu"
     details: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    max_side: int | None = None
+    device_map: str | None = None
+    revision: str | None = None
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tasks, str):
             object.__setattr__(self, "tasks", tuple(self.tasks))  # JSON gives a list
         object.__setattr__(self, "scorer", dict(self.scorer))
+        object.__setattr__(self, "files", {name: str(path) for name, path in self.files.items()})
 
     def __call__(self) -> TaskEvaluator:
         return self.build()
 
     def build(self, **more: Any) -> TaskEvaluator:
-        """Load the model, draw the samples, make the evaluator; `more` goes to it as it is (e.g. `progress`)."""
+        """Draw or read the samples, load the model, make the evaluator; `more` goes to it as it is (e.g. `progress`)."""
         from vispco import scorers  # noqa: PLC0415 - a spec is read and compared without torch
-        from vispco.data import dataset  # noqa: PLC0415
         from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
 
         scorer = scorers.get(**self.scorer)
-        samples = list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed))
+        samples = self.samples()
         model, processor = self.load()
+        samples = readable_by(samples, processor)
         options: dict[str, Any] = {
             "kl": self.kl,
             "direction": self.direction,
@@ -71,18 +82,43 @@ class EvaluatorSpec:
         }
         return TaskEvaluator(model, processor, samples, scorer, **(options | more))
 
+    def samples(self) -> Sequence[Sample]:
+        """What is asked: drawn samples, or the rows of files (which have a sample's fields, and `score` themselves)."""
+        from vispco.data import dataset  # noqa: PLC0415
+        from vispco.metrics import read_questions  # noqa: PLC0415
+
+        if not self.files:
+            return list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed))
+        if self.limit is not None and self.limit < 1:
+            raise InvalidInputError(f"limit is {self.limit}; it is the number of items per task, 1 or more.")
+        found: Any = read_questions(
+            self.files, limit=self.limit, seed=self.seed, encoding=self.encoding, max_side=self.max_side
+        )
+        return found  # type: ignore[no-any-return]
+
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
-        from vispco.loading import load  # noqa: PLC0415
+        from vispco.loading import load, pick_device  # noqa: PLC0415
 
         if self.dtype not in DTYPES:
             raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")
-        model, processor = load(self.model, dtype=self.dtype, attn_implementation=self.attention)
-        return model.to(self.device), processor
+        device = None if self.device_map else pick_device(self.device)
+        model, processor = load(
+            self.model,
+            dtype=self.dtype,
+            device_map=self.device_map,
+            attn_implementation=self.attention,
+            revision=self.revision,
+            trust_remote_code=self.trust_remote_code,
+        )
+        return model if device is None else model.to(device), processor
 
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
-        known = {name: value for name, value in self.to_dict().items() if name not in SPEED_ONLY}
+        left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else ("files", "encoding", "max_side"))}
+        known = {name: value for name, value in self.to_dict().items() if name not in left_out}
+        if self.files:  # what is in them counts, not where they are
+            known["files"] = {name: digest([Path(path)]) for name, path in self.files.items()}
         return known | {"weights": weights_digest(self.model)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,14 +141,25 @@ def weights_digest(model: str) -> str | None:
 
     folder = zoo.path(model) if model in zoo.names() else Path(model).expanduser()
     files = sorted([*folder.glob("config.json"), *folder.glob("*.safetensors")])
-    if not files:
-        return None
-    digest = hashlib.sha256()
+    return digest(files) if files else None
+
+
+def digest(files: Sequence[Path]) -> str:
+    """Of the names, sizes and both ends of files: they may be too large to be read whole."""
+    found = hashlib.sha256()
     for file in files:
+        if not file.is_file():
+            raise InvalidInputError(f"The file {file} does not exist.")
         size = file.stat().st_size
-        digest.update(f"{file.name}:{size}:".encode())
+        found.update(f"{file.name}:{size}:".encode())
         with file.open("rb") as stream:
-            digest.update(stream.read(SAMPLE_BYTES))
+            found.update(stream.read(SAMPLE_BYTES))
             stream.seek(max(0, size - SAMPLE_BYTES))
-            digest.update(stream.read())
-    return digest.hexdigest()[:16]
+            found.update(stream.read())
+    return found.hexdigest()[:16]
+
+
+def readable_by(samples: Sequence[Sample], processor: Any) -> Sequence[Sample]:
+    """Without the rows of files that the model's processor cannot read, which are counted; drawn samples as they are."""
+    check = getattr(samples, "readable_by", None)
+    return samples if check is None else check(processor)

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
     from vispco.cost import CostModel, Site
     from vispco.data.sample import Sample
+    from vispco.sources.skipped import SkipReport
 
     Score = Callable[[Sample, str], float]
+
+
+BRIEF = 3  # skipped items that are named in a result without details: a sweep has hundreds of results
 
 
 class Tally:
@@ -42,18 +46,34 @@ class Tally:
             self.scores.setdefault(sample.task, []).append(score(sample, text))
             self.predictions[sample.id] = text
 
-    def evaluation(self, order: Sequence[str], *, details: bool, **more: Any) -> Evaluation:
-        """The result; tasks in the order given, each sample counting once in its task."""
-        tasks = [TaskResult.from_scores(task, self.scores[task]) for task in order]
-        told = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+    def evaluation(
+        self, order: Sequence[str], *, details: bool, skipped: Mapping[str, SkipReport] | None = None
+    ) -> Evaluation:
+        """The result; tasks in the order given, each sample counting once in its task.
+
+        What was skipped is counted in any case, by reason; with `details`, all of it is listed.
+        """
+        left_out = {task: report for task, report in (skipped or {}).items() if report.count}
+        tasks = [
+            TaskResult.from_scores(task, self.scores[task], left_out[task].count if task in left_out else 0)
+            for task in order
+        ]
+        told: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+        if left_out:
+            told["skipped"] = {task: _told(report, details=details) for task, report in left_out.items()}
         return Evaluation.from_tasks(
             tasks,
             flops={name: mean(values) for name, values in self.flops.items()},
             fraction={name: mean(values) for name, values in self.fractions.items()},
             kl=mean(self.kl) if self.kl else None,
             seconds=self.seconds,
-            details={**told, **more},
+            details=told,
         )
+
+
+def _told(report: SkipReport, *, details: bool) -> dict[str, Any]:
+    told = report.to_dict()
+    return told if details else {**told, "listed": told["listed"][:BRIEF]}
 
 
 def mean(values: Sequence[float]) -> float:

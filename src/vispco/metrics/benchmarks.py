@@ -24,13 +24,17 @@ OR_NONE = "If the picture does not show the answer, say 'unanswerable'."
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark. `ending` is put on a line of its own after the question, its hint before it, its options between."""
+    """One benchmark. `ending` is put on a line of its own after the question, its hint before it, its options between.
+
+    max_new_tokens: where an answer is cut off; what a right one takes, with room for a sentence around it.
+    """
 
     name: str
     title: str
     metric: Metric
     ending: str
     files: tuple[str, ...]  # VLMEvalKit's names without .tsv, the one to prefer first
+    max_new_tokens: int = 32
 
     def prompt(self, record: Record) -> str:
         """What the model is asked."""
@@ -64,7 +68,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
         Benchmark("mme", "MME", yes_no, YES_NO, ("MME",)),
         Benchmark("chartqa", "ChartQA", relaxed, SHORT, ("ChartQA_TEST", "ChartQA", "ChartQA_VAL")),
-        Benchmark("ocrbench", "OCRBench", containment, "", ("OCRBench",)),
+        Benchmark("ocrbench", "OCRBench", containment, "", ("OCRBench",), max_new_tokens=128),
         Benchmark("textvqa", "TextVQA", vqa, SHORT, ("TextVQA_VAL", "TextVQA")),
     )
 }

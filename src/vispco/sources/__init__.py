@@ -8,6 +8,7 @@ from vispco.sources.record import Record, Turn
 from vispco.sources.records import Records
 from vispco.sources.sampling import AreaSample, area_equalised, equalise_areas, read_areas, take
 from vispco.sources.skipped import Skipped, SkippedItemError, SkipReport
+from vispco.sources.training import Turns, training_samples
 from vispco.sources.tsv import Tsv
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "SkippedItemError",
     "Tsv",
     "Turn",
+    "Turns",
     "area_equalised",
     "equalise_areas",
     "open_data",
     "read_areas",
     "take",
+    "training_samples",
 ]

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "llava", "gemma3")
 
 
-def load_processor(path: str | Path) -> Any:
-    """The model's own processor if it can be built here, else a `JoinedProcessor`."""
+def load_processor(path: str | Path, **options: Any) -> Any:
+    """The model's own processor if it can be built here, else a `JoinedProcessor`. options: revision and the like."""
     try:
-        found = AutoProcessor.from_pretrained(path)
+        found = AutoProcessor.from_pretrained(path, **options)
     except (ImportError, ValueError, OSError, AttributeError, TypeError):
         found = None
     if found is not None and hasattr(found, "image_processor") and hasattr(found, "tokenizer"):
         found.tokenizer.padding_side = "left"
         return found
-    return JoinedProcessor.from_pretrained(path)
+    return JoinedProcessor.from_pretrained(path, **options)
 
 
 class JoinedProcessor:
@@ -52,9 +52,10 @@ class JoinedProcessor:
         tokenizer.padding_side = "left"  # generation continues at the right end
 
     @classmethod
-    def from_pretrained(cls, path: str | Path) -> JoinedProcessor:
-        image_processor = AutoImageProcessor.from_pretrained(path, backend="pil")
-        return cls(image_processor, AutoTokenizer.from_pretrained(path), AutoConfig.from_pretrained(path))
+    def from_pretrained(cls, path: str | Path, **options: Any) -> JoinedProcessor:
+        image_processor = AutoImageProcessor.from_pretrained(path, backend="pil", **options)
+        tokenizer, config = (kind.from_pretrained(path, **options) for kind in (AutoTokenizer, AutoConfig))
+        return cls(image_processor, tokenizer, config)
 
     def _expanded(self, images: BatchFeature, number: int) -> str:
         """The text that stands for image `number`."""

@@ -1,0 +1,93 @@
+"""What a command asks its model about: drawn tasks, benchmark files, or somebody's conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vispco.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+PER_TASK, FROM_FILE = 24, 256  # calibration items, where --samples does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """What accuracy is measured on; `spec()` is its part of an `EvaluatorSpec`."""
+
+    tasks: Annotated[
+        str, typer.Option(help="'all', names of drawn tasks, or benchmarks with files: mmbench=PATH,chartqa=PATH.")
+    ] = "all"
+    data_root: Annotated[
+        Path | None, typer.Option(help="A folder with VLMEvalKit's .tsv files, which are found by name.")
+    ] = None
+    max_side: Annotated[
+        int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load. [4096]")
+    ] = None
+    encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
+
+    def spec(self) -> dict[str, Any]:
+        """Fields of an `EvaluatorSpec`. A file that is not there is told now, before a model is loaded."""
+        files = self._files()
+        if files:
+            found: dict[str, Any] = {"files": files, "encoding": self.encoding}
+            return found if self.max_side is None else {**found, "max_side": self.max_side}
+        names = tuple(part.strip() for part in self.tasks.split(",") if part.strip())
+        return {"tasks": self.tasks if self.tasks == "all" else names}
+
+    def _files(self) -> dict[str, str]:
+        from vispco.metrics import BENCHMARKS, parse_tasks  # noqa: PLC0415
+
+        named = {part.strip() for part in self.tasks.split(",")}
+        if self.data_root is None and "=" not in self.tasks and not named & set(BENCHMARKS):
+            return {}
+        return {name: str(path) for name, path in parse_tasks(self.tasks, self.data_root).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What a search learns from."""
+
+    data: Annotated[
+        Path | None,
+        typer.Option(help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv [drawn calibration tasks]"),
+    ] = None
+    images: Annotated[Path | None, typer.Option(help="The folder of its pictures [beside the file]")] = None
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Items of each drawn task, or of --data in all [{PER_TASK}; {FROM_FILE}]"),
+    ] = None
+    downsample: Annotated[
+        int | None,
+        typer.Option(min=1, help="Draw so many conversations of --data, image areas equalised; the paper's 30000."),
+    ] = None
+
+    def load(self, tasks: TaskOptions, processor: Any, *, seed: int = 0) -> tuple[Sequence[Sample], dict[str, Any]]:
+        """The samples, and what a run should remember of them: file, counts, what was skipped and why."""
+        if self.data is None:
+            if self.images is not None or self.downsample is not None:
+                raise InvalidInputError("--images and --downsample are about the file of --data. Give --data, too.")
+            from vispco.data import dataset  # noqa: PLC0415
+
+            spec = tasks.spec()
+            names = spec.get("tasks", "all")  # benchmarks are judged on, not learned from
+            drawn = list(dataset("calibration", names, limit=self.samples or PER_TASK, seed=seed))
+            return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
+        from vispco.sources.training import training_samples  # noqa: PLC0415
+
+        limit = self.samples or (None if self.downsample else FROM_FILE)
+        return training_samples(
+            self.data,
+            self.images,
+            limit=limit,
+            downsample=self.downsample,
+            seed=seed,
+            max_side=tasks.max_side,
+            processor=processor,
+        )

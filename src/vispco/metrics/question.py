@@ -1,0 +1,76 @@
+"""A row of a benchmark as an evaluator asks it: the fields of a `Sample`, with a picture that is decoded when needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from PIL.Image import Image
+
+    from vispco.metrics.benchmarks import Benchmark
+    from vispco.sources.record import Record
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of a benchmark; it knows how its answer is scored. sizes: of its pictures, in pixels."""
+
+    record: Record
+    benchmark: Benchmark
+    sizes: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def id(self) -> str:
+        return f"{self.benchmark.name}/{self.record.id}"
+
+    @property
+    def task(self) -> str:
+        return self.benchmark.name
+
+    @property
+    def question(self) -> str:
+        """What the model is asked, with the benchmark's own words around it."""
+        return self.record.prompt
+
+    @property
+    def answer(self) -> str:
+        """The answer, where there is one; empty where people gave several, and the model's own is used instead."""
+        different = {reference.strip().lower() for reference in self.record.references}
+        return self.record.references[0] if len(different) == 1 else ""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return self.record.references
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return self.record.options
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self.record.meta
+
+    @property
+    def max_new_tokens(self) -> int:
+        return self.benchmark.max_new_tokens
+
+    @property
+    def area(self) -> int:
+        """Pixels of its pictures."""
+        return sum(width * height for width, height in self.sizes)
+
+    @property
+    def image(self) -> Image:
+        return self.record.image()
+
+    @property
+    def images(self) -> list[Image]:
+        return self.record.images()
+
+    def score(self, prediction: str) -> float:
+        """In [0, 1], by the benchmark's metric."""
+        return self.benchmark.metric(prediction, self.record)

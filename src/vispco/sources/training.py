@@ -1,0 +1,110 @@
+"""Conversations as the samples that a search learns from: every turn one, its picture decoded when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, overload
+
+from vispco.errors import InvalidInputError
+from vispco.sources.checked import decoded, leave_out, refusal
+from vispco.sources.drawing import draw
+from vispco.sources.image import MAX_SIDE
+from vispco.sources.opening import open_data
+from vispco.sources.sampling import AreaSample, equalise_areas, read_areas, take
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+    from vispco.sources.record import Record
+    from vispco.sources.skipped import SkipReport
+
+
+class Turns(Sequence["Sample"]):
+    """Turns of records. Holds no pictures: a sample is made anew each time."""
+
+    def __init__(self, turns: Sequence[tuple[Record, int]]) -> None:
+        self.turns = turns
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        record, number = self.turns[index]
+        return next(islice(record.samples(), number, None))
+
+
+def training_samples(
+    path: str | Path,
+    images: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    downsample: int | None = None,
+    seed: int = 0,
+    max_side: int | None = None,
+    processor: Any = None,
+) -> tuple[Turns, dict[str, Any]]:
+    """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
+
+    downsample: draw so many conversations first, their image areas equalised (the paper's 30,000).
+    processor: the model's; pictures of a shape that it refuses are left out, too.
+    Every picture is decoded once here, so that one that is broken is counted now and stops nothing later.
+    """
+    records = open_data(path, images, max_side=max_side or MAX_SIDE)
+    areas: AreaSample | None = None
+    if downsample is None:
+        drawn = draw(_turns(records), limit, seed)
+        report = records.report
+    else:
+        areas = equalise_areas(read_areas(records), downsample, seed=seed)
+        report = records.report  # of the whole file; the second reading ends with the last record that is taken
+        drawn = draw(_turns(take(records, areas.indices)), limit, seed)
+    turns = list(_usable(drawn, report, processor))
+    if not turns:
+        raise InvalidInputError(
+            f"{path}: no picture in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
+        )
+    Random(seed).shuffle(turns)  # noqa: S311  a search looks at the first ones first
+    facts: dict[str, Any] = {
+        "data": str(path),
+        "images": None if images is None else str(images),
+        "samples": len(turns),
+        "conversations": len({record.id for record, _ in turns}),
+        "seed": seed,
+        "limit": limit,
+        "downsample": downsample,
+        "skipped": report.to_dict(),
+    }
+    if areas is not None:
+        facts["areas"] = {name: value for name, value in areas.to_dict().items() if name != "indices"}
+    return Turns(turns), facts
+
+
+def _turns(records: Iterable[Record]) -> Iterator[tuple[Record, int]]:
+    for record in records:
+        for number in range(len(record.turns)):
+            yield record, number
+
+
+def _usable(turns: Iterable[tuple[Record, int]], report: SkipReport, processor: Any) -> Iterator[tuple[Record, int]]:
+    """Without those whose pictures cannot be used; one that several turns share is looked at once."""
+    known: dict[tuple[str, int | None], bool] = {}
+    for record, number in turns:
+        key = (record.file, record.row)
+        if key not in known:
+            pictures = decoded(record, report)
+            known[key] = pictures is not None
+            if pictures is not None and processor is not None:
+                refused = refusal(record, [picture.size for picture in pictures], processor)
+                if refused is not None:
+                    leave_out(report, refused)
+                    known[key] = False
+        if known[key]:
+            yield record, number
