@@ -18,6 +18,8 @@ JOINED = (
     "joined; pictures go through Pillow."
 )
 
+WEIGHTS = ("Loading weights", "Writing model shards")  # what transformers calls its bars
+
 
 class LoadError(VispcoError, OSError):
     """A model could not be loaded; the message says from where, and what to do."""
@@ -56,7 +58,7 @@ def load(
         "trust_remote_code": trust_remote_code,
     }
     try:
-        with _quiet():
+        with quiet():
             model = AutoModelForImageTextToText.from_pretrained(
                 source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
             )
@@ -114,12 +116,12 @@ def _check_source(source: str | Path, shipped: list[str]) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No bar for weights that are read from a disk; a download keeps its own."""
+def quiet() -> Iterator[None]:
+    """No bars for weights that are read from a disk or written to it; a download keeps its own."""
     from transformers.utils import logging as notices  # noqa: PLC0415
 
     def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return factory(*args, **{**options, "disable": True} if options.get("desc") == "Loading weights" else options)
+        return factory(*args, **{**options, "disable": True} if options.get("desc") in WEIGHTS else options)
 
     previous = notices.set_tqdm_hook(bar)
     try:

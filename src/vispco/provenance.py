@@ -40,3 +40,8 @@ def machine(device: Any = None) -> dict[str, Any]:
         if torch is not None and str(device).startswith("cuda"):
             found["device"] = f"{device} ({torch.cuda.get_device_name(device)})"
     return found
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

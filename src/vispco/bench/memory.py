@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ import torch
 
 from vispco.bench.contender import Contender
 from vispco.bench.prefill import generated
+from vispco.bench.row import BenchRow
 from vispco.errors import VispcoError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 
 if TYPE_CHECKING:
+    from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.spec import EvaluatorSpec
 
 STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -60,6 +62,29 @@ def in_child(spec: EvaluatorSpec, contender: Contender, batch_size: int = 1) -> 
             "Leave it out with --no-memory."
         )
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def with_peaks(
+    rows: Sequence[BenchRow],
+    judge: TaskEvaluator,
+    spec: EvaluatorSpec,
+    contenders: Sequence[Contender],
+    batch_size: int = 1,
+    *,
+    on_progress: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
+) -> list[BenchRow]:
+    """The rows of a race with the peak memory of each."""
+    model, processor, found = judge.model, judge.processor, []
+    everyone = [Contender.unpruned(), *contenders]
+    for place, (row, contender) in enumerate(zip(rows, everyone, strict=True)):
+        on_progress(place, len(everyone), f"{contender.name}, memory")
+        if model.device.type == "cuda":
+            encoded = encode(model, processor, judge.samples[:batch_size])
+            peak = on_gpu(model, encoded, contender, pad_token(processor))
+        else:
+            peak = in_child(spec, contender, batch_size)
+        found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
+    return found
 
 
 def own_peak(told: Mapping[str, Any]) -> Peak:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
-from vispco.cli import compare, config, evaluate, info, report, search, sweep, zoo
+from vispco.cli import bench, compare, config, demo, evaluate, info, report, search, sweep, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -23,9 +24,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
 app.command("search")(search.search)
 app.command("sweep")(sweep.sweep)
 app.command("evaluate")(evaluate.evaluate)
+app.command("bench")(bench.bench)
 app.add_typer(compare.app, name="compare")
 app.command("report")(report.report)
 app.command("plot")(report.plot)
@@ -57,6 +60,7 @@ def options(
 
 def run() -> None:
     """The entry point of the `vispco` command."""
+    warnings.showwarning = _note
     try:
         app()
     except VispcoError as error:
@@ -68,6 +72,11 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - a person is told in a sentence, whatever it was
         told = " ".join(str(error).split()) or "no message"
         _fail(f"{type(error).__name__}: {told} (`vispco --debug ...` shows where it comes from.)", FAILED)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as a line for people; where in the code it was raised says nothing to them."""
+    print(f"note: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201 - sys.stderr as a progress bar has it
 
 
 def _fail(sentence: str, code: int) -> None:

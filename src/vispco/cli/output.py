@@ -23,6 +23,21 @@ def show(data: Any, *, as_json: bool, table: Any) -> None:
     Console().print(table)
 
 
+def bars(*, silent: bool = False) -> Any:
+    """A progress display on stderr: what is happening, how far it is, and how long it will take."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), disable=silent, transient=True)
+
+
 def check_writable(path: Path) -> None:
     """Say before hours of work, not after, that a result cannot be written."""
     folder = path.parent

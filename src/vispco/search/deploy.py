@@ -9,6 +9,7 @@ from vispco import cost as costs
 from vispco import kernels, scorers
 from vispco.cost import CostModel, Dimensions
 from vispco.errors import InvalidInputError
+from vispco.loading import quiet
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
 from vispco.search import directory as disk
@@ -26,9 +27,11 @@ def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
     _check(budget)
     place = Path(folder)
     if not place.is_dir() or not _is_search(place):
-        return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
+        with quiet():
+            return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
     if (place / disk.PREDICTOR).is_dir():
-        return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
+        with quiet():
+            return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
     config = disk.read_config(place)
     scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)

@@ -15,6 +15,7 @@ from vispco import kernels, scorers
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
+from vispco.loading import quiet
 from vispco.provenance import machine, versions
 from vispco.scorers import Scorer
 from vispco.search import directory as disk
@@ -123,7 +124,8 @@ def search(
         disk.write_shapes(folder, outcome.found)
         disk.write_metrics(folder, outcome.records)
         if outcome.predictor is not None:
-            outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
+            with quiet():
+                outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
     planners = {budget: outcome.planner(objective, shape, budget) for budget in budgets}
     judged = samples if test is None else test
     frontier = frontier_of(

@@ -1,0 +1,140 @@
+"""`vispco bench`: the paper's hardware table, for this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vispco.cli.data import TaskOptions
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import bars, check_writable, show, write_json
+
+if TYPE_CHECKING:
+    from vispco.bench import Contender
+
+FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
+
+
+@spread
+def bench(
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    *,
+    pruner: Annotated[
+        list[str] | None, typer.Option(help="The folder of a search, or a schedule; may be given several times.")
+    ] = None,
+    schedule: Annotated[
+        list[str] | None, typer.Option(help="single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file; the same.")
+    ] = None,
+    scorer: Annotated[str, typer.Option(help="For schedules: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    budgets: Annotated[str, typer.Option(help="For folders of searches: fractions of the unpruned FLOPs.")] = (
+        "0.25,0.5,0.75"
+    ),
+    loading: ModelOptions,
+    asked: TaskOptions,
+    samples: Annotated[int, typer.Option(min=1, help="Prompts of each task.")] = 1,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds, after one that warms up.")] = 5,
+    new_tokens: Annotated[int, typer.Option(min=2, help="Tokens that are decoded after each prompt.")] = 16,
+    memory: Annotated[bool, typer.Option(help="Also measure peak memory, each in a process of its own.")] = True,
+    out: Annotated[Path, typer.Option(help="The JSON file to write; in a run's folder, its page shows it.")] = (
+        Path("bench.json")
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Time to first token, tokens per second, KV cache, peak memory: unpruned and pruned, interleaved in one run.
+
+    Beside each measured speed-up stands the one that FLOPs imply.
+
+    Examples:
+
+        vispco bench tiny-qwen --schedule single:2:0.5 --scorer sparsevlm
+
+        vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
+    """
+    from vispco.cli.search import numbers  # noqa: PLC0415
+
+    fractions = numbers(budgets)
+    check_writable(out)
+    from vispco.bench import Settings, race  # noqa: PLC0415
+    from vispco.bench.memory import with_peaks  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.families import family_of  # noqa: PLC0415
+
+    spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
+    judge = spec.build()
+    layers = len(family_of(judge.model).layers(judge.model))
+    contenders = chosen([*(pruner or ()), *(schedule or ())] or [FASTV], scorer, fractions, layers)
+    settings = Settings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
+    with bars(silent=json) as bar:
+        line = bar.add_task("bench", total=None)
+
+        def tell(done: int, total: int, text: str) -> None:
+            bar.update(line, completed=done, total=total, description=text)
+
+        rows = race(judge.model, judge.processor, judge.samples, contenders, settings, on_progress=tell)
+        if memory:
+            rows = with_peaks(rows, judge, spec, contenders, batch_size, on_progress=tell)
+    data = {
+        "model": model,
+        **facts(judge.model.device),
+        "prompts": len(judge.samples),
+        "rows": [row.to_dict() for row in rows],
+    }
+    write_json(out, data)
+    show(data, as_json=json, table=None if json else bench_table(data["rows"], f"{model}: {out}"))
+
+
+def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: int) -> list[Contender]:
+    """What a person named: folders of searches at each budget, schedules under the scorer."""
+    from vispco import scorers  # noqa: PLC0415
+    from vispco.bench import Contender  # noqa: PLC0415
+    from vispco.cli.choice import schedule_from  # noqa: PLC0415
+    from vispco.search import deploy  # noqa: PLC0415
+
+    found: list[Contender] = []
+    rated = scorers.get(scorer).to_dict()
+    for text in given:
+        if Path(text).is_dir():
+            for budget in budgets:
+                deploy.load(text, budget)  # what is wrong with it is told before anything is timed
+                found.append(Contender(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
+        else:
+            found.append(Contender(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
+    return found
+
+
+def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
+    """The rows for people: times in ms, speed-ups measured and as FLOPs imply, bytes in MiB."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(
+        title=title, caption="× measured / × that FLOPs imply; times are medians, in ms", caption_justify="left"
+    )
+    parts = ("vision", "predictor", "scoring", "language")
+    names = ("FLOPs", "TTFT p50", "p95", "TTFT ×", "language ×", "tokens/s", "KV", "peak", "prefill", *parts)
+    table.add_column("")
+    for column in names:
+        table.add_column(column, justify="right")
+    for row in rows:
+        fast = row["speedup"]
+        table.add_row(
+            row["configuration"],
+            f"{row['flops']:.1%}",
+            f"{row['ttft_ms']['p50']:.1f}",
+            f"{row['ttft_ms']['p95']:.1f}",
+            f"{fast['ttft']:.2f} / {fast['ttft_implied']:.2f}",
+            f"{fast['language']:.2f} / {fast['language_implied']:.2f}",
+            f"{row['decode_tokens_per_second']:.1f}",
+            *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes")),
+            *(f"{row['parts_ms'][part]:.1f}" for part in parts),
+        )
+    return table
+
+
+def mebibytes(value: int | None) -> str:
+    return "–" if value is None else f"{value / 2**20:.3g} MiB"

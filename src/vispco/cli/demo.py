@@ -1,0 +1,156 @@
+"""`vispco demo`: all of it, on the shipped model or on your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vispco.cli.data import TaskOptions, TrainingOptions
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import check_writable, show
+
+if TYPE_CHECKING:
+    from vispco.demo import Stage
+    from vispco.demo.outcome import OutcomeRow
+    from vispco.demo.run import Tell
+
+STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
+
+
+@spread
+def demo(
+    *,
+    model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
+    out: Annotated[Path, typer.Option(help="The run directory; report.html is in it.")] = Path("runs/demo"),
+    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "predictor",
+    budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (
+        "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
+    ),
+    loading: ModelOptions,
+    asked: TaskOptions,
+    training: TrainingOptions,
+    test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16,
+    trials: Annotated[int, typer.Option(min=1, help="Configurations of the sweep beside the search.")] = 48,
+    timed: Annotated[str, typer.Option(help="Budgets whose time to first token is measured.")] = "0.3,0.5,0.8",
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once, when timing.")] = 8,
+    examples: Annotated[int, typer.Option(min=1, help="Pictures on the page.")] = 6,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use [those that there are]")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Search schedules for all budgets, sweep beside it, time the first token, write a page. Goes on after a stop.
+
+    Examples:
+
+        vispco demo
+
+        vispco demo --model ./my-model --out runs/mine --tasks chartqa=ChartQA.tsv --data conversations.json
+    """
+    from vispco.cli.search import numbers  # noqa: PLC0415
+
+    fractions, clocked = numbers(budgets), numbers(timed)
+    check_writable(out / "report.html")
+    import torch  # noqa: PLC0415
+
+    from vispco.bench import Settings  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.demo import DemoSettings, run  # noqa: PLC0415
+    from vispco.demo.outcome import outcome  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.provenance import cores  # noqa: PLC0415
+
+    used = threads or cores()
+    torch.set_num_threads(used)
+    settings = DemoSettings(
+        spec=EvaluatorSpec(
+            model=model, scorer={"name": scorer}, **loading.spec(), **asked.spec(), limit=test, details=False
+        ),
+        learn=lambda processor: training.load(asked, processor, seed=seed),
+        calibration=str(training),
+        mode=mode,
+        budgets=tuple(fractions),
+        timed=tuple(clocked),
+        trials=trials,
+        bench=Settings(rounds=rounds, batch_size=batch_size, new_tokens=8),
+        prompts=batch_size,
+        examples=examples,
+        workers=used if used > 1 else 0,
+        seed=seed,
+    )
+    with telling(silent=json) as tell:
+        page = run(settings, out, facts=facts(), tell=tell)
+    rows = outcome(out)
+    data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
+    show(data, as_json=json, table=None if json else _table(rows, f"{model}, {scorer}: {out}"))
+    if not json:
+        typer.echo(f"{page} is ready: open it in a browser.")
+
+
+@contextmanager
+def telling(*, silent: bool) -> Iterator[Tell]:
+    """A bar over the whole demo: which stage, what is happening, about how long it will take."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from vispco.demo import Forecast  # noqa: PLC0415
+
+    forecast = Forecast()
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:  # noqa: ARG002
+            return Text(f"about {timedelta(seconds=round(forecast.left))} left")
+
+    class Share(BarColumn):
+        def render(self, task: Task) -> Any:
+            task.completed = forecast.share
+            return super().render(task)
+
+    columns = (TextColumn("{task.description}"), Share(), TimeElapsedColumn(), Left())
+    bar = Progress(*columns, console=Console(stderr=True), disable=silent, transient=True)
+    line = bar.add_task("", total=1.0)
+
+    def tell(stage: Stage, fraction: float | None, text: str) -> None:
+        if stage != forecast.stage:
+            forecast.end()
+            for earlier in STAGES[: STAGES.index(stage)]:
+                if earlier not in forecast.done:
+                    forecast.skip(earlier)
+            forecast.begin(stage)
+            if not silent and not bar.console.is_terminal:
+                typer.echo(f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}", err=True)
+        forecast.moved(fraction)
+        bar.update(line, description=f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}")
+
+    with bar:
+        yield tell
+
+
+def _table(rows: Sequence[OutcomeRow], title: str) -> Any:
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title, caption="TTFT: time to first token, in ms; ×: how much faster than unpruned")
+    for column in ("budget", "FLOPs", "searched", "of a sweep", "TTFT", "×", "× by FLOPs"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        spread_of = "" if row.low is None or row.high is None else f" ± {50 * (row.high - row.low):.1f}"
+        table.add_row(
+            "unpruned" if row.budget >= 1 else f"{row.budget:.0%}",
+            _percent(row.fraction),
+            _percent(row.accuracy) + spread_of,
+            _percent(row.empirical),
+            *("" if value is None else f"{value:.2f}" for value in (row.ttft_ms, row.speedup, row.implied)),
+        )
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"

@@ -1,0 +1,7 @@
+"""All of it on one model: search, a small sweep beside it, times to first token, and a page. `run` goes on after a stop."""
+
+from vispco.demo.forecast import Forecast
+from vispco.demo.run import Stage, run
+from vispco.demo.settings import DemoSettings
+
+__all__ = ["DemoSettings", "Forecast", "Stage", "run"]

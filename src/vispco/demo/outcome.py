@@ -1,0 +1,75 @@
+"""What a demo found, as rows of one table: each budget, what the search and the sweep reach, and what the clock says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vispco.demo.run import BENCH, UNPRUNED
+from vispco.errors import InvalidInputError
+from vispco.evaluation.result import Evaluation
+from vispco.frontier import Frontier
+from vispco.report.run_files import read
+
+
+@dataclass(frozen=True)
+class OutcomeRow:
+    """At one budget: cost and accuracy of what was searched, and the best of the sweep that costs no more.
+
+    ttft_ms, speedup, implied: where this budget was timed.
+    """
+
+    budget: float
+    fraction: float | None
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    empirical: float | None
+    ttft_ms: float | None = None
+    speedup: float | None = None
+    implied: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def outcome(folder: str | Path) -> list[OutcomeRow]:
+    """Rows by budget: those that were searched, those that were timed, and 1 for the unpruned model's time."""
+    files = read(folder)
+    timed = {row["budget"]: row for row in json.loads((Path(folder) / BENCH).read_text())["rows"]}
+    budgets = sorted({*map(float, files.config["budgets"]), *(float(b) for b in timed if b is not None), 1.0})
+    swept = next(iter(files.swept.values()), None)
+    rows = []
+    whole = Evaluation.from_dict(json.loads((Path(folder) / UNPRUNED).read_text()))
+    for budget in budgets:
+        found = whole if budget >= 1.0 else _at(files.searched, budget)
+        clock = timed.get(None if budget >= 1.0 else budget)
+        rows.append(
+            OutcomeRow(
+                budget,
+                None if found is None else found.fraction["exact"],
+                None if found is None else found.accuracy,
+                None if found is None else found.low,
+                None if found is None else found.high,
+                None if swept is None or budget >= 1.0 else _accuracy(swept, budget),
+                None if clock is None else clock["ttft_ms"]["p50"],
+                None if clock is None else clock["speedup"]["ttft"],
+                None if clock is None else clock["speedup"]["ttft_implied"],
+            )
+        )
+    return rows
+
+
+def _at(frontier: Frontier | None, budget: float) -> Evaluation | None:
+    """What was searched for this budget; None for a budget in between."""
+    points = () if frontier is None else frontier.points
+    return next((p.evaluation for p in points if abs(float(p.provenance["budget"]) - budget) < 1e-9), None)
+
+
+def _accuracy(frontier: Frontier, budget: float) -> float | None:
+    try:
+        return frontier.pick(budget).accuracy
+    except InvalidInputError:
+        return None

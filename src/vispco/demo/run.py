@@ -1,0 +1,133 @@
+"""`run`: the stages of a demo, one after the other; each leaves its result in the folder before it is called done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from vispco import report
+from vispco import sweep as sweeps
+from vispco.bench import Contender, race
+from vispco.demo.kept import Kept
+from vispco.demo.settings import DemoSettings
+from vispco.errors import InvalidInputError
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.report.examples import collect_run
+from vispco.search.directory import write_json
+from vispco.search.run import search
+
+Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
+Tell = Callable[[Stage, float | None, str], None]
+"""(stage, how much of it is done if it says, what is happening)."""
+REPORT, BENCH, UNPRUNED = "report.html", "bench.json", "unpruned.json"
+
+
+def run(
+    settings: DemoSettings,
+    folder: str | Path,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    tell: Tell = lambda _stage, _fraction, _text: None,
+) -> Path:
+    """Search, sweep, bench, examples, page, all into `folder`; gives the page. The same call goes on after a stop."""
+    place = Path(folder)
+    kept = Kept(place, settings.identity())
+    tell("load", None, f"loading {settings.spec.model}")
+    judge = settings.spec.build()
+    if "search" not in kept:
+        with _timed(kept, "search"):
+            _search(settings, judge, place, dict(facts or {}), tell)
+    if "sweep" not in kept:
+        with _timed(kept, "sweep"):
+            _sweep(settings, judge, place, tell)
+    if "bench" not in kept:
+        with _timed(kept, "bench"):
+            _bench(settings, judge, place, tell)
+    if "examples" not in kept:
+        with _timed(kept, "examples"):
+            _examples(settings, judge, place, tell)
+    tell("page", None, "writing the page")
+    return report.write([place], place / REPORT)
+
+
+@contextmanager
+def _timed(kept: Kept, stage: Stage) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    kept.add(stage, time.perf_counter() - began)
+
+
+def _search(settings: DemoSettings, judge: TaskEvaluator, folder: Path, facts: dict[str, Any], tell: Tell) -> None:
+    samples, told = settings.learn(judge.processor)
+    tell("search", None, "the unpruned model")
+    write_json(folder / UNPRUNED, judge().to_dict())
+    tell("search", None, f"searching on {len(samples)} samples")
+    search(
+        judge.model,
+        judge.processor,
+        samples,
+        scorer=judge.scorer,
+        kernel=settings.kernel,
+        mode=settings.mode,  # type: ignore[arg-type]  # checked by the search
+        budgets=settings.budgets,
+        directory=folder,
+        test=judge.samples,
+        seed=settings.seed,
+        facts={"model": settings.spec.model, **facts, "data": told, "label": "VisPCO"},
+        say=lambda line: tell("search", None, line),
+    )
+
+
+def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
+    tell("sweep", 0.0, f"sweeping {settings.trials} single-layer schedules")
+
+    def on_progress(progress: sweeps.Progress) -> None:
+        settled, total = progress.settled, progress.total
+        tell("sweep", settled / max(total, 1), f"{settled} of {total} single-layer schedules evaluated")
+
+    workers = settings.workers if judge.model.device.type == "cpu" else 0
+    sweeps.run(
+        settings.spec if workers else lambda: judge,
+        name=settings.study,
+        space="single",
+        strategy="random",
+        num_layers=judge.num_layers,
+        directory=folder,
+        trials=min(settings.trials, (judge.num_layers - 1) * 20),
+        workers=workers,
+        seed=settings.seed,
+        fingerprint=settings.spec.fingerprint(),
+        on_progress=on_progress,
+    )
+
+
+def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
+    found = [Contender(name=f"VisPCO {budget:.0%}", run=str(folder), budget=budget) for budget in settings.timed]
+    rows = race(
+        judge.model,
+        judge.processor,
+        spread_over_tasks(judge, settings.prompts),
+        found,
+        settings.bench,
+        on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}"),
+    )
+    write_json(folder / BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": settings.bench.batch_size})
+
+
+def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
+    tell("examples", None, "which tokens survive, on a few pictures")
+    try:
+        collect_run(judge.model, judge.processor, spread_over_tasks(judge, settings.examples), folder)
+    except InvalidInputError as error:  # a family whose token grid is not known: a page without pictures
+        tell("examples", None, str(error))
+
+
+def spread_over_tasks(judge: TaskEvaluator, number: int) -> list[Any]:
+    """So many samples, one of each task in turn."""
+    by_task = [[sample for sample in judge.samples if sample.task == task] for task in judge.tasks]
+    depth = max(map(len, by_task))
+    turns = [rows[turn] for turn in range(depth) for rows in by_task if turn < len(rows)]
+    return turns[:number]

@@ -1,0 +1,69 @@
+"""What a demo does, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vispco.bench.race import Settings as BenchSettings
+from vispco.errors import InvalidInputError
+from vispco.evaluation.spec import EvaluatorSpec
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+Learn = Callable[[Any], tuple["Sequence[Sample]", dict[str, Any]]]
+"""processor -> (what the search learns from, what to remember of it)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """spec: the model, its scorer, and what accuracy is measured on. learn: what is searched on.
+
+    trials: configurations of the sweep, drawn without replacement from the grid of single-layer schedules.
+    timed: budgets whose time to first token is measured. workers: processes of the sweep on a CPU; 0 for
+    this one.
+    """
+
+    spec: EvaluatorSpec
+    learn: Learn
+    calibration: str = ""  # what `learn` draws from, in words: part of what makes a demo the same one
+    mode: str = "predictor"
+    kernel: str = "steps"
+    budgets: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    trials: int = 48
+    timed: tuple[float, ...] = (0.3, 0.5, 0.8)
+    bench: BenchSettings = field(default_factory=BenchSettings)
+    prompts: int = 8  # of the bench
+    examples: int = 6
+    workers: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.trials, self.prompts, self.examples) < 1 or not self.timed:
+            raise InvalidInputError(
+                f"trials={self.trials}, prompts={self.prompts}, examples={self.examples}, timed={list(self.timed)} were "
+                "given. A demo needs at least one of each."
+            )
+
+    @property
+    def study(self) -> str:
+        """The name of its sweep."""
+        model = str(self.spec.model).rstrip("/").rpartition("/")[2]
+        return f"{model}-{self.spec.scorer['name']}-single-random"
+
+    def identity(self) -> dict[str, Any]:
+        """What its results depend on, JSON-able; a folder holds one demo."""
+        return {
+            "evaluation": self.spec.fingerprint(),
+            "calibration": self.calibration,
+            "mode": self.mode,
+            "kernel": self.kernel,
+            "budgets": list(self.budgets),
+            "trials": self.trials,
+            "timed": list(self.timed),
+            "bench": [self.bench.rounds, self.bench.batch_size, self.bench.new_tokens, self.prompts],
+            "examples": self.examples,
+            "seed": self.seed,
+        }
