@@ -48,8 +48,8 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=3800, warmup=1000, counting=1.0),
-    "tiny-llava": Recipe(steps=3000, warmup=1000, counting=1.0),
+    "tiny-qwen": Recipe(steps=3000, warmup=800, codes=True),
+    "tiny-llava": Recipe(steps=2600, warmup=800, codes=True),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
 
