@@ -1,16 +1,66 @@
-"""Schedules as a person types them: a file, or a few words."""
+"""What is put on a model, as a person types it: a schedule in a few words or a file, or what a search found."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from vispco.pruner import Pruner
     from vispco.schedule import Schedule
 
 FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, or a JSON file of a schedule"
+
+SCORER = "Which tokens stay: fastv, sparsevlm, fitprune, random."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """How a model is pruned: a schedule with a scorer, or a search's directory with a budget."""
+
+    schedule: Annotated[
+        str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
+    ] = "full"
+    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv"
+    pruner: Annotated[
+        str | None,
+        typer.Option(help="The directory of a search, or a saved predictor (in place of --schedule and --scorer)."),
+    ] = None
+    budget: Annotated[
+        float | None, typer.Option(help="With --pruner: a fraction of the unpruned FLOPs, met by every sample.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.pruner is not None and self.budget is None:
+            raise InvalidInputError(f"--pruner {self.pruner} was given without --budget. Give one, such as 0.5.")
+        if self.pruner is not None and self.schedule != "full":
+            raise InvalidInputError("--pruner and --schedule were both given. Keep one of them.")
+        if self.pruner is None and self.budget is not None:
+            raise InvalidInputError("--budget goes with --pruner. For a schedule of your own, give --schedule alone.")
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return self.schedule if self.pruner is None else f"{self.pruner} at {self.budget:.0%}"
+
+    def subject(self, num_layers: int) -> Schedule | Pruner | None:
+        """What an evaluator takes; None for the full model."""
+        if self.pruner is not None and self.budget is not None:
+            from vispco.pruner import Pruner  # noqa: PLC0415 - torch
+
+            return Pruner.from_pretrained(self.pruner, budget=self.budget)
+        return None if self.schedule == "full" else schedule_from(self.schedule, num_layers)
+
+    def to_dict(self, num_layers: int) -> dict[str, Any]:
+        """What a result keeps of it."""
+        if self.pruner is not None:
+            return {"pruner": self.pruner, "budget": self.budget}
+        return {"scorer": self.scorer, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
 
 
 def schedule_from(text: str, num_layers: int) -> Schedule:

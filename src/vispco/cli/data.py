@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.output import write_json
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
+    from vispco.evaluation.spec import EvaluatorSpec
+    from vispco.sources import SkipReport
 
 PER_TASK, FROM_FILE = 24, 256  # calibration items, where --samples does not say
 
@@ -28,7 +32,7 @@ class TaskOptions:
         Path | None, typer.Option(help="A folder with VLMEvalKit's .tsv files, which are found by name.")
     ] = None
     max_side: Annotated[
-        int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load. [4096]")
+        int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load (default: 4096).")
     ] = None
     encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
 
@@ -56,23 +60,34 @@ class TrainingOptions:
 
     data: Annotated[
         Path | None,
-        typer.Option(help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv [drawn calibration tasks]"),
+        typer.Option(
+            help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv (default: drawn calibration tasks)."
+        ),
     ] = None
-    images: Annotated[Path | None, typer.Option(help="The folder of its pictures [beside the file]")] = None
+    images: Annotated[Path | None, typer.Option(help="The folder of its pictures (default: beside the file).")] = None
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Items of each drawn task, or of --data in all [{PER_TASK}; {FROM_FILE}]"),
+        typer.Option(min=1, help=f"Items of each drawn task, or of --data in all (default: {PER_TASK}; {FROM_FILE})."),
     ] = None
     downsample: Annotated[
         int | None,
         typer.Option(min=1, help="Draw so many conversations of --data, image areas equalised; the paper's 30000."),
     ] = None
 
-    def load(self, tasks: TaskOptions, processor: Any, *, seed: int = 0) -> tuple[Sequence[Sample], dict[str, Any]]:
-        """The samples, and what a run should remember of them: file, counts, what was skipped and why."""
+    def check(self) -> None:
+        """Say before a model is loaded that the data cannot be read: opens it, up to its first item."""
         if self.data is None:
             if self.images is not None or self.downsample is not None:
                 raise InvalidInputError("--images and --downsample are about the file of --data. Give --data, too.")
+            return
+        from vispco.sources import open_data  # noqa: PLC0415
+
+        next(iter(open_data(self.data, self.images)))
+
+    def load(self, tasks: TaskOptions, processor: Any, *, seed: int = 0) -> tuple[Sequence[Sample], dict[str, Any]]:
+        """The samples, and what a run should remember of them: file, counts, what was skipped and why."""
+        self.check()
+        if self.data is None:
             from vispco.data import dataset  # noqa: PLC0415
 
             spec = tasks.spec()
@@ -91,3 +106,36 @@ class TrainingOptions:
             max_side=tasks.max_side,
             processor=processor,
         )
+
+
+def judged_on(spec: EvaluatorSpec, samples: Sequence[Sample]) -> dict[str, Any]:
+    """What a run should remember of what it was judged on: files, counts, what was skipped and why."""
+    reports: Mapping[str, SkipReport] = getattr(samples, "skipped", {})
+    return {
+        "tasks": sorted({sample.task for sample in samples}),
+        "files": dict(spec.files),
+        "limit": spec.limit,
+        "seed": spec.seed,
+        "samples": len(samples),
+        "skipped": {task: report.to_dict() for task, report in reports.items()},
+    }
+
+
+def tell_skipped(training: Mapping[str, Any], judged: Sequence[Sample], say: Callable[[str], None]) -> None:
+    """A line for each file that has items which cannot be used."""
+    from vispco.sources import Skipped, SkipReport  # noqa: PLC0415
+
+    reports: dict[str, SkipReport] = dict(getattr(judged, "skipped", {}))
+    found = training.get("skipped")
+    if found and found["skipped"]:
+        listed = [Skipped(**entry) for entry in found["listed"]]
+        reports["data"] = SkipReport(found["used"], Counter(found["reasons"]), listed)
+    for name, report in reports.items():
+        if report.count:
+            say(f"{name}: {report.summary()}. The first: {report.listed[0].sentence}")
+
+
+def write_areas(folder: Path, training: Mapping[str, Any]) -> None:
+    """How image areas were spread before and after downsampling, for the page and the figure."""
+    if "areas" in training:
+        write_json(folder / "areas.json", training["areas"])

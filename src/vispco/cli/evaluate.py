@@ -1,4 +1,4 @@
-"""`vispco evaluate`: accuracy and cost of a model, unpruned or under a schedule."""
+"""`vispco evaluate`: accuracy and cost of a model, unpruned, under a schedule, or as a search prunes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.output import check_writable, show, write_json
+from vispco.cli.choice import SubjectOptions
+from vispco.cli.data import TaskOptions
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import bars, check_writable, show, write_json
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -19,69 +23,86 @@ Examples:
 
     vispco evaluate tiny-qwen --scorer fastv --schedule single:2:0.5 --limit 32
 
-    vispco evaluate ./my-model --tasks attribute,word --schedule schedule.json --json
+    vispco evaluate ./my-model --pruner runs/qwen --budget 0.4 --tasks mmbench=MMBench_DEV_EN.tsv,chartqa=ChartQA_TEST.tsv
+
+    vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
 """
 
 
+@spread
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A shipped model, a folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    tasks: Annotated[str, typer.Option(help="'all', or names with commas between them.")] = "all",
-    schedule: Annotated[
-        str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
-    ] = "full",
-    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
-    split: Annotated[str, typer.Option(help="test, calibration or train.")] = "test",
+    asked: TaskOptions,
+    pruning: SubjectOptions,
+    split: Annotated[str, typer.Option(help="Of drawn tasks: test, calibration or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Where answers are cut off (default: by task).")
+    ] = None,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
+    loading: ModelOptions,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Accuracy per task with a 95 % interval, and FLOPs by both cost models."""
+    """Accuracy per task with a 95 % interval, FLOPs by both cost models, and what could not be used."""
     if out is not None:
         check_writable(out)
-    from rich.progress import Progress  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
 
-    from vispco.cli.choice import schedule_from  # noqa: PLC0415
-    from vispco.data import dataset  # noqa: PLC0415
-    from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
-    from vispco.families import family_of  # noqa: PLC0415
-    from vispco.loading import load  # noqa: PLC0415
-
-    names = tasks if tasks == "all" else [name.strip() for name in tasks.split(",") if name.strip()]
-    samples = dataset(split, tasks=names, limit=limit)
-    loaded, processor = load(model)
-    plan = schedule_from(schedule, len(family_of(loaded).layers(loaded)))
-    with Progress(transient=True, disable=json) as bar:
-        line = bar.add_task(f"{model}, {schedule}", total=len(samples))
-        evaluator = TaskEvaluator(
-            loaded,
-            processor,
-            samples,
-            scorer,
-            batch_size=batch_size,
-            kl=kl,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
-        )
-        result = evaluator(None if schedule == "full" else plan)
-    data = {"model": model, "scorer": scorer, "schedule": plan.to_dict(), "split": split, **result.to_dict()}
+    spec = EvaluatorSpec(
+        model=model,
+        scorer={"name": pruning.scorer},
+        split=split,
+        limit=limit,
+        seed=seed,
+        batch_size=batch_size,
+        max_new_tokens=max_new_tokens,
+        kl=kl,
+        share=0,
+        **asked.spec(),
+        **loading.spec(),
+    )
+    with bars(silent=json) as bar:
+        line = bar.add_task(f"{model}, {pruning.title}", total=None)
+        evaluator = spec.build(progress=lambda done, total: bar.update(line, completed=done, total=total))
+        subject = pruning.subject(evaluator.num_layers)
+        result = evaluator(subject)
+    skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
+    data = {
+        "model": model,
+        **pruning.to_dict(evaluator.num_layers),
+        "split": None if spec.files else split,
+        "files": dict(spec.files),
+        **result.to_dict(),
+        "skipped": skipped,
+        "provenance": facts(evaluator.model.device),
+    }
     if out is not None:
         write_json(out, data)
-    show(data, as_json=json, table=_table(result, f"{model}, {scorer}, {schedule}"))
+    show(data, as_json=json, table=_table(result, f"{model}, {pruning.scorer}, {pruning.title}"))
+    if not json:
+        for task, report in evaluator.skipped.items():
+            if report.count:
+                typer.echo(f"{task}: {report.summary()}. The first: {report.listed[0].sentence}", err=True)
 
 
 def _table(result: Evaluation, title: str) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(title=title, caption=_costs(result), caption_justify="left")
-    for column in ("task", "accuracy", "95 % interval", "items"):
+    for column in ("task", "accuracy", "95 % interval", "items", "skipped"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for task in result.tasks:
-        table.add_row(task.task, f"{task.accuracy:.1%}", f"{task.low:.1%} - {task.high:.1%}", str(task.n))
+        interval = f"{task.low:.1%} - {task.high:.1%}"
+        table.add_row(task.task, f"{task.accuracy:.1%}", interval, str(task.n), str(task.skipped))
     table.add_section()
-    items = sum(task.n for task in result.tasks)
-    table.add_row("average", f"{result.accuracy:.1%}", f"{result.low:.1%} - {result.high:.1%}", str(items))
+    items, skipped = (sum(getattr(task, name) for task in result.tasks) for name in ("n", "skipped"))
+    interval = f"{result.low:.1%} - {result.high:.1%}"
+    table.add_row("average", f"{result.accuracy:.1%}", interval, str(items), str(skipped))
     return table
 
 

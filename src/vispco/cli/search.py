@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.choice import SCORER
+from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
 from vispco.cli.output import check_writable, show, write_json
+from vispco.cli.preset import PresetOptions
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,19 +27,26 @@ def numbers(text: str) -> list[float]:
         raise InvalidInputError(f"The budgets {text!r} cannot be read. Give fractions such as 0.2,0.5,0.9.") from error
 
 
+@spread
 def search(
-    model: Annotated[str, typer.Argument(help="A shipped model, a folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/search"),
-    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "static",
-    solver: Annotated[str | None, typer.Option(help="lagrangian, projection or table [what measured best]")] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="lagrangian, projection or table (default: what measured best).")
+    ] = None,
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs.")] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
-    tasks: Annotated[str, typer.Option(help="'all', or names with commas between them.")] = "all",
-    samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 24,
-    test: Annotated[int, typer.Option(min=1, help="Test items of each task, for the frontier's accuracies.")] = 32,
     cost: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
+    learned: TrainingOptions,
+    asked: TaskOptions,
+    test: Annotated[int, typer.Option(min=1, help="Test items of each task, for the frontier's accuracies.")] = 32,
+    settings: PresetOptions,
+    examples: Annotated[int, typer.Option(min=0, help="Pictures with surviving tokens for the page.")] = 6,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    loading: ModelOptions,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget, and keep all of it in a run directory.
@@ -44,30 +56,51 @@ def search(
         vispco search tiny-qwen --out runs/qwen
 
         vispco search tiny-qwen --mode predictor --kernel steps --budgets 0.3,0.5
+
+        vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = numbers(budgets)
     check_writable(out / "config.json")
-    from vispco.data import dataset  # noqa: PLC0415
-    from vispco.loading import load  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec, readable_by  # noqa: PLC0415
+    from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
 
-    names = tasks if tasks == "all" else [name.strip() for name in tasks.split(",") if name.strip()]
-    loaded, processor = load(model)
+    def say(line: str) -> None:
+        if not json:
+            typer.echo(line, err=True)
+
+    learned.check()
+    judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
+    questions = judged.samples()
+    loaded, processor = loading.load(model)
+    row, effort = settings.resolve(loaded.config, kernel)
+    samples, about = learned.load(asked, processor, seed=seed)
+    questions = readable_by(questions, processor)
+    tell_skipped(about, questions, say)
+    write_areas(out, about)
     frontier = run(
         loaded,
         processor,
-        list(dataset("calibration", tasks=names, limit=samples)),
+        samples,
         scorer=scorer,
         kernel=kernel,
         mode=mode,  # type: ignore[arg-type]
         solver=solver,
         budgets=fractions,
         directory=out,
-        test=list(dataset("test", tasks=names, limit=test)),
+        test=questions,
         cost=cost,
+        preset=row,
+        effort=effort,
+        seed=seed,
+        facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},
         show=not json,
-        say=lambda line: None if json else typer.echo(line, err=True),
+        say=say,
     )
+    if examples:
+        say(f"{examples} examples for the page")
+        add_examples(loaded, processor, of_each_task(questions, examples), out, say)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(frontier, f"{model}: {out}", cost))
 
 

@@ -1,0 +1,80 @@
+"""The hyper-parameters of a search: the paper's row for the model, another row by name, or single values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from vispco.errors import InvalidInputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from vispco.search.modes import Effort
+    from vispco.search.presets import Preset
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetOptions:
+    """Which hyper-parameters, and how much work."""
+
+    preset: Annotated[
+        str | None,
+        typer.Option(help="qwen, gemma, llava, qwen/linear, ..., text (default: the paper's row for the model)."),
+    ] = None
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Another value, as often as needed: lam, alpha, epsilon, beta, sigma, temperature, rate, batch_size, "
+            "or of a part: descent.outer=4, lesson.anchors=8, fit.epochs=50, training.steps=1000.",
+        ),
+    ] = None
+
+    def resolve(self, config: Any, kernel: str) -> tuple[Preset, Effort]:
+        """For a transformers config and a kernel."""
+        from vispco.search import presets  # noqa: PLC0415
+        from vispco.search.modes import Effort  # noqa: PLC0415
+        from vispco.search.training_plan import TrainingPlan  # noqa: PLC0415
+
+        row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
+        effort = Effort()
+        for text in self.change or []:
+            name, equals, value = (part.strip() for part in text.partition("="))
+            if not equals or not value:
+                raise InvalidInputError(f"--set {text!r} was given. Write NAME=VALUE, such as rate=0.0005.")
+            part, dot, field = name.partition(".")
+            if not dot:
+                row = changed(row, name, value)
+            elif part == "training":
+                effort = replace(effort, training=changed(effort.training or TrainingPlan(), field, value))
+            else:
+                known = [each.name for each in fields(effort) if is_dataclass(getattr(effort, each.name))]
+                if part not in known:
+                    raise UnknownNameError("setting", name, [f"{each}.*" for each in (*known, "training")])
+                effort = replace(effort, **{part: changed(getattr(effort, part), field, value)})
+        return row, replace(effort, batch_size=row.batch_size)
+
+
+def changed(values: T, name: str, text: str) -> T:
+    """The same dataclass with one field changed to what `text` says."""
+    known = {each.name: getattr(values, each.name) for each in fields(values)}  # type: ignore[arg-type]
+    if name not in known:
+        raise UnknownNameError("setting", name, list(known))
+    try:
+        value = json.loads(text)
+        if isinstance(known[name], bool) != isinstance(value, bool) or isinstance(value, str | dict):
+            raise ValueError  # noqa: TRY301 - told below
+        if isinstance(known[name], tuple):
+            value = tuple(value)
+        elif isinstance(known[name], float) and value is not None:
+            value = float(value)
+        elif isinstance(known[name], int) and value != int(value):
+            raise ValueError  # noqa: TRY301
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name}={text!r} was given. It is now {known[name]!r}; give such a value.") from error
+    return replace(values, **{name: value})  # type: ignore[type-var]
