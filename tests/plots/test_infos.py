@@ -1,5 +1,6 @@
 """What a figure shows is computed without drawing: checked here, number by number."""
 
+import json
 import subprocess
 import sys
 
@@ -9,8 +10,10 @@ from report.invented import LAYERS, example, searched, swept
 from vispco import plots
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
+from vispco.plots.figures import planned
 from vispco.plots.retention import mean_retention
 from vispco.report.picture import pack, unpack
+from vispco.report.run_files import read
 from vispco.schedule import Schedule
 from vispco.sources.sampling import equalise_areas
 
@@ -22,6 +25,31 @@ def test_configurations_are_all_points_and_both_fronts():
     assert info.searched.accuracy == tuple(p.accuracy for p in searched())
     assert info.axis == "exact:fraction"
     assert plots.configurations_info(None, searched()).empirical is None
+
+
+def test_a_sweep_in_another_folder_is_drawn_with_the_search_of_its_model(tmp_path):
+    settings = {"model": "invented-vl", "scorer": "fastv"}
+    for name, more in (("search", {}), ("sweep", {}), ("elsewhere", {"model": "another-vl"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(settings | more))
+    searched().save(tmp_path / "search" / "frontier.json")
+    swept().save(tmp_path / "sweep" / "grid.frontier.json")
+    swept(20).save(tmp_path / "elsewhere" / "few.frontier.json")
+    runs = [read(tmp_path / name) for name in ("search", "sweep", "elsewhere")]
+    plan = planned(runs)
+    assert {"configurations-search", "configurations-elsewhere"} == {n for n in plan if n.startswith("configurations")}
+    (together,) = plan["configurations-search"].args
+    assert len(together.empirical.cost) == len(swept())
+    assert len(together.searched.cost) == len(searched())
+    (alone,) = plan["configurations-elsewhere"].args
+    assert alone.searched is None
+
+
+def test_survivors_say_what_was_answered():
+    one = example(1, searched())
+    info = plots.survivors_info(one, [0.5, 0.25])
+    assert info.question == one.question
+    assert info.answers == tuple(next(s.answer for s in one.states if s.budget == budget) for budget in info.budgets)
 
 
 def test_configurations_share_the_axis_of_the_first():

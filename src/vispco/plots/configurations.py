@@ -30,37 +30,23 @@ def configurations_info(empirical: Frontier | None, searched: Frontier | None = 
 def draw_configurations(info: ConfigurationsInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
-        for info_, name, colour, marker, line in (
-            (info.empirical, "empirical", style.COLOURS[1], "s", "--"),
-            (info.searched, "searched", style.COLOURS[0], "o", "-"),
-        ):
-            if info_ is None:
-                continue
-            beaten = [place for place, good in enumerate(info_.optimal) if not good]
-            best = [place for place, good in enumerate(info_.optimal) if good]
-            plot.scatter(
-                [info_.cost[i] for i in beaten],
-                [info_.accuracy[i] for i in beaten],
-                s=9,
-                color=colour,
-                marker=marker,
-                alpha=0.2,
-                linewidths=0,
-            )
-            plot.plot(*zip(*info_.steps, strict=True), color=colour, linestyle=line, linewidth=1.6)
-            plot.scatter(
-                [info_.cost[i] for i in best],
-                [info_.accuracy[i] for i in best],
-                s=26,
-                color=colour,
-                marker=marker,
-                edgecolors="white",
-                linewidths=0.8,
-                zorder=3,
-                label=f"{name} frontier",
-            )
+        shown = [
+            (name, look, one)
+            for name, look, one in (("empirical frontier", 1, info.empirical), ("searched frontier", 0, info.searched))
+            if one and one.cost
+        ]
+        dearest = max((cost for _, _, one in shown for cost in one.cost), default=1.0)
+        for _, look, one in shown:
+            rows = list(zip(one.cost, one.accuracy, one.optimal, strict=True))
+            beaten = [(cost, accuracy) for cost, accuracy, good in rows if not good]
+            if beaten:
+                looks = {"color": style.COLOURS[look], "marker": style.MARKERS[look]}
+                plot.scatter(*zip(*beaten, strict=True), s=10, alpha=0.22, linewidths=0, **looks)
+            corners = [*one.steps, (dearest, one.steps[-1][1])]
+            style.stairs(plot, look, corners, [(cost, accuracy) for cost, accuracy, good in rows if good])
         style.label_cost(plot, info.axis)
         style.percent_axis(plot.yaxis)
         plot.set_ylabel("accuracy")
-        plot.legend(loc="lower right")
+        if shown:
+            style.legend(plot, [(name, look) for name, look, _ in reversed(shown)])
     return Path(path)

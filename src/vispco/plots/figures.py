@@ -29,19 +29,20 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
         raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
     found = [read(path) for path in runs]
     folder = Path(into)
-    return [draw(folder / f"{name}{ending}") for name, draw in _planned(found).items()]
+    return [draw(folder / f"{name}{ending}") for name, draw in planned(found).items()]
 
 
-def _planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
+def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
     """What can be drawn, by file name."""
     plan: dict[str, Callable[[Path], Path]] = {}
     several = len(runs) > 1
     for run in runs:
         tail = f"-{run.path.resolve().name}" if several else ""
-        everything = _merged(list(run.swept.values()))
-        info = configurations_info(everything, run.searched)
-        plan[f"configurations{tail}"] = partial(draw_configurations, info)
+        everything = _merged(_swept_beside(run, runs))
         best = run.searched if run.searched is not None else everything
+        covered = run.searched is None and any(other.searched and _alike(run, other) for other in runs)
+        if not covered:  # a sweep is drawn with the searches of its model and scorer, and alone where there are none
+            plan[f"configurations{tail}"] = partial(draw_configurations, configurations_info(everything, run.searched))
         if best is not None and (curves := retention_by_budget_info(best)).curves:
             plan[f"retention-by-budget{tail}"] = partial(draw_retention, curves)
         for number, example in enumerate(run.examples):
@@ -70,6 +71,20 @@ def _grouped(runs: list[RunFiles], by: str) -> dict[str, Frontier]:
     named = [(run.text(by), run.searched) for run in runs if run.searched is not None and run.text(by)]
     labels = [label for label, _ in named]
     return dict(named) if len(set(labels)) == len(labels) else {}
+
+
+def _swept_beside(run: RunFiles, runs: list[RunFiles]) -> list[Frontier]:
+    """A run's own sweeps, and those of the others that are of its model and scorer."""
+    return [frontier for other in runs if other is run or _alike(run, other) for frontier in other.swept.values()]
+
+
+def _alike(one: RunFiles, other: RunFiles) -> bool:
+    """Whether both tell the same model and scorer."""
+    return all(_told(one, name) and _told(one, name) == _told(other, name) for name in ("model", "scorer"))
+
+
+def _told(run: RunFiles, name: str) -> set[str]:
+    return {run.text(name, study) for study in (*run.swept, None)} - {""}
 
 
 def _merged(frontiers: list[Frontier]) -> Frontier | None:

@@ -43,24 +43,13 @@ def frontiers_info(frontiers: Mapping[str, Frontier], by: str = "run") -> Fronti
 def draw_frontiers(info: FrontiersInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
-        for place, line in enumerate(info.lines):
-            look = place % len(style.COLOURS)
-            colour = style.COLOURS[look]
-            if not line.points:
-                continue
-            plot.plot(*zip(*line.steps, strict=True), color=colour, linestyle=style.LINES[look], linewidth=1.6)
-            plot.scatter(
-                *zip(*line.points, strict=True),
-                s=26,
-                color=colour,
-                marker=style.MARKERS[look],
-                edgecolors="white",
-                linewidths=0.8,
-                zorder=3,
-                label=line.label,
-            )
+        shown = [(look, line) for look, line in enumerate(info.lines) if line.points]
+        dearest = max((cost for _, line in shown for cost, _ in line.points), default=1.0)
+        for look, line in shown:
+            style.stairs(plot, look, [*line.steps, (dearest, line.steps[-1][1])], line.points)
         style.label_cost(plot, info.axis)
         style.percent_axis(plot.yaxis)
         plot.set_ylabel("accuracy")
-        plot.legend(loc="lower right", title=info.by)
+        if shown:
+            style.legend(plot, [(line.label, look) for look, line in shown], info.by)
     return Path(path)

@@ -81,6 +81,7 @@ def draw_retention(info: RetentionInfo, path: str | Path) -> Path:
         plot.set_xlabel("decoder layer")
         plot.set_ylabel("visual tokens kept")
         plot.set_ylim(-0.02, 1.04)
+        plot.xaxis.get_major_locator().set_params(integer=True)
         style.percent_axis(plot.yaxis)
         plot.legend(title=info.title, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return Path(path)

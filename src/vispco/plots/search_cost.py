@@ -55,7 +55,7 @@ def draw_search_cost(info: SearchCostInfo, path: str | Path) -> Path:
                 color=style.COLOURS[look],
                 linestyle=style.LINES[look],
                 marker=style.MARKERS[look],
-                markersize=7 if len(seconds) == 1 else 3.5,
+                markersize=8 if len(seconds) == 1 else 3.5,
                 drawstyle="steps-post",
                 label=label,
             )
@@ -64,5 +64,5 @@ def draw_search_cost(info: SearchCostInfo, path: str | Path) -> Path:
         plot.set_ylabel(f"best accuracy within {info.budget:.0%}")
         style.percent_axis(plot.yaxis)
         if info.lines:
-            plot.legend(loc="lower right")
+            style.legend(plot, [(label, place) for place, (label, _, _) in enumerate(info.lines)])
     return Path(path)

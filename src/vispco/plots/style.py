@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ RC: dict[str, Any] = {
     "ytick.color": SOFT,
     "ytick.left": False,
     "legend.frameon": False,
+    "legend.handlelength": 2.2,
+    "axes.ymargin": 0.08,
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.1,
     "figure.facecolor": "white",
     "savefig.dpi": 200,
     "svg.fonttype": "none",
@@ -77,6 +81,51 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
                 temporary.unlink(missing_ok=True)
         except OSError as error:
             raise InvalidInputError(f"The figure cannot be written to {target}: {error.strerror}.") from error
+
+
+def stairs(axes: Any, look: int, corners: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]]) -> None:
+    """A frontier as a staircase with a mark on each of its points."""
+    colour = COLOURS[look % len(COLOURS)]
+    axes.plot(*zip(*corners, strict=True), color=colour, linestyle=LINES[look % len(LINES)], linewidth=1.7)
+    axes.scatter(
+        *zip(*marked, strict=True),
+        s=28,
+        color=colour,
+        marker=MARKERS[look % len(MARKERS)],
+        edgecolors="white",
+        linewidths=0.8,
+        zorder=3,
+    )
+
+
+def legend(axes: Any, entries: Sequence[tuple[str, int]], title: str = "") -> None:
+    """Line and mark of each look with its name, in a row over the axes, where nothing is drawn."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS[look % len(COLOURS)],
+            linestyle=LINES[look % len(LINES)],
+            marker=MARKERS[look % len(MARKERS)],
+            markersize=5,
+            linewidth=1.7,
+            label=name,
+        )
+        for name, look in entries
+    ]
+    if title:
+        handles.insert(0, Line2D([], [], linestyle="", label=f"{title}:"))
+    longest = max(len(name) for name, _ in entries)
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=max(1, min(len(handles), 90 // (longest + 8))),
+        borderaxespad=0.2,
+        columnspacing=1.6,
+    )
 
 
 def percent_axis(axis: Any) -> None:

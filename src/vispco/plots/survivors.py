@@ -19,13 +19,16 @@ BUDGETS = (0.9, 0.5, 0.25)
 
 @dataclass(frozen=True)
 class SurvivorsInfo:
-    """masks[budget][layer]: which tokens of the grid that layer processes."""
+    """masks[budget][layer]: which tokens of the grid that layer processes; answers[budget]: what the model says then."""
 
     image: str  # data URI
     size: tuple[int, int]  # width, height
     budgets: tuple[float, ...]
     layers: tuple[int, ...]
     masks: tuple[tuple[Mask, ...], ...]
+    question: str = ""
+    unpruned: str = ""
+    answers: tuple[str, ...] = ()
 
 
 def survivors_info(
@@ -43,8 +46,20 @@ def survivors_info(
         grid = unpack(state.depth, example.rows, example.columns)
         masks.append(tuple(tuple(tuple(value > layer for value in row) for row in grid) for layer in chosen))
     return SurvivorsInfo(
-        example.image, (example.width, example.height), tuple(s.budget for s in states), chosen, tuple(masks)
+        example.image,
+        (example.width, example.height),
+        tuple(s.budget for s in states),
+        chosen,
+        tuple(masks),
+        example.question,
+        example.unpruned,
+        tuple(s.answer for s in states),
     )
+
+
+def _short(answer: str, most: int = 16) -> str:
+    """An answer that fits beside a picture."""
+    return answer if len(answer) <= most else f"{answer[: most - 1]}…"
 
 
 def draw_survivors(info: SurvivorsInfo, path: str | Path) -> Path:
@@ -54,10 +69,12 @@ def draw_survivors(info: SurvivorsInfo, path: str | Path) -> Path:
     raw = base64.b64decode(info.image.split(",", 1)[1])
     picture = np.asarray(Image.open(io.BytesIO(raw)).convert("RGB"))
     height, width = picture.shape[:2]
-    tall = 1.5 * height / width + 0.25
-    with style.canvas(
-        path, (1.5 * len(info.layers) + 0.4, tall * len(info.budgets)), len(info.layers), len(info.budgets)
-    ) as axes:
+    tall = 1.5 * height / width + 0.12
+    size = (1.5 * len(info.layers) + 1.2, tall * len(info.budgets) + 0.6)
+    with style.canvas(path, size, len(info.layers), len(info.budgets)) as axes:
+        if info.question:
+            said = f"{info.question}  unpruned: {info.unpruned}"
+            axes[0, 0].figure.suptitle(said, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
         for row, budget in enumerate(info.budgets):
             for column, layer in enumerate(info.layers):
                 plot = axes[row, column]
@@ -71,5 +88,6 @@ def draw_survivors(info: SurvivorsInfo, path: str | Path) -> Path:
                 if row == 0:
                     plot.set_title(f"layer {layer}", fontsize=8.5, fontweight="normal", color=style.SOFT)
                 if column == 0:
-                    plot.set_ylabel(f"{budget:.0%}")
+                    said = f"{budget:.0%}\n{_short(info.answers[row])}" if info.answers else f"{budget:.0%}"
+                    plot.set_ylabel(said, rotation=0, ha="right", va="center", labelpad=8)
     return Path(path)
