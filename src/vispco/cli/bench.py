@@ -109,32 +109,38 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
 
 
 def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
-    """The rows for people: times in ms, speed-ups measured and as FLOPs imply, bytes in MiB."""
+    """The rows for people, as two tables: how fast, and what it takes where."""
+    from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(
-        title=title, caption="× measured / × that FLOPs imply; times are medians, in ms", caption_justify="left"
+    fast = Table(
+        title=title, caption="×: how much faster than unpruned, measured / as FLOPs imply", caption_justify="left"
     )
-    parts = ("vision", "predictor", "scoring", "language")
-    names = ("FLOPs", "TTFT p50", "p95", "TTFT ×", "language ×", "tokens/s", "KV", "peak", "prefill", *parts)
-    table.add_column("")
-    for column in names:
-        table.add_column(column, justify="right")
+    where = Table(caption="medians, in ms; M: MiB; prefill: memory beyond what was held before", caption_justify="left")
+    for table, names in (
+        (fast, ("FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×", "tokens/s")),
+        (where, ("vision", "predictor", "scoring", "language", "KV", "peak", "prefill")),
+    ):
+        table.add_column("")
+        for column in names:
+            table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        fast = row["speedup"]
-        table.add_row(
+        times, gain = row["ttft_ms"], row["speedup"]
+        fast.add_row(
             row["configuration"],
             f"{row['flops']:.1%}",
-            f"{row['ttft_ms']['p50']:.1f}",
-            f"{row['ttft_ms']['p95']:.1f}",
-            f"{fast['ttft']:.2f} / {fast['ttft_implied']:.2f}",
-            f"{fast['language']:.2f} / {fast['language_implied']:.2f}",
+            f"{times['p50']:.1f}",
+            f"{times['p95']:.1f}",
+            *(f"{gain[part]:.2f} / {gain[f'{part}_implied']:.2f}" for part in ("ttft", "language")),
             f"{row['decode_tokens_per_second']:.1f}",
-            *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes")),
-            *(f"{row['parts_ms'][part]:.1f}" for part in parts),
         )
-    return table
+        where.add_row(
+            row["configuration"],
+            *(f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values()),
+            *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes")),
+        )
+    return Group(fast, where)
 
 
 def mebibytes(value: int | None) -> str:
-    return "–" if value is None else f"{value / 2**20:.3g} MiB"
+    return "–" if value is None else f"{value / 2**20:.3g} M"

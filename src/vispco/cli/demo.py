@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.data import TaskOptions, TrainingOptions
+from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import check_writable, show
 
 if TYPE_CHECKING:
+    from vispco.data.sample import Sample
     from vispco.demo import Stage
     from vispco.demo.outcome import OutcomeRow
     from vispco.demo.run import Tell
@@ -67,13 +68,20 @@ def demo(
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.provenance import cores  # noqa: PLC0415
 
+    def learn(processor: Any) -> tuple[Sequence[Sample], dict[str, Any]]:
+        samples, about = training.load(asked, processor, seed=seed)
+        tell_skipped(about, (), lambda line: None if json else typer.echo(line, err=True))
+        write_areas(out, about)
+        return samples, about
+
+    training.check()
     used = threads or cores()
     torch.set_num_threads(used)
     settings = DemoSettings(
         spec=EvaluatorSpec(
             model=model, scorer={"name": scorer}, **loading.spec(), **asked.spec(), limit=test, details=False
         ),
-        learn=lambda processor: training.load(asked, processor, seed=seed),
+        learn=learn,
         calibration=str(training),
         mode=mode,
         budgets=tuple(fractions),

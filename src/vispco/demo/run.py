@@ -13,9 +13,8 @@ from vispco import sweep as sweeps
 from vispco.bench import Contender, race
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
-from vispco.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.report.examples import collect_run
+from vispco.report.examples import add_examples, of_each_task
 from vispco.search.directory import write_json
 from vispco.search.run import search
 
@@ -109,7 +108,7 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tel
     rows = race(
         judge.model,
         judge.processor,
-        spread_over_tasks(judge, settings.prompts),
+        of_each_task(judge.samples, settings.prompts),
         found,
         settings.bench,
         on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}"),
@@ -119,15 +118,5 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tel
 
 def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
     tell("examples", None, "which tokens survive, on a few pictures")
-    try:
-        collect_run(judge.model, judge.processor, spread_over_tasks(judge, settings.examples), folder)
-    except InvalidInputError as error:  # a family whose token grid is not known: a page without pictures
-        tell("examples", None, str(error))
-
-
-def spread_over_tasks(judge: TaskEvaluator, number: int) -> list[Any]:
-    """So many samples, one of each task in turn."""
-    by_task = [[sample for sample in judge.samples if sample.task == task] for task in judge.tasks]
-    depth = max(map(len, by_task))
-    turns = [rows[turn] for turn in range(depth) for rows in by_task if turn < len(rows)]
-    return turns[:number]
+    samples = of_each_task(judge.samples, settings.examples)
+    add_examples(judge.model, judge.processor, samples, folder, lambda line: tell("examples", None, line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from vispco.errors import InvalidInputError
@@ -38,17 +39,24 @@ def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
     return out
 
 
-def provenance(files: RunFiles) -> Provenance:
+def provenance(files: RunFiles) -> list[Provenance]:
+    """Of the search, with what its sweeps were of; and of each sweep that says how it was called."""
+    studies = {f"study {name}": told for name, told in files.studies.items()}
+    found = [_source(name, call, {}) for name, call in files.calls.items()]
+    if files.config or not found:
+        return [_source(files.name, files.config, studies), *found]
+    return found
+
+
+def _source(label: str, config: dict[str, Any], more: dict[str, Any]) -> Provenance:
     told = ("seed", "command", "versions", "machine", "label")
-    settings: dict[str, Any] = {key: value for key, value in files.config.items() if key not in told}
-    settings |= {f"study {name}": told_of for name, told_of in files.studies.items()}
-    seed, command = files.config.get("seed"), files.config.get("command")
-    versions = files.config.get("versions") or {key: files.config[key] for key in ("vispco",) if key in files.config}
+    seed, command = config.get("seed"), config.get("command")
+    versions = config.get("versions") or {key: config[key] for key in ("vispco",) if key in config}
     return Provenance(
-        label=files.name,
+        label=label,
         seed=seed if isinstance(seed, int) else None,
-        command=" ".join(map(str, command)) if isinstance(command, list) else command,
+        command=shlex.join(map(str, command)) if isinstance(command, list) else command,
         versions={key: str(value) for key, value in versions.items()},
-        machine=dict(files.config.get("machine") or {}),
-        settings=settings,
+        machine=dict(config.get("machine") or {}),
+        settings={**{key: value for key, value in config.items() if key not in told}, **more},
     )

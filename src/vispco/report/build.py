@@ -52,7 +52,7 @@ def build(
         methods=_methods(placed),
         areas=tuple(beside.areas(files) for files in folders if files.areas is not None),
         bench=tuple(beside.bench(files) for files in folders if files.bench is not None),
-        provenance=tuple(beside.provenance(files) for files in folders),
+        provenance=tuple(source for files in folders for source in beside.provenance(files)),
         vispco=__version__,
         created=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,26 @@ def collect_run(
     examples = collect(model, processor, samples, planners, scorer, max_new_tokens=max_new_tokens)
     save_examples(examples, run)
     return examples
+
+
+def add_examples(
+    model: Any, processor: Any, samples: Sequence[Sample], run: str | Path, say: Callable[[str], None] = lambda _: None
+) -> None:
+    """`collect_run`, where it can be done; a page without pictures is better than none, so the reason is only told."""
+    try:
+        collect_run(model, processor, samples, run)
+    except InvalidInputError as error:
+        say(f"no examples: {error}")
+
+
+def of_each_task(samples: Sequence[Sample], number: int) -> list[Sample]:
+    """So many samples, one of each task in turn."""
+    by_task: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_task.setdefault(sample.task, []).append(sample)
+    depth = max(map(len, by_task.values()), default=0)
+    turns = [rows[turn] for turn in range(depth) for rows in by_task.values() if turn < len(rows)]
+    return turns[:number]
 
 
 def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Schedule]:

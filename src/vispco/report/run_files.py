@@ -16,6 +16,7 @@ from vispco.report.payload import Example
 SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
+RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
 
@@ -33,6 +34,7 @@ class RunFiles:
     studies: dict[str, dict[str, Any]] = field(
         default_factory=dict
     )  # what each sweep was of, where its journal is here
+    calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each sweep was called, where it says
     bench: Any = None
     areas: Any = None
 
@@ -77,6 +79,7 @@ def read(path: str | Path) -> RunFiles:
         examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
         shapes=tuple(_json(path / "shapes.json") or ()),
         studies=studies_of(path / "journal.log"),
+        calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )
