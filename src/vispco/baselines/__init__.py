@@ -6,9 +6,11 @@ table = vispco.baselines.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-
 
 from vispco.baselines.baseline import Baseline
 from vispco.baselines.calibration import Calibration
-from vispco.baselines.compare import Contender, compare
+from vispco.baselines.compare import compare
 from vispco.baselines.comparison import Comparison, Row
+from vispco.baselines.contender import Contender
 from vispco.baselines.found import Found
+from vispco.baselines.own import OWN, Own
 from vispco.baselines.registry import BASELINES, get
 from vispco.baselines.search_cost_info import SearchCostInfo, search_cost_info
 from vispco.baselines.sizes import Sizes
@@ -16,11 +18,13 @@ from vispco.baselines.table import Table, comparison_table
 
 __all__ = [
     "BASELINES",
+    "OWN",
     "Baseline",
     "Calibration",
     "Comparison",
     "Contender",
     "Found",
+    "Own",
     "Row",
     "SearchCostInfo",
     "Sizes",

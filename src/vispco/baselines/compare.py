@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from vispco.baselines.baseline import Baseline
 from vispco.baselines.calibration import Calibration
 from vispco.baselines.comparison import Comparison, Row
+from vispco.baselines.contender import Contender
 from vispco.baselines.found import Found
-from vispco.baselines.registry import get
+from vispco.baselines.own import OWN, Own
+from vispco.baselines.registry import BASELINES, get
 from vispco.baselines.sizes import Sizes
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.result import Evaluator
 from vispco.schedule import Schedule
 from vispco.search.spent import Spent
@@ -20,24 +23,11 @@ from vispco.search.spent import Spent
 FULL = "unpruned"
 OnMethod = Callable[[str], None]
 """Called with the name of each method before its search begins."""
+OnRow = Callable[[Comparison], None]
+"""Called with all that is known after each method."""
 
 
-@dataclass(frozen=True)
-class Contender:
-    """The result of another search, for instance VisPCO's own: whatever the test evaluator takes, and its bill.
-
-    subject: a `Schedule`, or a planner for a `TaskEvaluator`. It has to meet the budget by itself.
-    """
-
-    method: str
-    subject: Any
-    spent: Spent
-    seconds: float
-    evaluations: int = 0
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-
-
-Method: TypeAlias = str | Baseline | Found | Contender
+Method: TypeAlias = str | Baseline | Own | Found | Contender
 
 
 def compare(
@@ -47,13 +37,17 @@ def compare(
     methods: Sequence[Method],
     *,
     details: Mapping[str, Any] | None = None,
+    done: Sequence[Row] = (),
     on_method: OnMethod | None = None,
+    on_row: OnRow | None = None,
 ) -> Comparison:
     """The paper's Table 2 for one model.
 
     calibration: where searches look; `Calibration(evaluator, measure=..., cost=...)` chooses the measure and the cost
         model of the budget. test: where their results are evaluated, other samples of the same model and scorer.
-    methods: names ('vtw', 'random-40', ...), searches with settings, or what was found before.
+    methods: names ('vtw', 'random-40', 'vispco-static', ...), searches with settings, or what was found before.
+    done: rows of an earlier comparison on the same ground. A method that is among them, with the same settings, is not
+        run again; rows of methods that are not asked for are kept behind the others.
 
     Every search starts with an empty bill and knows nothing of the others. On the test set, too, each sample meets the
     budget. The first row is the unpruned model.
@@ -63,21 +57,60 @@ def compare(
     ground = Calibration.of(calibration)
     ground.sizes.check(budget)
     name = ground.sizes.cost.name
-    chosen = [get(method) if isinstance(method, str) else method for method in methods]
-    labels = [FULL, *(m.label if isinstance(m, Baseline) else m.method for m in chosen)]
+    chosen = [named(method) if isinstance(method, str) else method for method in methods]
+    labels = [FULL, *map(_label, chosen)]
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InvalidInputError(f"The method {twice!r} is there twice. Give every method once, under its own name.")
     sizes = Sizes.of(test, name)
     full = Schedule.full(sizes.num_layers)
-    rows = [Row(FULL, _evaluated(test, full, name), Spent(), 0.0, 0, full)]
-    for method in chosen:
-        if on_method is not None:
-            on_method(method.label if isinstance(method, Baseline) else method.method)
-        found = method.search(ground, budget) if isinstance(method, Baseline) else method
-        rows.append(_row(found, test, sizes, name))
     known = {"calibration_samples": len(ground.sizes), "test_samples": len(sizes), "measure": ground.measure}
-    return Comparison(budget, name, tuple(rows), {**known, **(details or {})})
+    before = {row.method: row for row in done}
+    rows: list[Row] = []
+
+    def told() -> Comparison:
+        others = [row for label, row in before.items() if label not in labels]
+        return Comparison(budget, name, (*rows, *others), {**known, **(details or {})})
+
+    rows.append(before.get(FULL) or Row(FULL, _evaluated(test, full, name), Spent(), 0.0, 0, full))
+    for label, method in zip(labels[1:], chosen, strict=True):
+        if label in before and _settings(method) in (None, before[label].provenance.get("settings")):
+            rows.append(before[label])
+            continue
+        if on_method is not None:
+            on_method(label)
+        rows.append(_row(_found(method, ground, budget), test, sizes, name))
+        before.pop(label, None)
+        if on_row is not None:
+            on_row(told())
+    return told()
+
+
+def named(name: str) -> Baseline | Own:
+    """A search by its name: after other work, or VisPCO's own."""
+    if name in OWN:
+        return OWN[name]
+    if name.startswith("vispco"):
+        raise UnknownNameError("search", name, [*OWN, *BASELINES, "random-N"])
+    return get(name)
+
+
+def _label(method: Baseline | Own | Found | Contender) -> str:
+    return method.label if isinstance(method, Baseline | Own) else method.method
+
+
+def _settings(method: Baseline | Own | Found | Contender) -> dict[str, Any] | None:
+    """What a row of this method was searched with, as JSON gives it back; None where there is no saying."""
+    if isinstance(method, Found | Contender):
+        settings = method.provenance.get("settings")
+        return None if settings is None else dict(settings)
+    return dict(json.loads(json.dumps(asdict(method))))
+
+
+def _found(method: Baseline | Own | Found | Contender, ground: Calibration, budget: float) -> Found | Contender:
+    if isinstance(method, Own):
+        return method.contend(ground, budget)
+    return method.search(ground, budget) if isinstance(method, Baseline) else method
 
 
 def _row(found: Found | Contender, test: Evaluator, sizes: Sizes, cost: str) -> Row:

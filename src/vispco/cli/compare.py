@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.data import TaskOptions
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
 from vispco.cli.output import check_writable, show
 
 if TYPE_CHECKING:
     from vispco.baselines import Comparison
 
-METHODS = "vtw,fitprune,g-search,p-sigmoid-bo,random-40"
+METHODS = "vtw,fitprune,g-search,p-sigmoid-bo,random-40,single-grid,vispco-paper,vispco-static,vispco-predictor"
+FILE, FIGURE = "comparison.json", "search-cost.png"
 app = typer.Typer(help="Searches side by side.", no_args_is_help=True)
 
 
@@ -23,39 +26,91 @@ def group() -> None:
 
 
 @app.command("searches")
+@spread
 def searches(
-    model: Annotated[str, typer.Argument(help="A shipped model, a folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
     methods: Annotated[str, typer.Option(help="Names with commas between them.")] = METHODS,
     scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    measure: Annotated[
+        str, typer.Option(help="What the searches after other work look at: accuracy or kl.")
+    ] = "accuracy",
+    cost: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 16,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 32,
-    out: Annotated[Path, typer.Option(help="The JSON file to write.")] = Path("runs/compare.json"),
+    asked: TaskOptions,
+    loading: ModelOptions,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("runs/compare"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task.
+    """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task; a JSON file and a figure of them.
+
+    The same command goes on after a stop, method by method; with other methods, it adds them.
 
     Example:
 
-        vispco compare searches tiny-qwen --budget 0.5 --methods vtw,random-40,single-grid
+        vispco compare searches tiny-qwen --budget 0.5 --methods vtw,random-40,vispco-static
     """
-    check_writable(out)
-    from vispco.baselines import compare  # noqa: PLC0415
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-
-    spec = EvaluatorSpec(model=model, scorer={"name": scorer}, split="calibration", limit=samples)
+    check_writable(out / FILE)
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    found = compare(
-        spec.build(),
-        replace(spec, split="test", limit=test).build(),
-        budget,
-        names,
-        details={"model": model, "scorer": scorer},
-        on_method=lambda name: None if json else typer.echo(f"searching: {name}", err=True),
+    from dataclasses import replace  # noqa: PLC0415
+
+    from vispco.baselines import Calibration, compare, search_cost_info  # noqa: PLC0415
+    from vispco.baselines.compare import named  # noqa: PLC0415
+    from vispco.baselines.resume import rows_done  # noqa: PLC0415
+    from vispco.cli.bars import Bars  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.plots.searches import draw_searches  # noqa: PLC0415
+
+    for name in names:
+        named(name)  # a wrong name is told before a model is loaded
+    spec = EvaluatorSpec(
+        model=model, scorer={"name": scorer}, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
     )
-    found.save(out)
-    show(found.to_dict(), as_json=json, table=None if json else _table(found, f"{model} at {budget:.0%}, {out}"))
+    learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
+    ground = {
+        "model": model,
+        "scorer": scorer,
+        "calibration": learned.fingerprint(),
+        "test": spec.fingerprint(),
+        "measure": measure,
+    }
+    done = rows_done(out / FILE, budget, cost, ground)
+
+    def keep(so_far: Comparison) -> None:
+        so_far.save(out / FILE)
+        bars.finish()
+
+    with Bars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
+        loaded = learned.build(progress=bars.inside)
+        found = compare(
+            Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
+            _beside(spec, loaded, bars.inside),
+            budget,
+            names,
+            details={**ground, **facts(loaded.model.device)},
+            done=done,
+            on_method=bars.begin,
+            on_row=keep,
+        )
+    found.save(out / FILE)
+    draw_searches(search_cost_info(found), out / FIGURE)
+    title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {out / FILE}, {out / FIGURE}"
+    show(found.to_dict(), as_json=json, table=None if json else _table(found, title))
+
+
+def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
+    """The test evaluator, with the model that the calibration's has loaded."""
+    from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
+    from vispco.evaluation.spec import readable_by  # noqa: PLC0415
+
+    samples = readable_by(spec.samples(), loaded.processor)
+    return TaskEvaluator(
+        loaded.model, loaded.processor, samples, loaded.scorer, batch_size=spec.batch_size, progress=progress
+    )
 
 
 def _table(found: Comparison, title: str) -> Any:

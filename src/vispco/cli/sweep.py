@@ -7,20 +7,30 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.output import check_writable, show
-from vispco.cli.search import points_table
+from vispco.cli.data import TaskOptions
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import check_writable, show, write_json
+from vispco.cli.search import numbers, points_table
+from vispco.errors import InvalidInputError
 
 
+@spread
 def sweep(
-    model: Annotated[str, typer.Argument(help="A shipped model, a folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid",
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
     trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
     scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
-    tasks: Annotated[str, typer.Option(help="'all', or names with commas between them.")] = "all",
-    split: Annotated[str, typer.Option(help="test, calibration or train.")] = "test",
+    budget: Annotated[
+        str | None, typer.Option(help="Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs.")
+    ] = None,
+    asked: TaskOptions,
+    split: Annotated[str, typer.Option(help="Of drawn tasks: test, calibration or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
+    kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
+    loading: ModelOptions,
     out: Annotated[Path, typer.Option(help="Folder of the journal and the frontier.")] = Path("runs/sweep"),
     name: Annotated[str | None, typer.Option(help="Name of the study [MODEL-SCORER-SPACE-STRATEGY]")] = None,
     storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None,
@@ -40,21 +50,41 @@ def sweep(
 
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
+    window = window_of(budget)
     check_writable(out / "journal.log")
     from contextlib import nullcontext  # noqa: PLC0415
+    from functools import cache  # noqa: PLC0415
 
     from vispco import sweep as sweeps  # noqa: PLC0415
+    from vispco.baselines import Sizes  # noqa: PLC0415
+    from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cli.info import read_config  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.frontier import Frontier  # noqa: PLC0415
 
-    chosen = tasks if tasks == "all" else tuple(part.strip() for part in tasks.split(",") if part.strip())
     spec = EvaluatorSpec(
-        model=model, scorer={"name": scorer}, tasks=chosen, split=split, limit=limit, batch_size=batch_size
+        model=model,
+        scorer={"name": scorer},
+        split=split,
+        limit=limit,
+        batch_size=batch_size,
+        kl=kl,
+        **asked.spec(),
+        **loading.spec(),
     )
+
+    @cache
+    def sizes() -> Sizes:
+        """What a schedule costs depends on the samples' sizes; they are looked at where a budget asks for it."""
+        return Sizes.of(spec.build())
+
+    words = (Path(model).name, scorer, space.replace(":", "."), strategy, *(f"{share:g}" for share in window or ()))
+    study = name or "-".join(words)
+    write_json(out / f"{study}.run.json", {"model": model, **facts()})
     with nullcontext() if json else sweeps.Display() as display:
         frontier = sweeps.run(
             spec.build,
-            name=name or f"{Path(model).name}-{scorer}-{space.replace(':', '.')}-{strategy}",
+            name=study,
             space=space,
             strategy=strategy,
             num_layers=read_config(model).get_text_config().num_hidden_layers,
@@ -66,7 +96,21 @@ def sweep(
             seed=seed,
             fingerprint=spec.fingerprint(),
             on_progress=display,
+            budget=window,
+            cost=lambda schedule: sizes().fraction(schedule),
             ray_address=ray_address,
             gpus_per_worker=gpus,
         )
-    show(frontier.to_dict(), as_json=json, table=None if json else points_table(frontier, f"{model}: {out}", "exact"))
+    title = f"{model}: {len(frontier)} configurations in {out}, of which nothing beats these {len(frontier.front)}"
+    optimal = Frontier(frontier.front, axis=frontier.axis)
+    show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
+
+
+def window_of(text: str | None) -> tuple[float, float] | None:
+    """A budget as a person types it: 0.5, or 0.3,0.5."""
+    if text is None:
+        return None
+    shares = numbers(text)
+    if len(shares) not in (1, 2):
+        raise InvalidInputError(f"The budget {text!r} was given. Give HIGH or LOW,HIGH: 0.5, or 0.3,0.5.")
+    return (0.0 if len(shares) == 1 else shares[0], shares[-1])

@@ -53,14 +53,19 @@ class Plan:
         return self.window.fit(params, np.random.default_rng((self.seed, index)))
 
 
-def make(strategy: str, space: Space, *, trials: int | None, seed: int, window: Window | None = None) -> Plan:
-    """Check what was asked for, and list the configurations where they are known in advance."""
+def check(strategy: str, trials: int | None) -> None:
+    """Refuse what can be refused before anything is computed."""
     if strategy not in STRATEGIES:
         raise UnknownNameError("strategy", strategy, list(STRATEGIES))
     if trials is not None and trials < 1:
         raise InvalidInputError(f"trials={trials} was given. A sweep needs at least one.")
     if trials is None and strategy != "grid":
         raise InvalidInputError(f"The strategy {strategy!r} goes on for as long as it may: say how many trials.")
+
+
+def make(strategy: str, space: Space, *, trials: int | None, seed: int, window: Window | None = None) -> Plan:
+    """Check what was asked for, and list the configurations where they are known in advance."""
+    check(strategy, trials)
     grid = window.grid if window is not None else space.grid()
     if strategy in ("tpe", "nsga2"):
         return Plan(strategy, space, trials or 0, seed, window=window)

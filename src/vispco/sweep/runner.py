@@ -70,6 +70,7 @@ def run(
     stop of any kind. Ctrl-C stops the workers, saves, and raises KeyboardInterrupt.
     """
     _check(name, engine, workers, seed)
+    plans.check(strategy, trials)
     chosen = spaces.get(space, num_layers)
     axis = Axis.parse(axis)
     window = _window(chosen, budget, cost)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from vispco.schedule import Schedule
 
+INDEX = "VISPCO_WORKER"  # which of the workers a process is: it chooses its GPU by that
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+QUIET = "ignore:resource_tracker:UserWarning"  # a worker that is killed cannot give back its semaphores; others do it
+LEAVE = 5.0  # seconds that a worker may take to leave
 MAX_STILLBORN = 3  # workers that may die in a row before one of them becomes ready
 READY = "ready"
 
@@ -32,8 +35,8 @@ class LocalPool:
         self._stillborn = 0
         self._workers: list[_Worker] = []
         try:
-            for _ in range(workers):
-                self._workers.append(self._start())
+            for index in range(workers):
+                self._workers.append(self._start(index))
         except BaseException:
             self.close()
             raise
@@ -61,10 +64,13 @@ class LocalPool:
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.process.kill()
+            worker.pipe.close()  # one that waits for a job leaves by itself, and tidies up
+            if not worker.ready or worker.job is not None:
+                worker.process.kill()
         for worker in self._workers:
+            worker.process.join(LEAVE)
+            worker.process.kill()
             worker.process.join()
-            worker.pipe.close()
         self._workers = []
 
     def _hear(self, index: int) -> Outcome | None:
@@ -94,13 +100,13 @@ class LocalPool:
                 f"{MAX_STILLBORN} workers in a row died before their evaluator was built "
                 f"(the last with exit code {dead.process.exitcode}). Is there enough memory for it?"
             )
-        self._workers[index] = self._start()
+        self._workers[index] = self._start(index)
         return Outcome(dead.job) if dead.job is not None else None
 
-    def _start(self) -> _Worker:
+    def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(theirs, self._factory), daemon=True)
-        with one_thread():
+        process = self._context.Process(target=_work, args=(theirs, self._factory, index), daemon=True)
+        with environment():
             process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -114,10 +120,12 @@ class _Worker:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def environment() -> Iterator[None]:
     """Processes started inside use one thread each: more threads than cores is an order of magnitude slower."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), QUIET)))
+    changed = {**dict.fromkeys(THREADS, "1"), "PYTHONWARNINGS": warnings}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:
@@ -128,8 +136,9 @@ def one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(pipe: Connection, factory: Factory) -> None:
+def _work(pipe: Connection, factory: Factory, index: int) -> None:
     """A worker's life: build, say so, evaluate what comes, leave when nobody is at the other end."""
+    os.environ[INDEX] = str(index)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the sweep decides what stops
     try:
         try:
