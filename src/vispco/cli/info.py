@@ -1,7 +1,8 @@
-"""`vispco info`: what a model is made of, and what pruning could save, before any of it is run."""
+"""`vispco info`: what a model is made of, and what pruning it would take, before any of it is run."""
 
 from __future__ import annotations
 
+import json as jsons
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,38 +11,71 @@ import typer
 from vispco.cli.output import show
 from vispco.errors import InvalidInputError
 
-BUDGETS = (1.0, 0.5, 0.1)
-
 
 def info(
     model: Annotated[str, typer.Argument(help="A shipped model, a folder, a hub id, or a config.json alone.")],
     *,
-    visual: Annotated[int, typer.Option(min=1, help="Visual tokens of a sample.")] = 576,
-    text: Annotated[int, typer.Option(min=1, help="Text tokens of a sample.")] = 64,
+    image_size: Annotated[str, typer.Option(help="A picture's WIDTHxHEIGHT in pixels.")] = "640x480",
+    visual: Annotated[int | None, typer.Option(min=1, help="Visual tokens of a sample, in place of a size.")] = None,
+    text: Annotated[int, typer.Option(min=1, help="Text tokens of a prompt.")] = 64,
+    answer: Annotated[int, typer.Option(min=1, help="Tokens of an answer.")] = 8,
+    dtype: Annotated[str | None, typer.Option(help="Of weights and cache (default: the config's).")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="What a search learns from: the paper's 30,000.")] = 30_000,
+    items: Annotated[int, typer.Option(min=1, help="What an evaluation asks, of all benchmarks together.")] = 8_000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Answers that are written side by side.")] = 16,
+    tflops: Annotated[float, typer.Option(min=0.001, help="Peak of a GPU; 148: an H20 in bfloat16.")] = 148.0,
+    utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the peak in prefill.")] = 0.4,
+    bandwidth: Annotated[float, typer.Option(min=0.001, help="Its memory, in TB/s; 4.0: an H20.")] = 4.0,
+    gpus: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the config.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Layers, floor, full FLOPs by both formulas, KV cache, and what is supported. Reads the config, not the weights.
+    """Layers, visual tokens, FLOPs by both formulas, memory, and what a search and the grid take. Reads no weights.
 
     Examples:
 
-        vispco info tiny-qwen --visual 144
+        vispco info tiny-qwen --image-size 168x168
 
-        vispco info Qwen2.5-VL-3B-config.json --visual 1024 --json
+        vispco info Qwen2.5-VL-3B-config.json --image-size 1024x768 --tflops 312 --bandwidth 2 --gpus 8
     """
-    data = describe(read_config(model), model, visual, text)
+    size = pixels(image_size)
+    config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
+    from vispco.estimates.describe import Setting, describe  # noqa: PLC0415
+    from vispco.estimates.work import Machine  # noqa: PLC0415
+
+    at = Setting(
+        image=size,
+        visual=visual,
+        text=text,
+        answer=answer,
+        samples=samples,
+        items=items,
+        batch=batch_size,
+        dtype=dtype,
+        machine=Machine(tflops=tflops, utilisation=utilisation, bandwidth=bandwidth, gpus=gpus),
+    )
+    data = describe(config, model, at, read_preprocessor(model))
     show(data, as_json=json, table=None if json else _table(data))
 
 
-def read_config(model: str) -> Any:
+def pixels(text: str) -> tuple[int, int]:
+    """A size as a person types it: 640x480."""
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) != 2 or not all(part.strip().isdigit() and int(part) for part in parts):
+        raise InvalidInputError(f"The image size {text!r} was given. Write WIDTHxHEIGHT, such as 640x480.")
+    return int(parts[0]), int(parts[1])
+
+
+def read_config(model: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """The transformers config of a shipped model, a folder, a hub id or a file."""
     from transformers import AutoConfig  # noqa: PLC0415
 
     from vispco.loading import LoadError  # noqa: PLC0415
-    from vispco.zoo import names, path  # noqa: PLC0415
+    from vispco.zoo import names  # noqa: PLC0415
 
-    source: str | Path = path(model) if model in names() else model
     try:
-        return AutoConfig.from_pretrained(source)
+        return AutoConfig.from_pretrained(_source(model), revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise LoadError(
@@ -50,60 +84,75 @@ def read_config(model: str) -> Any:
         ) from error
 
 
-def describe(config: Any, name: str, visual: int, text: int) -> dict[str, Any]:
-    """Everything that the config tells, as plain data."""
-    import torch  # noqa: PLC0415
+def read_preprocessor(model: str) -> dict[str, Any]:
+    """The settings of the image processor that lies beside a config; nothing where none does."""
+    place = Path(_source(model))
+    file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
+    if not file.is_file() or (place.is_file() and place.name != "config.json"):
+        return {}
+    try:
+        found = jsons.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInputError(f"{file} is not JSON: {error}.") from error
+    return found if isinstance(found, dict) else {}
 
-    from vispco import cost  # noqa: PLC0415
-    from vispco.families import FAMILIES  # noqa: PLC0415
-    from vispco.scorers import SCORERS  # noqa: PLC0415
 
-    if not hasattr(config, "vision_config"):
-        raise InvalidInputError(
-            f"{name} is a config of type {config.model_type!r} without a vision tower. vispco prunes visual tokens of "
-            "image-text-to-text models."
-        )
-    models = {key: cost.get(key, config) for key in ("exact", "paper")}
-    size = models["exact"].dimensions
-    counts = torch.full((1, size.num_layers), visual)
-    return {
-        "model": name,
-        "model_type": config.model_type,
-        "family": FAMILIES[config.model_type].__name__ if config.model_type in FAMILIES else "generic",
-        "layers": size.num_layers,
-        "hidden": size.hidden,
-        "heads": size.heads,
-        "kv_heads": size.kv_heads,
-        "head_dim": size.head_dim,
-        "ffn": size.ffn,
-        "sliding_layers": sum(window is not None for window in size.windows),
-        "visual_tokens": visual,
-        "text_tokens": text,
-        "flops": {
-            key: {f"{budget:.0%}": int(model.full(text, visual)) * budget for budget in BUDGETS}
-            for key, model in models.items()
-        },
-        "floor": {key: int(m.floor(text, visual)) / int(m.full(text, visual)) for key, m in models.items()},
-        "kv_bytes": int(models["exact"].kv_bytes(counts, torch.tensor([text]))[0]),
-        "scorers": sorted(SCORERS),
-    }
+def _source(model: str) -> str | Path:
+    from vispco.zoo import names, path  # noqa: PLC0415
+
+    return path(model) if model in names() else model
 
 
 def _table(data: dict[str, Any]) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
+    gib, told = 2**30, data["estimates"]
+    machine = told["machine"]
+    image = "" if data["image"] is None else " (an image of {} × {})".format(*data["image"])
     table = Table(title=data["model"], show_header=False)
-    table.add_row("type", f"{data['model_type']} (family: {data['family']})")
+    table.add_row("type", f"{data['model_type']} (family: {data['family']}; {data['supported']['path']})")
     table.add_row("decoder layers", f"{data['layers']}, {data['sliding_layers']} of them with a sliding window")
     table.add_row(
         "dimensions",
         f"hidden {data['hidden']}, {data['heads']} heads of {data['head_dim']} ({data['kv_heads']} for keys), FFN {data['ffn']}",
     )
-    table.add_row("a sample", f"{data['visual_tokens']} visual + {data['text_tokens']} text tokens")
+    table.add_row("a sample", f"{data['visual_tokens']} visual tokens{image} + {data['text_tokens']} text tokens")
     for key, values in data["flops"].items():
         shown = ", ".join(f"{budget}: {value / 1e12:.4g}" for budget, value in values.items())
+        below = [b for b in values if values[b] < data["floor"][key] * values["100%"]]
+        shown += f" ({', '.join(below)}: below the floor, cannot be reached)" if below else ""
         table.add_row(f"prefill TFLOPs ({key})", shown)
         table.add_row(f"floor ({key})", f"{data['floor'][key]:.1%}: layer 0 sees every token, the others text alone")
-    table.add_row("KV cache, unpruned", f"{data['kv_bytes'] / 2**20:.4g} MiB")
+    table.add_row(
+        "parameters", f"{data['parameters'] / 1e9:.2f} G, {data['vision_parameters'] / 1e9:.2f} G of them vision"
+    )
+    table.add_row("weights", ", ".join(f"{d}: {b / gib:.3g} GiB" for d, b in data["weights_bytes"].items()))
+    cache = ", ".join(f"{budget}: {b / 2**20:.3g} MiB" for budget, b in data["kv_bytes_at"].items())
+    table.add_row("KV cache of a sample", f"{cache} (tokens leave at layer 2)")
+    table.add_section()
+    table.add_row(
+        "hours are for",
+        f"{machine['gpus']} GPU of {machine['tflops']:g} TFLOPS at {machine['utilisation']:.0%}, {machine['bandwidth']:g} TB/s",
+    )
+    for key, words in WORK.items():
+        work = told[key]
+        what = words.format(**{**told, **work})
+        table.add_row(what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}")
+    table.add_section()
+    table.add_row("attention", ", ".join(data["supported"]["attention"]))
+    table.add_row("refused", ", ".join(data["supported"]["refused"]))
     table.add_row("scorers", ", ".join(data["scorers"]))
     return table
+
+
+WORK = {
+    "evaluation": "evaluation, {items:,} items",
+    "static_search": "static search, {samples:,} samples, 8 budgets, at most",
+    "gradient_search": "predictor by gradient, {samples:,} samples",
+    "grid": "grid of {configurations}, {items:,} items each",
+}
+
+
+def hours(value: float) -> str:
+    """Hours as a person reads them."""
+    return f"{value * 60:.2g} minutes" if value < 1 else f"{value:.3g} hours"

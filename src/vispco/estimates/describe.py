@@ -1,0 +1,122 @@
+"""Everything that a config tells of a model and of what pruning it would take, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from vispco import cost as costs
+from vispco.cost import CostModel, Dimensions
+from vispco.errors import InvalidInputError
+from vispco.estimates.memory import DTYPES, memory
+from vispco.estimates.pictures import visual_tokens
+from vispco.estimates.work import Machine, Prompt, evaluation, gradient_search, grid, static_search
+from vispco.families import FAMILIES
+from vispco.scorers import SCORERS
+
+BUDGETS = (1.0, 0.5, 0.1)
+CALIBRATION = 256  # samples of a static search, as the command takes them from a file
+EARLY = 2  # where tokens leave in the example of a budget: FastV's layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A sample, a run and a GPU. image: (width, height); visual: tokens, in place of an image."""
+
+    image: tuple[int, int] = (640, 480)
+    visual: int | None = None
+    text: int = 64
+    answer: int = 8
+    samples: int = 30_000
+    items: int = 8_000
+    batch: int = 16
+    dtype: str | None = None
+    machine: Machine = field(default_factory=Machine)
+
+
+def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Layers, tokens, FLOPs by both formulas, memory, and the cost of a search and of the grid."""
+    if not hasattr(config, "vision_config"):
+        raise InvalidInputError(
+            f"{name} is a config of type {config.model_type!r} without a vision tower. vispco prunes visual tokens of "
+            "image-text-to-text models."
+        )
+    if at.dtype is not None and at.dtype not in DTYPES:
+        raise InvalidInputError(f"dtype={at.dtype!r} was given. Give {', '.join(DTYPES)}.")
+    visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
+    size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
+    models = {key: costs.get(key, size) for key in ("exact", "paper")}
+    counted = memory(config)
+    prompt = Prompt(
+        cost=models["exact"],
+        text=at.text,
+        visual=visual,
+        answer=at.answer,
+        weights=counted.language * size.dtype_bytes,
+        language=counted.language,
+    )
+    configurations, swept = grid(prompt, at.machine, at.items, batch=at.batch)
+    return {
+        "model": name,
+        "model_type": config.model_type,
+        "family": FAMILIES[config.model_type].__name__ if config.model_type in FAMILIES else "generic",
+        "layers": size.num_layers,
+        "hidden": size.hidden,
+        "heads": size.heads,
+        "kv_heads": size.kv_heads,
+        "head_dim": size.head_dim,
+        "ffn": size.ffn,
+        "sliding_layers": sum(window is not None for window in size.windows),
+        "image": None if at.visual is not None else list(at.image),
+        "visual_tokens": visual,
+        "text_tokens": at.text,
+        "flops": {
+            key: {f"{budget:.0%}": int(model.full(at.text, visual)) * budget for budget in BUDGETS}
+            for key, model in models.items()
+        },
+        "floor": {key: int(m.floor(at.text, visual)) / int(m.full(at.text, visual)) for key, m in models.items()},
+        "parameters": counted.parameters,
+        "vision_parameters": counted.vision,
+        "weights_bytes": {dtype: counted.weights(dtype) for dtype in DTYPES},
+        "dtype_bytes": size.dtype_bytes,
+        "kv_bytes": _kv_bytes(models["exact"], at.text, visual, 1.0),
+        "kv_bytes_at": {f"{b:.0%}": _kv_bytes(models["exact"], at.text, visual, b) for b in BUDGETS},
+        "estimates": {
+            "machine": asdict(at.machine),
+            "answer_tokens": at.answer,
+            "samples": at.samples,
+            "items": at.items,
+            "batch": at.batch,
+            "evaluation": evaluation(prompt, at.machine, at.items, batch=at.batch).to_dict(),
+            "gradient_search": gradient_search(prompt, at.machine, at.samples).to_dict(),
+            "static_search": {"samples": CALIBRATION, **static_search(prompt, at.machine, CALIBRATION).to_dict()},
+            "grid": {"configurations": configurations, **swept.to_dict()},
+        },
+        "scorers": sorted(SCORERS),
+        "supported": _supported(config, sliding=any(window is not None for window in size.windows)),
+    }
+
+
+def _kv_bytes(cost: CostModel, text: int, visual: int, budget: float) -> int:
+    """Of one sample, when tokens leave at layer 2 so that the budget is met; at the floor where it cannot be."""
+    full, low, high = float(cost.full(text, visual)), 0, visual
+    counts = torch.tensor([visual] * cost.num_layers)
+    while low < high:  # the most tokens that the budget allows
+        keep = (low + high + 1) // 2
+        counts[EARLY:] = keep
+        low, high = (keep, high) if float(cost.flops_of_counts(counts, text)) <= budget * full else (low, keep - 1)
+    counts[EARLY:] = low
+    return int(cost.kv_bytes(counts, text))
+
+
+def _supported(config: Any, *, sliding: bool) -> dict[str, Any]:
+    first = config.model_type in FAMILIES
+    refused = ["static and quantised caches", "flex attention", "chunked prefill"]
+    return {
+        "path": "first class" if first else "generic: tried when the model is loaded",
+        "attention": ["sdpa", "eager", "flash_attention_2"],
+        "refused": [*refused, *(["flash attention beyond the sliding window"] if sliding else [])],
+    }

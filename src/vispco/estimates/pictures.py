@@ -1,0 +1,51 @@
+"""How many visual tokens a picture becomes, as the model's own image processor would have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from vispco.errors import InvalidInputError, UnsupportedModelError
+
+PIXELS = (3136, 12_845_056)  # the least and the most of Qwen2-VL's and Qwen2.5-VL's published processors
+LONGEST = 200  # times as long as wide: Qwen's processor refuses more
+
+
+def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[str, Any] | None = None) -> int:
+    """For a transformers config and a picture's size in pixels.
+
+    preprocessor: what the model's preprocessor_config.json says; where it is not given, the published values are taken.
+    """
+    if width < 1 or height < 1:
+        raise InvalidInputError(f"An image of {width} × {height} pixels was given. Give sides of 1 or more.")
+    kind = config.model_type
+    if kind in ("qwen2_vl", "qwen2_5_vl"):
+        return _of_many_sizes(config.vision_config, width, height, preprocessor or {})
+    if kind == "llava":
+        vision = config.vision_config
+        full = config.vision_feature_select_strategy == "full"
+        return int(vision.image_size // vision.patch_size) ** 2 + int(full)
+    if kind == "gemma3":
+        return int(config.mm_tokens_per_image)
+    raise UnsupportedModelError(
+        f"How many visual tokens a picture becomes is not known for models of type {kind!r}. Give the number itself."
+    )
+
+
+def _of_many_sizes(vision: Any, width: int, height: int, preprocessor: Mapping[str, Any]) -> int:
+    """Sides are rounded to whole tokens, then scaled together into the processor's range of pixels."""
+    if max(width, height) > LONGEST * min(width, height):
+        raise InvalidInputError(f"{width} × {height} pixels: one side may be {LONGEST} times the other at most.")
+    size = preprocessor.get("size") or {}
+    least = preprocessor.get("min_pixels") or size.get("shortest_edge") or PIXELS[0]
+    most = preprocessor.get("max_pixels") or size.get("longest_edge") or PIXELS[1]
+    unit = vision.patch_size * vision.spatial_merge_size
+    rows, columns = (max(1, round(side / unit)) for side in (height, width))
+    if rows * columns * unit**2 > most:
+        scale = math.sqrt(height * width / most)
+        rows, columns = (max(1, math.floor(side / scale / unit)) for side in (height, width))
+    elif rows * columns * unit**2 < least:
+        scale = math.sqrt(least / (height * width))
+        rows, columns = (math.ceil(side * scale / unit) for side in (height, width))
+    return int(rows * columns)

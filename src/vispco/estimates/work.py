@@ -1,0 +1,104 @@
+"""FLOPs and hours of searches, grids and evaluations: the cost model's figure for one prompt, times how often it runs.
+
+The language model's prefill is counted as `vispco.cost` has it, and every token that is written as two FLOPs a weight.
+The vision tower (once a picture) and the predictor are small beside it and left out. Hours follow from a stated GPU:
+prefill at a share of its peak, and each written token of a batch at one reading of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from vispco.cost import CostModel
+from vispco.schedule import whole_tokens
+from vispco.search.modes import PASSES, Effort
+from vispco.search.run import BUDGETS
+from vispco.search.static import Descent
+from vispco.sweep.spaces import RATIOS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """tflops: the peak of one GPU in the dtype that is used. utilisation: the share of it that a prefill reaches."""
+
+    tflops: float = 148.0  # NVIDIA H20, bfloat16: the paper's GPU
+    utilisation: float = 0.4
+    bandwidth: float = 4.0  # TB/s, of the same
+    gpus: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A sample of the mean size. weights: bytes that are read for each written token; language: its parameters."""
+
+    cost: CostModel
+    text: int
+    visual: int
+    answer: int
+    weights: int
+    language: int
+
+    @property
+    def flops(self) -> float:
+        return float(self.cost.full(self.text, self.visual))
+
+    @property
+    def forced(self) -> float:
+        """With the answer behind it, as a search runs it."""
+        return float(self.cost.full(self.text + self.answer, self.visual))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one kind of run takes. prompts: how many unpruned prompts it is worth."""
+
+    flops: float
+    hours: float
+    prompts: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluation(prompt: Prompt, machine: Machine, items: int, *, fraction: float = 1.0, batch: int = 16) -> Work:
+    """Answers to `items` questions at a fraction of the unpruned prefill."""
+    prefill = items * fraction * prompt.flops
+    written = items * prompt.answer
+    reading = written / batch * prompt.weights / (machine.bandwidth * 1e12) / machine.gpus
+    flops = prefill + written * 2.0 * prompt.language
+    return Work(flops, _hours(prefill, machine) + reading / 3600, flops / prompt.flops)
+
+
+def grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, Work]:
+    """(configurations, work) of the paper's single-layer grid, each evaluated from layer 0 on."""
+    layers = prompt.cost.num_layers
+    retention = torch.ones(layers - 1, len(RATIOS), layers, dtype=torch.float64)
+    for layer in range(1, layers):
+        retention[layer - 1, :, layer:] = torch.tensor(RATIOS, dtype=torch.float64)[:, None]
+    rows = retention.view(-1, layers)
+    counts = whole_tokens(rows, torch.full((len(rows),), prompt.visual))
+    share = float(prompt.cost.flops_of_counts(counts, prompt.text).double().mean()) / prompt.flops
+    return len(rows), evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
+
+
+def gradient_search(prompt: Prompt, machine: Machine, samples: int) -> Work:
+    """The paper's predictor: the teacher once, then forward and backward through the masked model on every pass."""
+    flops = samples * prompt.forced * (1 + 3 * PASSES)
+    return Work(flops, _hours(flops, machine), flops / prompt.flops)
+
+
+def static_search(prompt: Prompt, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS) -> Work:
+    """At most: the teacher once; for each budget shapes on two batches, a descent from several starts, a last choice."""
+    plan, batch = Descent(), Effort().batch_size
+    tried = [(2 * batch * (plan.explore or 0) + 3 * plan.starts * samples) * budget for budget in budgets]
+    steps = 3 * plan.outer * plan.inner * plan.starts * batch * len(budgets)
+    flops = (samples + sum(tried) + steps) * prompt.forced
+    return Work(flops, _hours(flops, machine), flops / prompt.flops)
+
+
+def _hours(flops: float, machine: Machine) -> float:
+    return flops / (machine.tflops * 1e12 * machine.utilisation * machine.gpus) / 3600
