@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import sys
 import pytest
 import transformers as tf
 
-MISSING = "there/is/no/such/model"
+from cli.test_config import COMMANDS
 
 
 def vispco(*arguments, **environment):
@@ -40,45 +39,24 @@ def config_file(tmp_path_factory):
     return folder / "config.json"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("evaluate", MISSING), "neither a shipped one (tiny-qwen, tiny-llava, tiny-gemma) nor a folder"),
-        (("evaluate", "tiny-qwen", "--tasks", "smelling"), "Unknown task 'smelling'"),
-        (("evaluate", "tiny-qwen", "--split", "exam"), "Unknown split 'exam'"),
-        (("info", MISSING), "No config could be read"),
-        (("search", "tiny-qwen", "--budgets", "half"), "cannot be read. Give fractions such as 0.2,0.5,0.9"),
-        (("export", MISSING), MISSING),
-        (("sweep", "tiny-qwen", "--space", "nowhere"), "nowhere"),
-        (("zoo", "train", "huge-qwen"), "Known models: tiny-gemma, tiny-llava, tiny-qwen"),
-    ],
-)
-def test_bad_input_gets_a_sentence_and_a_non_zero_exit(arguments, sentence, tmp_path):
-    options = () if arguments[0] in ("info", "zoo", "evaluate") else ("--out", tmp_path / "out" / "x")
-    done = vispco(*arguments, *options)
+def test_a_sentence_goes_to_stderr_with_a_non_zero_exit_code():
+    done = vispco("search", "tiny-qwen", "--budgets", "half")
     assert done.returncode == 1
-    assert sentence in done.stderr + done.stdout
+    assert "cannot be read. Give fractions such as 0.2,0.5,0.9" in done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_traceback_is_shown_only_when_asked_for():
-    done = vispco("--debug", "info", MISSING)
+    done = vispco("--debug", "search", "tiny-qwen", "--budgets", "half")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_any_work(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    done = vispco("evaluate", "tiny-qwen", "--out", blocked / "result.json")
-    assert done.returncode == 1
-    assert "Nothing can be written" in done.stderr
-
-
-def test_info_reads_a_config_alone(config_file):
-    done = vispco("info", config_file, "--visual", "1024", "--json")
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
+def test_info_reads_a_config_alone(config_file, invoke):
+    done = invoke("info", config_file, "--visual", "1024", "--json")
+    assert done.code == 0, done.err
+    data = done.json
     assert (data["layers"], data["family"], data["kv_heads"]) == (36, "Qwen", 2)
     full = 36 * (1088 * (4 * 2048 * 2048 + 4 * 2048 * 256 + 6 * 2048 * 11008) + 4 * 1088**2 * 2048)
     assert data["flops"]["exact"]["100%"] == full
@@ -86,28 +64,54 @@ def test_info_reads_a_config_alone(config_file):
     assert data["kv_bytes"] == 36 * 1088 * 2 * 2 * 128 * 2
 
 
-def test_info_refuses_a_model_without_eyes(tmp_path):
+def test_info_refuses_a_model_without_eyes(tmp_path, invoke):
     tf.LlamaConfig(num_hidden_layers=1).save_pretrained(tmp_path)
-    done = vispco("info", tmp_path)
-    assert done.returncode == 1
-    assert "without a vision tower" in done.stderr
+    done = invoke("info", tmp_path)
+    assert done.code == 1
+    assert "without a vision tower" in done.err
 
 
-def test_help_imports_no_torch():
-    code = "import sys; from vispco.cli import main; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_help_imports_neither_torch_nor_anything_slow():
+    slow = ("torch", "transformers", "optuna", "matplotlib", "numpy", "scipy", "PIL", "yaml")
+    code = f"import sys; from vispco.cli import main\ntry: main.app(['--help'])\nexcept SystemExit: pass\nsys.exit(','.join(m for m in {slow} if m in sys.modules) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
-def test_help_names_every_command():
-    text = vispco("--help").stdout
-    for command in ("evaluate", "export", "info", "search", "sweep", "zoo"):
-        assert command in text
+def test_help_names_every_command(invoke):
+    text = invoke("--help").out
+    for command in COMMANDS:
+        assert f" {command.split()[0]} " in text
 
 
-def test_the_version_is_the_packages():
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help_with_an_example_and_prints_json(command, invoke):
+    done = invoke(*command.split(), "--help")
+    assert done.code == 0
+    assert f"vispco {command}" in done.out
+    assert "Example" in done.out
+    assert "--json" in done.out
+    assert "--config" in done.out
+
+
+@pytest.mark.parametrize(("words", "expected"), [("vispco swe", "sweep"), ("vispco bench --pru", "--pruner")])
+def test_completion_knows_commands_and_options(words, expected):
+    asked = {"_VISPCO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "from vispco.cli.main import app; app(prog_name='vispco')"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **asked}
+    )
+    assert told.stdout.split() == [expected]
+
+
+def test_a_wrong_option_is_a_usage_error(invoke):
+    assert invoke("info", "tiny-qwen", "--colour", "blue").code == 2
+
+
+def test_the_version_is_the_packages(invoke):
     from vispco import __version__
 
-    assert vispco("--version").stdout.strip() == f"vispco {__version__}"
+    assert invoke("--version").out.strip() == f"vispco {__version__}"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def demo(
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
     out: Annotated[Path, typer.Option(help="The run directory; report.html is in it.")] = Path("runs/demo"),
     scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "predictor",
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (
         "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
@@ -84,6 +85,7 @@ def demo(
         learn=learn,
         calibration=str(training),
         mode=mode,
+        kernel=kernel,
         budgets=tuple(fractions),
         timed=tuple(clocked),
         trials=trials,

@@ -13,6 +13,7 @@ from accelerate import PartialState
 
 from vispco import kernels, scorers
 from vispco.errors import InvalidInputError
+from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
 from vispco.loading import quiet
@@ -135,6 +136,7 @@ def search(
         rated,
         planners,
         provenance={"mode": mode, "solver": way, "kernel": shape.name},
+        evaluator=TaskEvaluator(model, processor, judged, rated, batch_size=effort.batch_size),
         say=say,
     )
     if folder is not None and writes:

@@ -1,0 +1,103 @@
+"""Writes docs/commands.md: every command with its options and examples, from the commands themselves.
+
+python docs/write_commands.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from vispco.cli.main import app
+
+PAGE = Path(__file__).parent / "commands.md"
+BEGINNING = """# The commands
+
+*Written by `python docs/write_commands.py` from the commands themselves.*
+
+```sh
+vispco demo                          # all of it on tiny-qwen: search, sweep, times, a page in runs/demo/report.html
+vispco search tiny-qwen --out runs/one
+vispco report runs/one
+```
+
+MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`), a folder made by `save_pretrained`, or a hub id.
+
+**What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and notes go
+to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where it came from),
+2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of any kind the same
+command goes on: a demo by stage, a sweep by configuration, a comparison by method, a gradient training by checkpoint; the
+others start over. `vispco --install-completion` teaches your shell the commands.
+
+**Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
+options' names; one that the command does not take is refused, with those that it takes. A file may have a section for each
+command:
+
+```yaml
+search:
+  model: tiny-qwen
+  scorer: sparsevlm
+  budgets: [0.3, 0.5, 0.7]
+  out: runs/sparsevlm
+bench:
+  model: tiny-qwen
+  pruner: [runs/sparsevlm]
+```
+
+A run keeps the options that it ran with (`options` in its `config.json`, beside command, seed, versions, machine, cost model
+and seconds), and that file is a config, too: `vispco search --config runs/sparsevlm/config.json --out runs/again`.
+"""
+
+
+def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by its full name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def section(name: str, command: Any) -> str:
+    """Usage, what it does, examples, options."""
+    told, _, examples = (command.help or "").partition("Example")
+    lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join(["vispco", name, *(p.name.upper() + ("..." if p.nargs != 1 else "") for p in arguments)])
+    rows = [_row(p) for p in command.params if p.name not in ("help", "config")]
+    return "\n".join(
+        [
+            f"## `{usage}`",
+            "",
+            " ".join(told.split()),
+            "",
+            *(["```sh", *lines, "```", ""] if lines else []),
+            "| | default | |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        name, default = f"`{parameter.name.upper()}`", ""
+    else:
+        name = ", ".join(f"`{opt}`" for opt in (*parameter.opts, *parameter.secondary_opts))
+        default = "" if parameter.default is None or isinstance(parameter.default, bool) else f"`{parameter.default}`"
+        if parameter.secondary_opts:
+            default = f"`{(parameter.opts if parameter.default else parameter.secondary_opts)[0]}`"
+    return f"| {name} | {default} | {(parameter.help or '').replace('|', '/')} |"
+
+
+def page() -> str:
+    sections = [section(name, command) for name, command in commands(typer.main.get_command(app))]
+    return "\n".join([BEGINNING, *sections])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Every command with a missing file, an unknown name, an unwritable folder: one clear sentence, exit code 1."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.test_config import COMMANDS
+
+MODEL = "tiny-llava"
+GONE = "there/is/no/such/thing"
+MISSING = {
+    "demo": ("--model", GONE),
+    "search": (MODEL, "--data", f"{GONE}.json"),
+    "sweep": (MODEL, "--tasks", f"mmbench={GONE}.tsv"),
+    "evaluate": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute", "--limit", "1"),
+    "bench": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute"),
+    "compare searches": (GONE,),
+    "report": (GONE,),
+    "plot": (GONE,),
+    "export": (GONE,),
+    "info": (f"{GONE}.json",),
+    "zoo train": None,  # it reads no file
+    "zoo list": None,
+}
+UNKNOWN = {
+    "demo": (("--scorer", "nose"), "Unknown scorer 'nose'"),
+    "search": (
+        (MODEL, "--kernel", "popcorn", "--tasks", "attribute", "--samples", "1", "--test", "1"),
+        "Unknown kernel 'popcorn'",
+    ),
+    "sweep": ((MODEL, "--strategy", "hope"), "Unknown strategy 'hope'"),
+    "evaluate": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
+    "bench": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
+    "compare searches": ((MODEL, "--methods", "luck"), "luck"),
+    "report": None,  # it takes no names
+    "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
+    "export": (("{run}", "--budget", "7"), "above 0, up to 1"),
+    "info": (("owner/not-here",), "No config could be read"),
+    "zoo train": (("huge-qwen",), "Known models: tiny-gemma, tiny-llava, tiny-qwen"),
+    "zoo list": None,
+}
+OUT = {"evaluate": "result.json", "bench": "bench.json", "export": "schedule.json", "report": "report.html"}
+
+
+def refused(done, sentence):
+    assert done.code == 1, done.out + done.err
+    assert sentence in done.err
+    assert done.err.count("error: ") == 1
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def options(command, tmp_path):
+    if command in ("info", "zoo list"):
+        return ()
+    return ("--out", tmp_path / "out" / OUT.get(command, "run"))
+
+
+def test_the_tables_have_every_command():
+    assert set(MISSING) == set(UNKNOWN) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", sorted(key for key, value in MISSING.items() if value))
+def test_a_missing_file_is_named(invoke, tmp_path, command):
+    refused(invoke(*command.split(), *MISSING[command], *options(command, tmp_path)), GONE)
+
+
+@pytest.mark.parametrize("command", sorted(key for key, value in UNKNOWN.items() if value))
+def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, run):
+    arguments, sentence = UNKNOWN[command]
+    given = [run if argument == "{run}" else argument for argument in arguments]
+    refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"info", "zoo list"}))
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path, command, monkeypatch, run):
+    monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    first = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}.get(command, (MODEL,))
+    refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
+
+
+def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
+    monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
+    done = invoke("zoo", "list")
+    refused(done, "ZeroDivisionError: division by zero")
+    assert "--debug" in done.err
+
+
+def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
+    monkeypatch.setenv("VISPCO_DEBUG", "1")
+    monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        invoke("zoo", "list")

@@ -1,0 +1,105 @@
+"""Ctrl-C in the middle of any command: one sentence, exit code 130, nothing half-written; the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.invoking import sound
+from cli.test_config import COMMANDS
+from vispco.cli.main import INTERRUPTED, STOPPED
+
+SMALL = ("--tasks", "attribute")
+# Where each command is when Ctrl-C comes: in the middle of its work, after it has begun to write.
+MIDST = {
+    "demo": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("--model", "tiny-llava", *SMALL, "--test", "2")),
+    "search": ("vispco.search.run.carry_out", ("tiny-llava", *SMALL, "--samples", "2", "--test", "2")),
+    "sweep": (
+        "vispco.evaluation.evaluator.TaskEvaluator.many",
+        ("tiny-llava", *SMALL, "--limit", "2", "--workers", "0", "--strategy", "random", "--trials", "2"),
+    ),
+    "evaluate": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("tiny-llava", *SMALL, "--limit", "2")),
+    "bench": ("vispco.bench.clock.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
+    "compare searches": (
+        "vispco.evaluation.evaluator.TaskEvaluator.many",
+        ("tiny-llava", *SMALL, "--methods", "random-2", "--samples", "2", "--test", "2"),
+    ),
+    "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
+    "plot": ("vispco.plots.style.canvas", ("{run}",)),
+    "export": ("vispco.search.deploy.export", ("{run}",)),
+    "info": ("vispco.cost.get", ("tiny-llava",)),
+    "zoo list": ("vispco.zoo.shelf.path", ()),
+    "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),
+}
+
+
+def stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_the_table_has_every_command():
+    assert set(MIDST) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", sorted(MIDST))
+def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypatch, tmp_path, command, run):
+    target, arguments = MIDST[command]
+    monkeypatch.setattr(target, stop)
+    given = [run if argument == "{run}" else argument for argument in arguments]
+    out = () if command in ("info", "zoo list") else ("--out", tmp_path / "out" / "x")
+    done = invoke(*command.split(), *given, *out)
+    assert done.code == INTERRUPTED, done.err
+    assert done.err.splitlines()[-1] == f"error: {STOPPED}"
+    assert "Traceback" not in done.err
+    assert sound(tmp_path)
+
+
+def test_a_demo_that_is_stopped_goes_on_with_the_same_command(tmp_path):
+    """SIGINT to a real process while it sweeps; the second one does not search again."""
+    out = tmp_path / "demo"
+    command = [sys.executable, "-m", "vispco.cli.main", "demo", "--model", "tiny-llava", "--out", str(out), *SMALL]
+    command += [
+        "--samples",
+        "4",
+        "--test",
+        "2",
+        "--budgets",
+        "0.5",
+        "--timed",
+        "0.5",
+        "--trials",
+        "12",
+        "--rounds",
+        "1",
+    ]
+    command += ["--batch-size", "1", "--examples", "1", "--threads", "1", "--mode", "line", "--kernel", "single"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 300
+    while not (out / "demo.json").exists() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGINT)
+    told = first.communicate(timeout=120)
+    assert first.returncode == INTERRUPTED, told
+    assert told[1].splitlines()[-1] == f"error: {STOPPED}"
+    assert "Traceback" not in told[1]
+    assert sound(out)
+    searched = (out / "frontier.json").stat().st_mtime_ns
+    assert not (out / "report.html").exists()
+
+    second = subprocess.run([*command, "--json"], capture_output=True, text=True, env=environment, check=False)
+    assert second.returncode == 0, second.stderr
+    found = json.loads(second.stdout)
+    assert (out / "frontier.json").stat().st_mtime_ns == searched
+    assert [row["budget"] for row in found["rows"]] == [0.5, 1.0]
+    assert found["rows"][0]["ttft_ms"] > 0
+    assert found["bytes"] == (out / "report.html").stat().st_size
+    page = (out / "report.html").read_text()
+    assert '"kind":"searched"' in page
+    assert '"kind":"empirical"' in page
