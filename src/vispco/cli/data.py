@@ -35,15 +35,18 @@ class TaskOptions:
         int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load (default: 4096).")
     ] = None
     encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Where answers are cut off (default: by task).")] = (
+        None
+    )
 
     def spec(self) -> dict[str, Any]:
         """Fields of an `EvaluatorSpec`. A file that is not there is told now, before a model is loaded."""
         files = self._files()
         if files:
-            found: dict[str, Any] = {"files": files, "encoding": self.encoding}
-            return found if self.max_side is None else {**found, "max_side": self.max_side}
+            reading = {"encoding": self.encoding, "max_side": self.max_side}
+            return {"files": files, "max_new_tokens": self.max_new_tokens, **reading}
         names = tuple(part.strip() for part in self.tasks.split(",") if part.strip())
-        return {"tasks": self.tasks if self.tasks == "all" else names}
+        return {"tasks": self.tasks if self.tasks == "all" else names, "max_new_tokens": self.max_new_tokens}
 
     def _files(self) -> dict[str, str]:
         from vispco.metrics import BENCHMARKS, parse_tasks  # noqa: PLC0415

@@ -39,9 +39,6 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
-    max_new_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Where answers are cut off (default: by task).")
-    ] = None,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
     loading: ModelOptions,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
@@ -60,7 +57,6 @@ def evaluate(
         limit=limit,
         seed=seed,
         batch_size=batch_size,
-        max_new_tokens=max_new_tokens,
         kl=kl,
         share=0,
         **asked.spec(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -35,14 +36,18 @@ class PresetOptions:
         ),
     ] = None
 
-    def resolve(self, config: Any, kernel: str) -> tuple[Preset, Effort]:
-        """For a transformers config and a kernel."""
+    def resolve(self, config: Any, kernel: str, samples: int) -> tuple[Preset, Effort]:
+        """For a transformers config, a kernel and so many samples.
+
+        A training goes over the samples as often as by default, and each of many processes (`accelerate launch`) gets a
+        batch of every step, unless its settings say otherwise.
+        """
         from vispco.search import presets  # noqa: PLC0415
-        from vispco.search.modes import Effort  # noqa: PLC0415
+        from vispco.search.modes import PASSES, Effort  # noqa: PLC0415
         from vispco.search.training_plan import TrainingPlan  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
-        effort = Effort()
+        effort, training = Effort(), {"batches": os.environ.get("WORLD_SIZE", "1")}
         for text in self.change or []:
             name, equals, value = (part.strip() for part in text.partition("="))
             if not equals or not value:
@@ -51,13 +56,22 @@ class PresetOptions:
             if not dot:
                 row = changed(row, name, value)
             elif part == "training":
-                effort = replace(effort, training=changed(effort.training or TrainingPlan(), field, value))
+                changed(TrainingPlan(), field, value)  # told now if it is wrong
+                training[field] = value
             else:
                 known = [each.name for each in fields(effort) if is_dataclass(getattr(effort, each.name))]
                 if part not in known:
                     raise UnknownNameError("setting", name, [f"{each}.*" for each in (*known, "training")])
                 effort = replace(effort, **{part: changed(getattr(effort, part), field, value)})
-        return row, replace(effort, batch_size=row.batch_size)
+        if row.batch_size < 1 or int(json.loads(training["batches"])) < 1:
+            raise InvalidInputError("batch_size and training.batches must be 1 or more.")
+        batches = -(-samples // row.batch_size)
+        plan = changed(TrainingPlan(rate=row.rate), "batches", training.pop("batches"))
+        steps = max(1, PASSES * batches // plan.batches)
+        plan = replace(plan, steps=steps, inner=max(2, batches // (4 * plan.batches)))
+        for field, value in training.items():
+            plan = changed(plan, field, value)
+        return row, replace(effort, batch_size=row.batch_size, training=plan)
 
 
 def changed(values: T, name: str, text: str) -> T:

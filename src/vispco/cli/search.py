@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,19 +67,23 @@ def search(
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
 
+    first = os.environ.get("RANK", "0") == "0"  # of many processes, one speaks and writes
+
     def say(line: str) -> None:
-        if not json:
+        if first and not json:
             typer.echo(line, err=True)
 
     learned.check()
+    settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded
     judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = judged.samples()
     loaded, processor = loading.load(model)
-    row, effort = settings.resolve(loaded.config, kernel)
     samples, about = learned.load(asked, processor, seed=seed)
+    row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = readable_by(questions, processor)
     tell_skipped(about, questions, say)
-    write_areas(out, about)
+    if first:
+        write_areas(out, about)
     frontier = run(
         loaded,
         processor,
@@ -98,6 +103,8 @@ def search(
         show=not json,
         say=say,
     )
+    if not first:
+        return
     if examples:
         say(f"{examples} examples for the page")
         add_examples(loaded, processor, of_each_task(questions, examples), out, say)

@@ -92,7 +92,12 @@ class EvaluatorSpec:
         if self.limit is not None and self.limit < 1:
             raise InvalidInputError(f"limit is {self.limit}; it is the number of items per task, 1 or more.")
         found: Any = read_questions(
-            self.files, limit=self.limit, seed=self.seed, encoding=self.encoding, max_side=self.max_side
+            self.files,
+            limit=self.limit,
+            seed=self.seed,
+            encoding=self.encoding,
+            max_side=self.max_side,
+            max_new_tokens=self.max_new_tokens,
         )
         return found  # type: ignore[no-any-return]
 

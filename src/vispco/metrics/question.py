@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a benchmark; it knows how its answer is scored. sizes: of its pictures, in pixels."""
+    """One question of a benchmark; it knows how its answer is scored.
+
+    sizes: of its pictures, in pixels. limit: tokens of an answer; None for the benchmark's own limit.
+    """
 
     record: Record
     benchmark: Benchmark
     sizes: tuple[tuple[int, int], ...]
+    limit: int | None = None
 
     @cached_property
     def id(self) -> str:
@@ -56,7 +60,7 @@ class Question:
 
     @property
     def max_new_tokens(self) -> int:
-        return self.benchmark.max_new_tokens
+        return self.limit or self.benchmark.max_new_tokens
 
     @property
     def area(self) -> int:

@@ -59,6 +59,7 @@ def read_questions(
     seed: int = 0,
     encoding: str = "utf-8",
     max_side: int | None = None,
+    max_new_tokens: int | None = None,
 ) -> Questions:
     """The questions of each benchmark's file; with `limit`, so many of each, drawn by the seed.
 
@@ -72,7 +73,8 @@ def read_questions(
         for record in chosen:
             pictures = decoded(record, table.report)
             if pictures is not None:
-                items.append(Question(record, table.benchmark, tuple(picture.size for picture in pictures)))
+                sizes = tuple(picture.size for picture in pictures)
+                items.append(Question(record, table.benchmark, sizes, max_new_tokens))
         reports[table.benchmark.name] = table.report
     found = Questions(items, reports)
     found._require(items)  # noqa: SLF001  the same class
