@@ -36,7 +36,7 @@ def vispco(*arguments: str) -> tuple[float, str]:
 
 def shown(page: str) -> dict[str, Any]:
     """What is on the page, of its parts."""
-    match = re.search(r'<script id="payload"[^>]*>(.*?)</script>', page, re.DOTALL)
+    match = re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)
     assert match is not None
     data = json.loads(match[1])
     kinds = sorted(run["kind"] for run in data["runs"])

@@ -7,11 +7,13 @@ import shutil
 import pytest
 
 from report.invented import BUDGETS, swept
+from vispco.baselines.comparison import Comparison, Row
 from vispco.errors import InvalidInputError
 from vispco.evaluation import Evaluation, TaskResult
 from vispco.frontier import Frontier, Point
 from vispco.report import build
 from vispco.schedule import Schedule
+from vispco.search.spent import Spent
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +192,21 @@ def test_a_folder_without_a_frontier_is_refused(tmp_path):
         build([tmp_path / "nowhere"])
     with pytest.raises(InvalidInputError, match="No run"):
         build([])
+
+
+def test_a_comparison_and_a_sweeps_call_are_shown_beside_a_run(run, tmp_path):
+    folder = tmp_path / "compare"
+    folder.mkdir()
+    evaluation = Frontier.load(run / "grid.frontier.json").points[0].evaluation
+    row = Row("random-40", evaluation, Spent(), 12.5, 40)
+    facts = {"command": ["vispco", "compare", "searches", "a model"], "seed": 3}
+    Comparison(0.5, "exact", (row,), facts).save(folder / "comparison.json")
+    shutil.copy(run / "grid.frontier.json", folder / "grid.frontier.json")
+    (folder / "grid.run.json").write_text(json.dumps({"command": ["vispco", "sweep"], "seed": 1}))
+    payload = build([folder])
+    (table,) = payload.comparisons
+    assert table.label == "compare, at 50% of FLOPs"
+    assert table.rows[0][0] == "random-40"
+    assert table.rows[0][table.columns.index("evaluations")] == "40"
+    told = {source.label: (source.command, source.seed) for source in payload.provenance}
+    assert told == {"grid": ("vispco sweep", 1), "compare, comparison": ("vispco compare searches 'a model'", 3)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from vispco.baselines import Comparison, comparison_table
 from vispco.errors import InvalidInputError
 from vispco.report.payload import Areas, Bench, Provenance
 from vispco.report.run_files import RunFiles
@@ -28,6 +29,11 @@ def bench(files: RunFiles) -> Bench:
     return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat))
 
 
+def comparison(files: RunFiles, found: Comparison) -> Bench:
+    table = comparison_table(found)
+    return Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)
+
+
 def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Nested objects as columns `outer inner`; of a list, what its numbers are is not shown."""
     out: dict[str, Any] = {}
@@ -40,9 +46,11 @@ def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def provenance(files: RunFiles) -> list[Provenance]:
-    """Of the search, with what its sweeps were of; and of each sweep that says how it was called."""
+    """Of the search, with what its sweeps were of; and of each sweep and comparison that says how."""
     studies = {f"study {name}": told for name, told in files.studies.items()}
     found = [_source(name, call, {}) for name, call in files.calls.items()]
+    if files.comparison is not None:
+        found.append(_source(f"{files.name}, comparison", dict(files.comparison.details), {}))
     if files.config or not found:
         return [_source(files.name, files.config, studies), *found]
     return found

@@ -51,6 +51,7 @@ def build(
         method_budgets=METHOD_BUDGETS,
         methods=_methods(placed),
         areas=tuple(beside.areas(files) for files in folders if files.areas is not None),
+        comparisons=tuple(beside.comparison(f, f.comparison) for f in folders if f.comparison is not None),
         bench=tuple(beside.bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in beside.provenance(files)),
         vispco=__version__,

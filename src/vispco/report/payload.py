@@ -175,6 +175,7 @@ class Payload(Record):
     method_budgets: tuple[float, ...] = ()
     methods: tuple[MethodRow, ...] = ()
     areas: tuple[Areas, ...] = ()
+    comparisons: tuple[Bench, ...] = ()  # `vispco compare searches`, as text
     bench: tuple[Bench, ...] = ()
     provenance: tuple[Provenance, ...] = ()
     vispco: str = ""  # the version that wrote the page

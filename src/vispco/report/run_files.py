@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vispco.baselines.comparison import Comparison
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.report.payload import Example
@@ -16,6 +17,7 @@ from vispco.report.payload import Example
 SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
+COMPARED = "comparison.json"
 RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
@@ -35,6 +37,7 @@ class RunFiles:
         default_factory=dict
     )  # what each sweep was of, where its journal is here
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each sweep was called, where it says
+    comparison: Comparison | None = None
     bench: Any = None
     areas: Any = None
 
@@ -80,12 +83,13 @@ def read(path: str | Path) -> RunFiles:
         shapes=tuple(_json(path / "shapes.json") or ()),
         studies=studies_of(path / "journal.log"),
         calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
+        comparison=Comparison.load(compared) if (compared := path / COMPARED).is_file() else None,
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )
-    if found.searched is None and not swept:
+    if found.searched is None and not swept and found.comparison is None:
         raise InvalidInputError(
-            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT}, so there is nothing to report. "
+            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT} nor {COMPARED}, so there is nothing to report. "
             "Run `vispco search` or `vispco sweep` into it first."
         )
     return found

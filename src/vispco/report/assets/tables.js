@@ -25,12 +25,17 @@ function startMethods() {
 }
 
 function startBench() {
-  if (!show("sec-bench", data.bench.length > 0)) return;
-  for (const one of data.bench) {
-    if (data.bench.length > 1) byId("bench").append(h("h3", {}, one.label));
+  startTables("bench", data.bench, "Bench of");
+  startTables("comparisons", data.comparisons, "Comparison");
+}
+
+function startTables(name, tables, told) {
+  if (!show(`sec-${name}`, tables.length > 0)) return;
+  for (const one of tables) {
+    if (tables.length > 1) byId(name).append(h("h3", {}, one.label));
     const node = h("table", {});
     table(node, one.columns.map((name) => name.replaceAll("_", " ")), one.rows.map((row) => row.map(plain)));
-    byId("bench").append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Bench of ${one.label}` }, node));
+    byId(name).append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${told} ${one.label}` }, node));
   }
 }
 
