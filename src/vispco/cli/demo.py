@@ -43,7 +43,7 @@ def demo(
     timed: Annotated[str, typer.Option(help="Budgets whose time to first token is measured.")] = "0.3,0.5,0.8",
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once, when timing.")] = 8,
-    examples: Annotated[int, typer.Option(min=1, help="Pictures on the page.")] = 6,
+    examples: Annotated[int, typer.Option(min=1, help="Pictures on the page.")] = 8,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use [those that there are]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

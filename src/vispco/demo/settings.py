@@ -36,7 +36,7 @@ class DemoSettings:
     timed: tuple[float, ...] = (0.3, 0.5, 0.8)
     bench: BenchSettings = field(default_factory=BenchSettings)
     prompts: int = 8  # of the bench
-    examples: int = 6
+    examples: int = 8
     workers: int = 0
     seed: int = 0
 

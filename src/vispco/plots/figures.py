@@ -41,7 +41,8 @@ def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
         everything = _merged(_swept_beside(run, runs))
         best = run.searched if run.searched is not None else everything
         covered = run.searched is None and any(other.searched and _alike(run, other) for other in runs)
-        if best is not None and not covered:  # a sweep is drawn with the searches of its model and scorer, and alone where there are none
+        # a sweep is drawn with the searches of its model and scorer, and alone where there are none
+        if best is not None and not covered:
             plan[f"configurations{tail}"] = partial(draw_configurations, configurations_info(everything, run.searched))
         if best is not None and (curves := retention_by_budget_info(best)).curves:
             plan[f"retention-by-budget{tail}"] = partial(draw_retention, curves)
