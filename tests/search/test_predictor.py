@@ -12,7 +12,7 @@ from vispco.search.halving import kl_of
 from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor, PredictorConfig
 from vispco.search.shapes import shapes
-from vispco.search.table import Fit, Table, choose_anchors, chosen_kl, drawn_budgets, fit, tabulate
+from vispco.search.table import Fit, Table, alike, choose_anchors, chosen_kl, drawn_budgets, fit, tabulate
 from vispco.search.teach import Lesson, scouted
 
 QWEN_3B = Dimensions(
@@ -84,9 +84,10 @@ def test_the_budget_and_the_instruction_matter(batches):
     assert not torch.allclose(base, predictor(other, torch.full((3,), 0.5)).params)
 
 
-def test_budgets_are_spread_evenly():
-    found = drawn_budgets(100, 0.2, 1.0)
-    assert torch.histc(found, 10, 0.2, 1.0).tolist() == pytest.approx([10] * 10, abs=1)
+def test_budgets_are_spread_evenly_over_each_range():
+    found = drawn_budgets(100, [(0.2, 0.4), (0.4, 1.0)])
+    assert torch.histc(found, 5, 0.2, 0.4)[:4].tolist() == pytest.approx([10] * 4, abs=1)
+    assert torch.histc(found[1::2], 5, 0.4, 1.0).tolist() == pytest.approx([10] * 5, abs=1)
 
 
 def test_a_table_holds_the_measured_divergence_of_each_anchor(batches, objective):
@@ -112,10 +113,51 @@ def test_anchors_serve_better_together_than_the_best_alone():
     assert measured[chosen[:2]].min(0).values.mean() <= min(pairs) * 1.05
 
 
-def test_scouting_brings_different_shapes(batches, objective):
-    lesson = Lesson(anchors=3, scouts=3, shortlist=2, scouting=(0.5, 0.7))
-    found = scouted(objective, batches, kernels.get("steps", steps=2), lesson)
-    assert len(found.unique(dim=0)) == 3
+def test_each_budget_has_anchors_of_its_own_and_what_was_seen_of_them_is_kept(batches, objective):
+    kernel = kernels.get("steps", steps=2)
+    lesson = Lesson(anchors=2, scouts=3, shortlist=3, explore=6, scouting=(0.5, 0.7))
+    found, reach, seen = scouted(objective, batches, kernel, lesson)
+    assert len(found) == 4
+    assert all(len(part.unique(dim=0)) == 2 for part in found.split(2))
+    assert reach[:, 0].tolist() == pytest.approx([-1.0, -1.0, 0.6, 0.6])
+    assert reach[:, 1].tolist() == pytest.approx([0.6, 0.6, 2.0, 2.0])
+    samples = sum(map(len, batches))
+    assert seen.kl.shape == (2 * samples, 4)
+    assert seen.kl.isinf().sum(-1).tolist() == [2] * (2 * samples)
+    own = kl_of(objective, batches[0], kernel, found[2:], 0.7)
+    assert torch.allclose(seen.kl[samples : samples + len(batches[0]), 2:].T, own)
+
+
+def test_an_anchor_is_chosen_and_measured_only_within_its_reach(batches, objective):
+    predictor, kernel = made(anchors=3), kernels.get("single")
+    predictor.reach.copy_(torch.tensor([[-1.0, 0.4], [0.4, 0.6], [0.4, 2.0]]))
+    for budget, allowed in ((0.3, {0}), (0.5, {1, 2}), (0.8, {2})):
+        logits = predictor(batches[0].observation, torch.full((len(batches[0]),), budget)).logits.detach()
+        assert set(logits.argmax(-1).tolist()) <= allowed
+        assert float(logits.softmax(-1)[:, sorted(allowed)].sum(-1).min()) == pytest.approx(1.0)
+    anchors, budgets = shapes(kernel, tiny.LAYERS), torch.tensor([[0.5], [0.8]], dtype=torch.float64)
+    table = tabulate(objective, batches, kernel, anchors, budgets, predictor.reach)
+    assert table.kl.isfinite().tolist() == [[False, True, True]] * 3 + [[False, False, True]] * 3
+    assert table.one_for_all.tolist()[3:] == [2, 2, 2]
+    assert bool((table.in_proportion.kl[3:, 2].mean() <= 5.0) & table.in_proportion.kl[:, 0].isinf().all())
+
+
+def test_a_sample_is_held_out_at_all_of_its_budgets():
+    seen = Observation(torch.zeros(9, 4), torch.zeros(9, 1, 2), torch.ones(9, 1, dtype=torch.bool), torch.ones(9, 2))
+    table = Table(seen, torch.rand(9), torch.rand(9, 2), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2]))
+    learned, away = table.split(0.3, torch.Generator().manual_seed(0))
+    assert len(table.sample[away].unique()) == 1
+    assert len(away) == 3
+    assert not set(table.sample[away].tolist()) & set(table.sample[learned].tolist())
+
+
+def test_like_instructions_speak_for_each_other_and_none_for_itself():
+    words = torch.eye(4)[[0, 0, 1, 1]][:, None]
+    seen = Observation(torch.zeros(4, 8), words, torch.ones(4, 1, dtype=torch.bool), torch.ones(4, 2))
+    weights = alike(seen)
+    assert weights.diagonal().tolist() == [0.0] * 4
+    assert weights[0, 1] > 0.99
+    assert weights[2, 3] > 0.99
 
 
 def test_it_learns_which_shape_a_question_needs():

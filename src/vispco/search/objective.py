@@ -101,6 +101,7 @@ class Objective:
             with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self.spent.measured += self._flops(one, batch)
+            self.spent.shared += self._flops_behind(one, batch)
             yield logits
 
     def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
@@ -126,6 +127,15 @@ class Objective:
     def _flops(self, counts: Tensor, batch: Batch) -> float:
         text = batch.num_text + batch.num_answer
         return float(self.cost.flops_of_counts(counts, text, site=self.scorer.site).sum())
+
+    def _flops_behind(self, counts: Tensor, batch: Batch) -> float:
+        """The same without the layers before each sample's first drop, which every unpruned pass computes."""
+        text, L = batch.num_text + batch.num_answer, counts.shape[1]
+        whole = (counts == batch.num_visual[:, None]).long().cumprod(-1).sum(-1)  # layers that every token enters
+        if self.scorer.site == "mid":
+            whole = torch.where(whole < L, (whole - 1).clamp_min(0), whole)  # the last one's network sees fewer
+        before = self.cost.full(text, batch.num_visual) * whole / L
+        return self._flops(counts, batch) - float(before.sum())
 
     def _full(self, batch: Batch) -> float:
         return float(self.cost.full(batch.num_text + batch.num_answer, batch.num_visual).sum())

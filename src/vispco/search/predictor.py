@@ -21,6 +21,7 @@ from vispco.scorers import Scorer
 from vispco.search.observation import Observation
 
 WAVES = 8  # sines and cosines of the budget
+NEVER = -1e4  # the logit of an anchor that is not meant for a budget
 SIZES = 3  # log N_t, log N_v and their ratio
 
 
@@ -100,6 +101,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         nn.init.zeros_(self.offset.weight)
         nn.init.zeros_(self.offset.bias)
         self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
+        # [K, 2], the budgets from .. to which an anchor may be chosen: at first, all
+        self.register_buffer("reach", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
         self.post_init()
 
     @classmethod
@@ -138,7 +141,9 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         mean = words.masked_fill(gap[..., None], 0.0).sum(1) / observation.present.sum(-1, keepdim=True).clamp_min(1)
         terms = self.terms(self._terms(observation, budget))
         state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
-        logits = self.choice(state)
+        asked = budget.to(self.reach.device, self.reach.dtype)[:, None]
+        meant = (self.reach[:, 0] <= asked) & (asked < self.reach[:, 1])
+        logits = self.choice(state).masked_fill(~meant, NEVER)
         anchor = self.anchors[logits.argmax(-1)]
         return Prediction(anchor + self.offset(state).float(), logits.float())
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from vispco.kernels import Kernel
 
 STEEPEST = 5.0  # of an unbounded slope: sigm(5) is 0.7 % from its end
-FRACTIONS = (0.6, 0.3, 0.05)  # how much of the first plateau the second one of two steps keeps
+FRACTIONS = (0.6, 0.3, 0.1, 0.003)  # how much of the first plateau the second one of two steps keeps
 NO_STEP = 1.0 - 1e-6
+GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, fill an interval evenly however many there are
 
 
 def shapes(kernel: Kernel, num_layers: int, *, limit: int | None = None, seed: int = 0) -> Tensor:
@@ -26,7 +27,8 @@ def shapes(kernel: Kernel, num_layers: int, *, limit: int | None = None, seed: i
     if limit is None or len(found) <= limit:
         return found
     simple = min(len(_layers(kernel, num_layers)), limit // 2)
-    others = torch.linspace(simple, len(found) - 1, limit - simple).round().long()
+    hops = torch.arange(1, len(found) - simple + 1, dtype=torch.float64) * GOLDEN % 1.0
+    others = simple + hops.argsort()[: limit - simple].sort().values  # in no step with any order of the maker's
     return torch.cat([found[:simple], found[others]])
 
 

@@ -37,9 +37,9 @@ Solver = Literal["lagrangian", "projection"]
 class Descent:
     """How the gradient goes down. rate is for a kernel's few raw numbers; the presets' are for a network's weights."""
 
-    starts: int = 3
-    outer: int = 8  # iterations of Algorithm 1
-    inner: int = 4  # gradient steps of one inner solve
+    starts: int = 1
+    outer: int = 6  # iterations of Algorithm 1
+    inner: int = 2  # gradient steps of one inner solve
     rate: float = 0.15
     gamma: tuple[float, float] = (1.0, 10.0)  # gentle to sharp, for kernels that have it
     explore: int | None = 40  # how many shapes are looked at before; None for all

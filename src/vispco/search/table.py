@@ -6,6 +6,7 @@ that the *expected* KL of its choice is least:
     min_theta  mean_s  sum_k softmax(logits_theta(s))_k KL[s, k]
 
 Dropping is real in every entry, each sample's schedule meets its budget, and the language model runs no backward pass.
+Anchors may be meant for a range of budgets only (their `reach`): what is good at 30 % is seldom worth measuring at 70 %.
 """
 
 from __future__ import annotations
@@ -23,31 +24,61 @@ from vispco.search.halving import kl_of
 from vispco.search.objective import Objective
 from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor
+from vispco.search.shapes import GOLDEN
 
-GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, fill an interval evenly however many there are
+WORST = 5.0  # of a KL in proportion: one lost sample is not worth more than so many
+TEMPERATURE = 0.1  # of the likeness of two instructions, a cosine
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """observation of N rows, budget [N], kl [N, K]: how each anchor does on each row."""
+    """observation of N rows, budget [N], kl [N, K]: how each anchor does on each row; inf where it is not meant to."""
 
     observation: Observation
     budget: Tensor
     kl: Tensor
+    sample: Tensor | None = None  # [N], which sample a row is of: one that is held out is so at all of its budgets
 
     def __len__(self) -> int:
         return len(self.budget)
 
     def take(self, index: Tensor) -> Table:
-        return replace(self, observation=self.observation.take(index), budget=self.budget[index], kl=self.kl[index])
+        sample = None if self.sample is None else self.sample[index]
+        return Table(self.observation.take(index), self.budget[index], self.kl[index], sample)
 
     def to(self, device: torch.device | str) -> Table:
-        return Table(self.observation.to(device), self.budget.to(device), self.kl.to(device))
+        return replace(
+            self, observation=self.observation.to(device), budget=self.budget.to(device), kl=self.kl.to(device)
+        )
+
+    def split(self, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Rows to learn from, and the rows of a share of the samples that are held out: two indices."""
+        sample = torch.arange(len(self)) if self.sample is None else self.sample
+        names = torch.unique(sample)
+        away = names[torch.randperm(len(names), generator=generator)][: max(1, round(share * len(names)))]
+        held = torch.isin(sample, away)
+        return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+    @property
+    def one_for_all(self) -> Tensor:
+        """For each row, the anchor of its budget that is best for all rows of such budgets: int64 [N]."""
+        measured = self.kl.isfinite()
+        mean = self.kl.masked_fill(~measured, 0.0).sum(0) / measured.sum(0)
+        best: Tensor = torch.where(measured, mean, torch.inf).argmin(-1)
+        return best
+
+    @property
+    def in_proportion(self) -> Table:
+        """KL in units of that one anchor's, up to WORST: else rows of small budgets drown what can be learned of others."""
+        measured = self.kl.isfinite()
+        mean = self.kl.masked_fill(~measured, 0.0).sum(0) / measured.sum(0).clamp_min(1)
+        unit = mean[self.one_for_all].clamp_min(1e-9)[:, None]
+        return replace(self, kl=torch.where(measured, (self.kl / unit).clamp_max(WORST), torch.inf))
 
     @property
     def best_static(self) -> float:
-        """Mean KL of the one anchor that is best for all rows."""
-        return float(self.kl.mean(0).min())
+        """Mean KL of the one anchor (of each range of budgets) that is best for all rows."""
+        return float(self.kl.gather(1, self.one_for_all[:, None]).mean())
 
     @property
     def oracle(self) -> float:
@@ -55,11 +86,36 @@ class Table:
         return float(self.kl.min(-1).values.mean())
 
 
+def stacked(tables: Sequence[Table]) -> Table:
+    """Several tables over the same anchors as one."""
+    samples = [t.sample for t in tables if t.sample is not None]
+    return Table(
+        join([t.observation for t in tables]),
+        torch.cat([t.budget for t in tables]),
+        torch.cat([t.kl for t in tables]),
+        torch.cat(samples) if len(samples) == len(tables) else None,
+    )
+
+
+def alike(observation: Observation) -> Tensor:
+    """How much each sample says about each *other* one, by their instructions: [M, M], rows sum to 1."""
+    present = observation.present[..., None].float()
+    mean = (observation.text * present).sum(1) / present.sum(1).clamp_min(1)
+    centred = (mean - mean.mean(0)) / mean.std(0, unbiased=False).clamp_min(1e-6)
+    direction: Tensor = torch.nn.functional.normalize(centred, dim=-1)
+    likeness = direction @ direction.T / TEMPERATURE
+    if len(likeness) > 1:
+        likeness.fill_diagonal_(-torch.inf)
+    weights: Tensor = likeness.softmax(-1)
+    return weights
+
+
 def choose_anchors(measured: Tensor, size: int) -> list[int]:
     """The `size` shapes that serve best together, some samples preferring one and some another.
 
-    measured: KL [N, M] of N shapes on M samples (at several budgets). Greedy: each next anchor lowers the mean over
-    samples of the best anchor's KL the most. (What a set saves is submodular, so greedy is within 1 - 1/e of the best.)
+    measured: KL [N, M] of N shapes on M samples; smooth it by `alike` first, and what counts is what an instruction
+    tells, not what a predictor could not know. Greedy: each next anchor lowers the mean over samples of the best
+    anchor's KL the most. (What a set saves is submodular, so greedy is within 1 - 1/e of the best.)
     """
     chosen: list[int] = []
     best = torch.full((measured.shape[1],), torch.inf)
@@ -71,34 +127,51 @@ def choose_anchors(measured: Tensor, size: int) -> list[int]:
     return chosen
 
 
-def drawn_budgets(count: int, low: float, high: float = 1.0, *, seed: int = 0) -> Tensor:
-    """So many budgets, evenly spread over (low, high) in an order that hops about: float64 [count]."""
-    if not 0.0 <= low < high <= 1.0:
-        raise InvalidInputError(f"Budgets between {low} and {high} were asked for. Give 0 <= low < high <= 1.")
+def drawn_budgets(count: int, ranges: Sequence[tuple[float, float]], *, seed: int = 0) -> Tensor:
+    """So many budgets, as many from each range and evenly spread over it, in an order that hops about: float64 [count]."""
+    if not all(0.0 <= low < high <= 1.0 for low, high in ranges):
+        raise InvalidInputError(f"Budgets from the ranges {list(ranges)} were asked for. Give 0 <= low < high <= 1.")
     place = (torch.arange(1, count + 1, dtype=torch.float64) * GOLDEN + 0.37 * seed) % 1.0
-    return low + (high - low) * place
+    low, high = torch.tensor([ranges[i % len(ranges)] for i in range(count)], dtype=torch.float64).T
+    drawn: Tensor = low + (high - low) * place
+    return drawn
 
 
-def tabulate(objective: Objective, batches: Sequence[Batch], kernel: Kernel, anchors: Tensor, budgets: Tensor) -> Table:
-    """Measure anchors [K, P] on all samples; batch b at the budgets budgets[b] ([batches, R], R drawn for each)."""
-    rows: list[tuple[Observation, Tensor, Tensor]] = []
+def tabulate(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    anchors: Tensor,
+    budgets: Tensor,
+    reach: Tensor | None = None,
+) -> Table:
+    """Measure anchors [K, P] on all samples; batch b at the budgets budgets[b] ([batches, R], R drawn for each).
+
+    reach: [K, 2], the budgets from .. to which each anchor is measured; default: all.
+    """
+    rows: list[tuple[Observation, Tensor, Tensor, Tensor]] = []
+    seen = 0
     for batch, drawn in zip(batches, budgets, strict=True):
         for budget in drawn.tolist():
-            kl = kl_of(objective, batch, kernel, anchors, budget)
+            every = torch.ones(len(anchors), dtype=torch.bool)
+            meant = every if reach is None else (reach[:, 0] <= budget) & (budget < reach[:, 1])
+            kl = torch.full((len(batch), len(anchors)), torch.inf)
+            kl[:, meant] = kl_of(objective, batch, kernel, anchors[meant], budget).T.cpu()
             drawn_here = torch.full((len(batch),), budget, dtype=torch.float64)
-            rows.append((batch.observation.to("cpu"), drawn_here, kl.T.cpu()))
-    observations, drawn_all, kls = zip(*rows, strict=True)
-    return Table(join(list(observations)), torch.cat(drawn_all), torch.cat(kls))
+            rows.append((batch.observation.to("cpu"), drawn_here, kl, torch.arange(seen, seen + len(batch))))
+        seen += len(batch)
+    observations, drawn_all, kls, samples = zip(*rows, strict=True)
+    return Table(join(list(observations)), torch.cat(drawn_all), torch.cat(kls), torch.cat(samples))
 
 
 @dataclass(frozen=True)
 class Fit:
     """How a predictor is taught from a table. held_out: the share of rows by which the best epoch is chosen."""
 
-    epochs: int = 60
+    epochs: int = 30
     rows: int = 128  # per step
     rate: float = 1e-3
-    decay: float = 0.05
+    decay: float = 0.1
     held_out: float = 0.15
     seed: int = 0
 
@@ -113,14 +186,18 @@ class Fitted:
     epoch: int
 
 
-def fit(predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = None) -> Fitted:
+def fit(
+    predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = None, reach: Tensor | None = None
+) -> Fitted:
     """Teach a predictor to choose among anchors [K, P]; it is left at the epoch that did best on held-out rows."""
     plan = plan or Fit()
     predictor.anchors.copy_(anchors)
+    if reach is not None:
+        predictor.reach.copy_(reach)
     generator = torch.Generator().manual_seed(plan.seed)
-    order = torch.randperm(len(table), generator=generator)
-    away = max(1, round(plan.held_out * len(table)))
-    train, held = table.take(order[away:]), table.take(order[:away])
+    learned, away = table.split(plan.held_out, generator)
+    scaled = table.in_proportion
+    train, held = scaled.take(learned), scaled.take(away)
     steps = max(1, -(-len(train) // plan.rows))
     optimizer = torch.optim.AdamW(predictor.parameters(), plan.rate, weight_decay=plan.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, plan.rate, total_steps=plan.epochs * steps, pct_start=0.1)
@@ -136,20 +213,24 @@ def fit(predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = 
                 torch.autograd.backward(expected_kl(predictor, part))
                 optimizer.step()
                 schedule.step()
-            now = chosen_kl(predictor, held)
+            predictor.eval()
+            with torch.no_grad():
+                now = float(expected_kl(predictor, held.to(predictor.device)))
             if now < best:
                 best, at = now, epoch
                 kept = {k: v.clone() for k, v in predictor.state_dict().items()}
     predictor.load_state_dict(kept)
     predictor.eval()
-    static = float(held.kl[:, train.kl.mean(0).argmin()].mean())
-    return Fitted(static, best, held.oracle, at)
+    held = table.take(away)
+    static = float(held.kl.gather(1, table.one_for_all[away, None]).mean())
+    return Fitted(static, chosen_kl(predictor, held), held.oracle, at)
 
 
 def expected_kl(predictor: Predictor, table: Table) -> Tensor:
     """Mean over rows of the KL that the predictor's distribution over anchors expects; differentiable."""
     logits = predictor(table.observation, table.budget).logits
-    expected: Tensor = (logits.softmax(-1) * table.kl).sum(-1).mean()
+    finite = table.kl.masked_fill(table.kl.isinf(), 0.0)  # where the predictor's probability is 0
+    expected: Tensor = (logits.softmax(-1) * finite).sum(-1).mean()
     return expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,27 +16,28 @@ from vispco.search.draws import floors
 from vispco.search.found import Found
 from vispco.search.halving import kl_of
 from vispco.search.objective import Objective
+from vispco.search.observation import join
 from vispco.search.predictor import Predictor
 from vispco.search.shapes import shapes
-from vispco.search.table import Fit, Fitted, Table, choose_anchors, drawn_budgets, fit, tabulate
+from vispco.search.table import Fit, Fitted, Table, alike, choose_anchors, drawn_budgets, fit, stacked, tabulate
 
 
 @dataclass(frozen=True)
 class Lesson:
     """How much is measured.
 
-    explore: shapes that are looked at on the first `scouts` samples, at the `scouting` budgets. shortlist: those that
-    each of these budgets brings to a second look, on as many samples. anchors: K, those that are tabulated on all
-    samples, each at `draws` budgets of its own.
+    scouting: budgets, each with anchors of its own for the budgets around it. explore: shapes that are looked at on the
+    first `scouts` samples at each. shortlist: those that come to a second look, on three times as many samples. anchors:
+    those of a budget that are tabulated on all samples, each at `draws` budgets of its own.
     """
 
-    anchors: int = 8
-    explore: int | None = 48
-    scouts: int = 32
-    shortlist: int = 6
-    scouting: tuple[float, ...] = (0.3, 0.5, 0.7)
-    draws: int = 1
-    lowest: float | None = None  # budgets are drawn from here to 1; None for the highest floor of the samples
+    anchors: int = 4
+    explore: int | None = 64
+    scouts: int = 16
+    shortlist: int = 10
+    scouting: tuple[float, ...] = (0.3, 0.4, 0.5, 0.7)
+    draws: int = 2
+    lowest: float | None = None  # budgets are drawn from here to 1; None for the lowest floor of the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +47,20 @@ class Taught:
     predictor: Predictor
     table: Table
     anchors: Tensor
+    reach: Tensor
     fitted: Fitted
 
+    def meant(self, budget: float) -> Tensor:
+        """The anchors among which a budget has the choice: bool [K]."""
+        return (self.reach[:, 0] <= budget) & (budget < self.reach[:, 1])
+
     def best_static(self, budget: float, reach: float = 0.1) -> Found:
-        """The one anchor that is best for all rows with a budget within `reach` of this one."""
-        near = (self.table.budget - budget).abs() <= reach
-        kl = self.table.kl[near if bool(near.any()) else slice(None)].mean(0)
-        return Found(budget, self.anchors[kl.argmin()].double(), float(kl.min()))
+        """The one anchor of a budget that is best for all rows with a budget within `reach` of it."""
+        rows = self.table.kl[:, self.meant(budget)]
+        measured = rows.isfinite().all(-1)
+        near = measured & ((self.table.budget - budget).abs() <= reach)
+        kl = rows[near if bool(near.any()) else measured].mean(0)
+        return Found(budget, self.anchors[self.meant(budget)][kl.argmin()].double(), float(kl.min()))
 
 
 def teach(
@@ -66,40 +75,76 @@ def teach(
 ) -> Taught:
     """Teach a fresh predictor; `options` go to its config (width, queries, dropout)."""
     lesson = lesson or Lesson()
-    lowest = _highest_floor(batches, objective, kernel) if lesson.lowest is None else lesson.lowest
-    anchors = scouted(objective, batches, kernel, lesson, lowest)
-    drawn = drawn_budgets(len(batches) * lesson.draws, lowest).view(len(batches), lesson.draws)
-    table = tabulate(objective, batches, kernel, anchors, drawn)
+    lowest = _lowest_floor(batches, objective, kernel) if lesson.lowest is None else lesson.lowest
+    anchors, reach, looked_at = scouted(objective, batches, kernel, lesson)
+    ranges = [(max(low, lowest), min(high, 1.0)) for low, high in _ranges(lesson) if high > lowest]
+    drawn = drawn_budgets(len(batches) * lesson.draws, ranges).view(len(batches), lesson.draws)
+    table = stacked([looked_at, tabulate(objective, batches, kernel, anchors, drawn, reach)])
     predictor = Predictor.for_model(
         objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
     )
     predictor.to(objective.model.device)
-    return Taught(predictor, table, anchors, fit(predictor, table, anchors, plan))
+    return Taught(predictor, table, anchors, reach, fit(predictor, table, anchors, plan, reach))
 
 
 def scouted(
-    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson, lowest: float = 0.0
-) -> Tensor:
-    """Anchors [K, P]: a wide look at many shapes, a second one at the best of each budget, a greedy choice by both."""
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson
+) -> tuple[Tensor, Tensor, Table]:
+    """Anchors [K, P], their reach [K, 2], and what was seen of them: for each scouting budget two looks and a choice."""
     pool = shapes(kernel, objective.cost.num_layers, limit=lesson.explore)
     near = max(1, round(lesson.scouts / len(batches[0])))
-    first, second = batches[:near], batches[near : 2 * near]
+    first, scouts = batches[:near], batches[: 4 * near]
+    found, reach, seen = [], [], []
+    for budget, ends in zip(sorted(lesson.scouting), _ranges(lesson), strict=True):
 
-    def look(at: Tensor, scouts: Sequence[Batch]) -> list[Tensor]:
-        budgets = [max(budget, lowest) for budget in lesson.scouting]
-        return [torch.cat([kl_of(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1) for budget in budgets]
+        def look(at: Tensor, scouts: Sequence[Batch], budget: float = budget) -> Tensor:
+            return torch.cat([kl_of(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1)
 
-    wide = look(pool, first)  # for each budget, [N, samples]
-    listed = {int(i) for kl in wide for i in kl.mean(-1).argsort(stable=True)[: lesson.shortlist]}
-    listed |= set(choose_anchors(torch.cat(wide, dim=1), lesson.anchors))
-    rows = torch.tensor(sorted(listed))
-    measured = torch.cat(wide, dim=1)[rows]
-    if second:
-        measured = torch.cat([measured, *look(pool[rows], second)], dim=1)
-    return pool[rows[choose_anchors(measured, lesson.anchors)]]
+        wide = look(pool, first)  # [N, samples]
+        rows = torch.tensor(_listed(wide, first, lesson.shortlist))
+        measured = wide[rows]
+        if len(scouts) > near:
+            measured = torch.cat([measured, look(pool[rows], scouts[near:])], dim=1)
+        chosen = choose_anchors(_told(measured, scouts), lesson.anchors)
+        found.append(pool[rows[chosen]])
+        reach.append(torch.tensor([ends] * len(chosen), dtype=torch.float64))
+        seen.append((budget, measured[chosen].T))  # [samples, K of this budget]
+    return torch.cat(found), torch.cat(reach), _seen(seen, scouts)
 
 
-def _highest_floor(batches: Sequence[Batch], objective: Objective, kernel: Kernel) -> float:
+def _ranges(lesson: Lesson) -> list[tuple[float, float]]:
+    """The budgets around each scouting budget, from the middle to its neighbour on either side."""
+    centres = sorted(lesson.scouting)
+    return list(pairwise([-1.0, *((a + b) / 2 for a, b in pairwise(centres)), 2.0]))
+
+
+def _seen(seen: list[tuple[float, Tensor]], scouts: Sequence[Batch]) -> Table:
+    """What the scouts told of the anchors, as rows of a table."""
+    observation = join([b.observation.to("cpu") for b in scouts])
+    widths = [kl.shape[1] for _, kl in seen]
+    tables = []
+    for number, (budget, kl) in enumerate(seen):
+        whole = torch.full((len(kl), sum(widths)), torch.inf)
+        start = sum(widths[:number])
+        whole[:, start : start + widths[number]] = kl
+        budgets = torch.full((len(kl),), budget, dtype=torch.float64)
+        tables.append(Table(observation, budgets, whole, torch.arange(len(kl))))
+    return stacked(tables)
+
+
+def _told(measured: Tensor, batches: Sequence[Batch]) -> Tensor:
+    """KL [N, M] as far as the samples' instructions tell it apart."""
+    return measured @ alike(join([b.observation.to("cpu") for b in batches])).T
+
+
+def _listed(wide: Tensor, batches: Sequence[Batch], size: int) -> list[int]:
+    """One half by their mean, the other by what they add to each other."""
+    best = wide.mean(-1).argsort(stable=True)[: size // 2].tolist()
+    together = choose_anchors(_told(wide, batches), size)
+    return sorted([*best, *(i for i in together if i not in best)][:size])
+
+
+def _lowest_floor(batches: Sequence[Batch], objective: Objective, kernel: Kernel) -> float:
     site = objective.scorer.site
-    found = [floors(b, objective.cost, site, first_full=kernel.first_full).max() for b in batches]
-    return float(torch.stack(found).max())
+    found = [floors(b, objective.cost, site, first_full=kernel.first_full).min() for b in batches]
+    return float(torch.stack(found).min())

@@ -1,0 +1,126 @@
+"""What the parts of `search.py` share: one model, a calibration set that is searched on, a test set that judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from vispco.data import dataset
+from vispco.frontier.measures import hypervolume
+from vispco.loading import load
+from vispco.schedule import whole_tokens
+from vispco.search import presets
+from vispco.search.batch import Batch
+from vispco.search.halving import counts_at
+from vispco.search.objective import Objective
+from vispco.search.prepared import Prepared
+from vispco.search.relaxation import GaussianMask
+
+BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+SCORERS = ("fastv", "sparsevlm", "fitprune")
+
+
+@dataclass
+class Judged:
+    """Points on the test set by budget: (fraction of FLOPs, accuracy, KL); and what finding them cost."""
+
+    points: dict[str, list[float]] = field(default_factory=dict)
+    flops: float = 0.0  # every pass at its whole price
+    shared: float = 0.0  # unpruned first layers taken from the teacher's pass
+    seconds: float = 0.0
+    violations: int = 0
+    calibration_kl: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def volume(self) -> float:
+        return volume(self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "volume": self.volume}
+
+
+def volume(points: dict[str, list[float]]) -> float:
+    """Hypervolume of (FLOPs, accuracy) against (1, 0)."""
+    return hypervolume(np.array([(cost, accuracy) for cost, accuracy, *_ in points.values()]), (1.0, 0.0))
+
+
+class Lab:
+    """Batches are made when a part first asks for them."""
+
+    def __init__(self, name: str, scorer: str, calibration: int, test: int) -> None:
+        self.model, self.processor = load(name, dtype=torch.float32)
+        self.scorer, self.sizes = scorer, {"calibration": calibration, "test": test}
+        self.judge = self.objective()
+        self.L = self.judge.cost.num_layers
+
+    @cached_property
+    def calibration(self) -> list[Batch]:
+        """In the order of the data set: tasks alternate, so the first batches are like all."""
+        samples = dataset("calibration", limit=self.sizes["calibration"])
+        return list(Prepared(self.model, self.processor, samples, batch_size=16))
+
+    def by_size(self, split: str, per_task: int) -> list[Batch]:
+        """Pictures of a size together, so that little is padded: for what is run over all samples."""
+        samples = list(dataset(split, limit=per_task))
+        samples.sort(key=lambda s: s.meta["width"] * s.meta["height"])
+        return list(Prepared(self.model, self.processor, samples, batch_size=32))
+
+    @cached_property
+    def test(self) -> list[Batch]:
+        return self.by_size("test", self.sizes["test"])
+
+    def objective(self, kernel: str = "single", *, teacher: list[Batch] | None = None) -> Objective:
+        row = presets.for_model(self.model.config, kernel)
+        made = Objective(self.model, self.scorer, relaxation=GaussianMask(row.sigma, row.temperature))
+        for batch in teacher or ():
+            made.learned(batch)
+        return made
+
+    def tried(self, batches: list[Batch], retention: torch.Tensor, judge: Objective) -> np.ndarray:
+        """Fixed retentions [C, L] -> (fraction, accuracy, KL) of each over all samples: [C, 3]."""
+        return self.over(
+            batches,
+            judge,
+            lambda b: torch.stack([whole_tokens(row.expand(len(b), -1), b.num_visual) for row in retention.double()]),
+        )
+
+    def over(self, batches: list[Batch], judge: Objective, counts_of: Callable[[Batch], torch.Tensor]) -> np.ndarray:
+        rows = []
+        for number, batch in enumerate(batches):
+            counts = counts_of(batch)
+            kl, right = judge.judged(batch, counts)
+            spent = judge.cost.flops_of_counts(counts, batch.num_text, site=judge.scorer.site).double()
+            rows.append(torch.stack([spent / judge.cost.full(batch.num_text, batch.num_visual), right, kl]))
+            if len(counts) > len(BUDGETS):
+                print(f"    batch {number + 1} of {len(batches)}", flush=True)
+        return torch.cat(rows, dim=-1).mean(-1).T.numpy()
+
+    def judged(self, kernel: Any, params_of: Callable[[Batch, float], torch.Tensor]) -> Judged:
+        """`params_of(batch, budget)` -> [P] or [B, P]; judged on the test set at all budgets."""
+        found = Judged()
+
+        def counts_of(batch: Batch) -> torch.Tensor:
+            rows = []
+            for budget in BUDGETS:
+                params = params_of(batch, budget).double()
+                rows.append(counts_at(self.judge, batch, kernel, params[None], budget)[0])
+                found.violations += over_budget(self.judge, rows[-1], batch, budget)
+            return torch.stack(rows)
+
+        table = self.over(self.test, self.judge, counts_of)
+        found.points = {f"{budget:g}": row.tolist() for budget, row in zip(BUDGETS, table, strict=True)}
+        return found
+
+
+def over_budget(objective: Objective, counts: torch.Tensor, batch: Batch, budget: float) -> int:
+    """How many samples spend more than their budget (or than their floor, where that is higher)."""
+    cost, site = objective.cost, objective.scorer.site
+    full = cost.full(batch.num_text, batch.num_visual).double()
+    floor = cost.floor(batch.num_text, batch.num_visual, site=site).double() / full
+    spent = cost.flops_of_counts(counts, batch.num_text, site=site).double() / full
+    return int((spent > floor.clamp_min(budget)).sum())

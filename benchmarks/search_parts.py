@@ -1,0 +1,317 @@
+"""The parts of `search.py`: each takes the lab and the cache folder and gives plain data for one JSON file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
+from vispco import kernels
+from vispco.cost import counts_for_budget, snap
+from vispco.data import dataset
+from vispco.kernels import KERNELS
+from vispco.loading import load
+from vispco.search import presets
+from vispco.search.batch import Batch
+from vispco.search.halving import counts_at, sharp
+from vispco.search.modes import Effort, carry_out
+from vispco.search.objective import Objective, frozen
+from vispco.search.predictor import Predictor
+from vispco.search.prepared import Prepared
+from vispco.search.relaxation import GaussianMask
+from vispco.search.shapes import shapes
+from vispco.search.static import Descent, static_search
+from vispco.search.teach import Taught, teach
+from vispco.search.trainer import Trainer
+from vispco.search.training_plan import TrainingPlan
+from vispco.sweep.spaces import Free, Single
+
+RANDOM = 160
+SEARCHED = 8  # batches of 16 samples that a static search sees
+TWO = {"steps": 2}
+FOUR = ("attribute", "counting", "word", "chart")  # one sample of each, to see whether Algorithm 1 converges
+
+
+def unpruned(lab: Lab, _: Path) -> dict[str, Any]:
+    whole = lab.tried(lab.test, torch.ones(1, lab.L), lab.judge)[0]
+    return {"accuracy": float(whole[1]), "samples_per_task": lab.sizes}
+
+
+def table(lab: Lab, cache: Path) -> dict[str, Any]:
+    """The predictor that learns from a table, for all budgets at once; its seconds have the teacher's passes too."""
+    kernel, objective = kernels.get("steps", **TWO), lab.objective("steps")
+    started = time.perf_counter()
+    samples = dataset("calibration", limit=lab.sizes["calibration"])
+    batches = list(Prepared(lab.model, lab.processor, samples, batch_size=16, on_new=objective.learned))
+    result = teach(objective, batches, kernel)
+    seconds = time.perf_counter() - started
+    torch.save(result, cache / "taught.pt")
+    found = lab.judged(kernel, lambda batch, budget: _asked(result.predictor, batch, budget))
+    _bill(found, objective, seconds)
+    found.calibration_kl = {f"{b:g}": result.best_static(b).kl for b in BUDGETS}
+    static = {b: result.best_static(b).params for b in BUDGETS}
+    best = lab.judged(kernel, lambda batch, budget: static[budget].expand(len(batch), -1))
+    fitted = vars(result.fitted)
+    described = [kernel.describe(row, lab.L) for row in result.anchors]
+    return {**found.to_dict(), "fitted": fitted, "anchors": described, "best_static": best.to_dict()}
+
+
+def gap(lab: Lab, cache: Path) -> dict[str, Any]:
+    """Best static anchor (chosen on the calibration table), predictor, per-sample oracle over the same anchors."""
+    result: Taught = torch.load(cache / "taught.pt", weights_only=False)
+    kernel, told = kernels.get("steps", **TWO), {}
+    batches = lab.by_size("test", 128)
+    for budget in (0.3, 0.4, 0.5):
+        meant = result.meant(budget)
+        anchors, static = result.anchors[meant], result.best_static(budget)
+        place = int((anchors - static.params).abs().sum(-1).argmin())
+        sums = torch.zeros(3, 2)
+        for batch in batches:
+            kl, right = lab.judge.judged(batch, counts_at(lab.judge, batch, kernel, anchors, budget))
+            with torch.no_grad():
+                logits = result.predictor(batch.observation, torch.full((len(batch),), budget)).logits
+            picked = logits[:, meant].argmax(-1)
+            for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):
+                sums[row, 0] += right.float().gather(0, choice[None]).sum()
+                sums[row, 1] += kl.gather(0, choice[None]).sum()
+        (a_static, k_static), (a_own, k_own), (a_best, k_best) = (sums / sum(map(len, batches))).tolist()
+        told[f"{budget:g}"] = {
+            "samples": sum(map(len, batches)),
+            "static": a_static, "predictor": a_own, "oracle": a_best,
+            "static_kl": k_static, "predictor_kl": k_own, "oracle_kl": k_best,
+            "closed": (a_own - a_static) / max(a_best - a_static, 1e-9),
+            "closed_kl": (k_static - k_own) / max(k_static - k_best, 1e-9),
+        }  # fmt: skip
+        print("   ", told[f"{budget:g}"], flush=True)
+    return told
+
+
+def grid(lab: Lab, _: Path) -> dict[str, Any]:
+    """The paper's protocol scaled to L: all configurations on the calibration set; winners go to the test set."""
+    space = Single(lab.L)
+    rows = torch.stack([space.schedule(params).tensor() for params in space.grid()])
+    batches, objective = lab.by_size("calibration", lab.sizes["calibration"]), lab.objective()
+    started = time.perf_counter()
+    chosen_on = lab.tried(batches, rows, objective)
+    told: dict[str, Any] = {"configurations": len(rows)}
+    unpruned_once = sum(objective._full(batch) for batch in batches)  # noqa: SLF001 - where shared layers come from
+    for column, name in ((1, "accuracy"), (2, "kl")):
+        sign = 1 if name == "accuracy" else -1
+        picks = {}
+        for budget in BUDGETS:
+            fits = np.flatnonzero(chosen_on[:, 0] <= budget)
+            if len(fits):
+                picks[f"{budget:g}"] = int(fits[(sign * chosen_on[fits, column]).argmax()])
+        distinct = sorted(set(picks.values()))
+        tested = lab.tried(lab.test, rows[distinct], lab.judge)
+        found = Judged({b: tested[distinct.index(i)].tolist() for b, i in picks.items()})
+        found.flops, found.shared = objective.spent.total, objective.spent.total_shared + unpruned_once
+        found.seconds = time.perf_counter() - started
+        told[name] = found.to_dict()
+    return told
+
+
+def flattered(lab: Lab, _: Path) -> dict[str, Any]:
+    """The paper's protocol as it is: the grid's winners are chosen on the very set that they are judged on."""
+    space = Single(lab.L)
+    rows = torch.stack([space.schedule(params).tensor() for params in space.grid()])
+    tested, found = lab.tried(lab.test, rows, lab.judge), Judged()
+    for budget in BUDGETS:
+        fits = np.flatnonzero(tested[:, 0] <= budget)
+        if len(fits):
+            found.points[f"{budget:g}"] = tested[fits[tested[fits, 1].argmax()]].tolist()
+    return found.to_dict()
+
+
+def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, Any]:
+    """A static or line search at every budget."""
+    batches = lab.calibration[:SEARCHED]
+    kernel, objective = kernels.get(kernel_name), lab.objective(kernel_name, teacher=batches)
+    started = time.perf_counter()
+    outcome = carry_out(
+        objective,
+        batches,
+        kernel,
+        BUDGETS,
+        mode=mode,
+        solver=solver,
+        preset=presets.for_model(lab.model.config, kernel_name),
+        effort=Effort(),
+        say=lambda line: print("   ", line, flush=True),
+    )
+    seconds = time.perf_counter() - started
+    shapes_of = {each.budget: each.params for each in outcome.found}
+    found = lab.judged(kernel, lambda batch, budget: shapes_of[budget].expand(len(batch), -1))
+    _bill(found, objective, seconds)
+    found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}
+    described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
+    return {**found.to_dict(), "shapes": described}
+
+
+def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool = False) -> dict[str, Any]:
+    """The paper's way to a predictor: a gradient through the relaxed model, for as many FLOPs as the table took."""
+    objective = lab.objective(kernel_name, teacher=lab.calibration)
+    row = presets.for_model(lab.model.config, kernel_name)
+    result: Taught = torch.load(cache / "taught.pt", weights_only=False)
+    predictor, rate = result.predictor, row.rate
+    if not warm:
+        torch.manual_seed(0)
+        predictor = Predictor.for_model(lab.model, kernels.get(kernel_name), objective.scorer)
+        rate = 10 * row.rate
+    one = 3 * objective.spent.teacher / len(lab.calibration)  # forward and backward of a batch, masked: all tokens
+    steps = max(10, round((_flops(cache) - objective.spent.teacher) / one))
+    plan = TrainingPlan(steps=steps, rate=rate, inner=10)
+    started = time.perf_counter()
+    Trainer(objective, predictor, lab.calibration, solver=solver, plan=plan, settings=row.lagrangian()).run()
+    seconds = time.perf_counter() - started
+    found = lab.judged(predictor.kernel, lambda batch, budget: _asked(predictor, batch, budget))
+    _bill(found, objective, seconds)
+    return {**found.to_dict(), "steps": steps}
+
+
+def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
+    """Optuna's TPE over the same kernel and calibration KL, with the table's FLOPs shared out over the budgets."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kernel, best, trials = kernels.get("steps", **TWO), {}, {}
+    pool = shapes(kernel, lab.L)
+    low, high = pool.min(0).values, pool.max(0).values
+    batches, total, started = lab.calibration[: SEARCHED // 2], 0.0, time.perf_counter()
+    for budget in BUDGETS:
+        objective = lab.objective("steps")
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+        while objective.spent.total < _flops(cache) / len(BUDGETS):
+            trial = study.ask()
+            raw = [trial.suggest_float(str(i), float(low[i]), float(high[i]) + 1e-6) for i in range(len(low))]
+            params = torch.tensor([raw], dtype=torch.float64)
+            kl = [objective.measured(b, counts_at(objective, b, kernel, params, budget)) for b in batches]
+            study.tell(trial, float(torch.cat(kl, dim=-1).mean()))
+        best[budget] = torch.tensor([study.best_params[str(i)] for i in range(len(low))], dtype=torch.float64)
+        trials[f"{budget:g}"] = len(study.trials)
+        total += objective.spent.total
+        print(f"    budget {budget:g}: {len(study.trials)} trials, KL {study.best_value:.4g}", flush=True)
+    found = lab.judged(kernel, lambda batch, budget: best[budget].expand(len(batch), -1))
+    found.flops, found.seconds = total, time.perf_counter() - started
+    return {**found.to_dict(), "trials": trials, "samples_per_trial": sum(map(len, batches))}
+
+
+def at_random(lab: Lab, _: Path, budget: float = 0.5) -> dict[str, Any]:
+    """Truly random non-increasing schedules, moved to the budget, on the test set."""
+    space, rng = Free(lab.L), np.random.default_rng(0)
+    curves = torch.stack([space.schedule(space.draw(rng)).tensor() for _ in range(RANDOM)])
+
+    def counts_of(batch: Batch) -> torch.Tensor:
+        B = len(batch)
+        text, visual = batch.num_text.repeat(RANDOM), batch.num_visual.repeat(RANDOM)
+        goal = torch.full((RANDOM * B,), budget, dtype=torch.float64)
+        rows = snap(curves.repeat_interleave(B, dim=0), goal, text, visual, lab.judge.cost, fill=False)
+        return rows.view(RANDOM, B, -1)
+
+    accuracy = lab.over(lab.test, lab.judge, counts_of)[:, 1]
+    return {"mean": accuracy.mean(), "best": accuracy.max(), "worst": accuracy.min(), "schedules": RANDOM}
+
+
+def violations(lab: Lab, _: Path) -> dict[str, Any]:
+    """Samples over budget, as deployed: all test samples, budgets, kernels (random parameters) and scorers."""
+    torch.manual_seed(0)
+    count = checked = 0
+    for name in KERNELS:
+        kernel = kernels.get(name)
+        for scorer in SCORERS:
+            objective = Objective(lab.model, scorer)
+            for batch in lab.test:
+                params = 3 * torch.randn(len(batch), kernel.num_parameters(lab.L), dtype=torch.float64)
+                for budget in BUDGETS:
+                    counts = counts_for_budget(
+                        kernel,
+                        params,
+                        torch.full((len(batch),), budget, dtype=torch.float64),
+                        batch.num_text,
+                        batch.num_visual,
+                        objective.cost,
+                        site=objective.scorer.site,
+                        gamma=sharp(kernel),
+                    )
+                    count += over_budget(objective, counts, batch, budget)
+                    checked += len(batch)
+    return {"violations": count, "checked": checked}
+
+
+def converged(_: Lab, __: Path, name: str) -> dict[str, bool]:
+    """Scorer / kernel -> did Algorithm 1 with the paper's row meet a budget of 0.5?"""
+    told, (model, processor) = {}, load(name, dtype=torch.float32)
+    batches = list(Prepared(model, processor, dataset("calibration", tasks=FOUR, limit=1), batch_size=4))
+    for scorer in SCORERS:
+        for kernel in KERNELS:
+            row = presets.for_model(model.config, kernel)
+            objective = Objective(model, scorer, relaxation=GaussianMask(row.sigma, row.temperature))
+            found = static_search(
+                objective,
+                batches,
+                kernels.get(kernel),
+                0.5,
+                solver="lagrangian",
+                settings=row.lagrangian(),
+                descent=Descent(starts=1, outer=12, inner=2, explore=6),
+            )
+            told[f"{scorer}/{kernel}"] = found.converged
+            if not found.converged:
+                print(f"    {name}/{scorer}/{kernel} has not converged", flush=True)
+    return told
+
+
+def bias(lab: Lab, _: Path) -> dict[str, Any]:
+    """The paper's gradient in the retention of a single step, against differences of the true objective.
+
+    For each layer and retention: d KL / d r as the relaxation gives it, and as (KL(r + d) - KL(r - d)) / 2 d by real
+    dropping, d = 0.1. Told: how often the sign agrees, the correlation, and the ratio of sizes.
+    """
+    told, batch = {}, lab.calibration[0]
+    points = [(layer, r) for layer in range(1, lab.L, 2) for r in (0.2, 0.4, 0.6)]
+
+    def curve(layer: int, r: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.ones(layer, dtype=torch.float64), r.expand(lab.L - layer)])
+
+    true = []
+    for layer, r in points:
+        rows = torch.stack([curve(layer, torch.tensor(r + d, dtype=torch.float64)) for d in (0.1, -0.1)])
+        kl = lab.tried([batch], rows, lab.judge)[:, 2]
+        true.append((kl[0] - kl[1]) / 0.2)
+    for sigma in (1.0, 10.0):
+        for temperature in (0.1, 0.5):
+            objective = Objective(lab.model, lab.scorer, relaxation=GaussianMask(sigma, temperature))
+            own = []
+            with frozen(lab.model):
+                for layer, r in points:
+                    height = torch.tensor(r, dtype=torch.float64, requires_grad=True)
+                    kl = objective.relaxed(batch, curve(layer, height).expand(len(batch), -1)).mean()
+                    own.append(float(torch.autograd.grad(kl, height)[0]))
+            a, b = np.array(own), np.array(true)
+            told[f"sigma {sigma:g}, T {temperature:g}"] = {
+                "same_sign": float((np.sign(a) == np.sign(b)).mean()),
+                "correlation": float(np.corrcoef(a, b)[0, 1]),
+                "size": float(np.abs(a).mean() / np.abs(b).mean()),
+            }
+            print("   ", sigma, temperature, told[f"sigma {sigma:g}, T {temperature:g}"], flush=True)
+    return told
+
+
+def _asked(predictor: Predictor, batch: Batch, budget: float) -> torch.Tensor:
+    with torch.no_grad():
+        params: torch.Tensor = predictor(batch.observation, torch.full((len(batch),), budget)).params
+    return params
+
+
+def _bill(found: Judged, objective: Objective, seconds: float) -> None:
+    found.flops, found.shared, found.seconds = objective.spent.total, objective.spent.total_shared, seconds
+
+
+def _flops(cache: Path) -> float:
+    import json
+
+    return float(json.loads((cache / "table.json").read_text())["found"]["flops"])
