@@ -77,15 +77,18 @@ class PresetOptions:
 def changed(values: T, name: str, text: str) -> T:
     """The same dataclass with one field changed to what `text` says."""
     known = {each.name: getattr(values, each.name) for each in fields(values)}  # type: ignore[arg-type]
+    optional = {each.name: str(each.type) for each in fields(values)}  # type: ignore[arg-type]
     if name not in known:
         raise UnknownNameError("setting", name, list(known))
     try:
         value = json.loads(text)
+        if value is None and "None" in optional[name]:
+            return replace(values, **{name: None})  # type: ignore[type-var]
         if isinstance(known[name], bool) != isinstance(value, bool) or isinstance(value, str | dict):
             raise ValueError  # noqa: TRY301 - told below
         if isinstance(known[name], tuple):
             value = tuple(value)
-        elif isinstance(known[name], float) and value is not None:
+        elif isinstance(known[name], float):
             value = float(value)
         elif isinstance(known[name], int) and value != int(value):
             raise ValueError  # noqa: TRY301

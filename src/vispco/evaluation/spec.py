@@ -68,7 +68,7 @@ class EvaluatorSpec:
         from vispco import scorers  # noqa: PLC0415 - a spec is read and compared without torch
         from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
 
-        scorer = scorers.get(**self.scorer)
+        scorer, _ = scorers.get(**self.scorer), self._device()  # told before anything is drawn or read
         samples = self.samples()
         model, processor = self.load()
         samples = readable_by(samples, processor)
@@ -103,11 +103,9 @@ class EvaluatorSpec:
 
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
-        from vispco.loading import load, pick_device  # noqa: PLC0415
+        from vispco.loading import load  # noqa: PLC0415
 
-        if self.dtype not in DTYPES:
-            raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")
-        device = None if self.device_map else pick_device(self.device)
+        device = self._device()
         model, processor = load(
             self.model,
             dtype=self.dtype,
@@ -117,6 +115,14 @@ class EvaluatorSpec:
             trust_remote_code=self.trust_remote_code,
         )
         return model if device is None else model.to(device), processor
+
+    def _device(self) -> str | None:
+        """Where the model goes; None where a device map says it. A dtype or device that cannot be is refused."""
+        from vispco.loading import pick_device  # noqa: PLC0415
+
+        if self.dtype not in DTYPES:
+            raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")
+        return None if self.device_map else pick_device(self.device)
 
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""

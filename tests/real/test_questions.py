@@ -1,0 +1,147 @@
+"""Rows of benchmark files through the evaluator: each scored by its own metric, each with an answer to compare with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from real.files import base64_of, picture, write_benchmarks, write_instruct, write_table
+from vispco import Schedule, zoo
+from vispco.data import dataset
+from vispco.errors import InvalidInputError
+from vispco.evaluation import EvaluatorSpec, TaskEvaluator
+from vispco.evaluation.encoded import end_tokens
+from vispco.metrics import read_questions
+from vispco.sources import training_samples
+from vispco.sources.drawing import draw
+
+PEOPLE = ["white"] * 4 + ["red"] * 6
+
+
+@pytest.fixture(scope="module")
+def gemma():
+    return zoo.load("tiny-gemma")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return write_benchmarks(tmp_path_factory.mktemp("LMUData"), rows=3)
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Drawn pictures with the drawn questions as TextVQA rows: the shipped model can answer these."""
+    samples = dataset("test", "attribute", limit=4)[:]
+    cells = [
+        [n, base64_of(s.image), s.question, json.dumps([s.answer] * 3 + PEOPLE[3:])] for n, s in enumerate(samples)
+    ]
+    return write_table(tmp_path / "TextVQA_VAL.tsv", ["index", "image", "question", "answer"], cells)
+
+
+def test_each_row_is_scored_by_its_benchmarks_metric(gemma, asked):
+    questions = read_questions({"textvqa": asked})
+    found = TaskEvaluator(*gemma, questions, details=True)()
+    told = found.details["predictions"]
+    assert found.tasks[0].accuracy == sum(q.score(told[q.id]) for q in questions) / len(questions)
+    assert [q.score("red") for q in questions] == [1.0] * 4
+    assert [q.score(q.references[0]) for q in questions] == [pytest.approx(0.9)] * 4
+    assert found.tasks[0].n == 4
+
+
+def test_the_models_own_answer_stands_in_where_people_disagree(gemma, asked):
+    model, processor = gemma
+    questions = read_questions({"textvqa": asked})
+    assert all(question.answer == "" for question in questions)
+    evaluator = TaskEvaluator(model, processor, questions, kl=True, details=True)
+    full = evaluator()
+    assert full.kl == pytest.approx(0.0, abs=1e-9)
+    for question in questions:
+        tokens = evaluator.store.prompt(question).answer
+        assert (
+            processor.batch_decode([tokens], skip_special_tokens=True)[0].strip()
+            == full.details["predictions"][question.id]
+        )
+        assert (tokens[-1] in end_tokens(model, processor)) or len(tokens) == question.max_new_tokens
+    assert evaluator.kl(Schedule.withdraw(1, evaluator.num_layers)) > 1e-4
+
+
+def test_one_agreed_answer_is_the_one_that_is_forced(root):
+    questions = read_questions({"mme": root / "MME.tsv", "vizwiz": root / "VizWiz.tsv"})
+    assert {question.task: question.answer for question in questions} == {"mme": "yes", "vizwiz": ""}
+
+
+def test_an_answer_ends_at_its_own_benchmarks_limit(gemma, root):
+    """However long others in its batch may talk."""
+    files = {"ocrbench": root / "OCRBench.tsv", "mme": root / "MME.tsv"}
+    together = TaskEvaluator(*gemma, read_questions(files, limit=1), details=True)
+    alone = TaskEvaluator(*gemma, read_questions({"mme": files["mme"]}, limit=1), details=True)
+    assert sorted(together.longest) == [32, 128]
+    assert alone().details["predictions"].items() <= together().details["predictions"].items()
+
+
+def test_a_limit_draws_rows_by_the_seed(root):
+    def ids(seed, limit=2):
+        return [q.record.id for q in read_questions({"mme": root / "MME.tsv"}, limit=limit, seed=seed)]
+
+    assert ids(0) == ids(0)
+    assert len({tuple(ids(seed)) for seed in range(8)}) > 1
+    assert ids(0, limit=10) == ["0", "1", "2"]
+
+
+def test_a_draw_is_fair():
+    counts = [0] * 6
+    for seed in range(600):
+        for item in draw(range(6), 2, seed):
+            counts[item] += 1
+    assert min(counts) > 150
+    assert max(counts) < 250
+    assert draw(range(6), None) == list(range(6))
+
+
+def test_pictures_are_not_kept(root):
+    question = read_questions({"mme": root / "MME.tsv"})[0]
+    assert question.image is not question.image
+    assert question.sizes == (question.image.size,)
+
+
+def test_a_spec_carries_files_to_another_process(root, tmp_path):
+    spec = EvaluatorSpec(model="tiny-gemma", files={"mme": root / "MME.tsv"}, limit=2, max_new_tokens=1)
+    again = EvaluatorSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert [s.id for s in again.samples()] == [s.id for s in spec.samples()]
+    moved = tmp_path / "MME.tsv"
+    moved.write_bytes((root / "MME.tsv").read_bytes())
+    other = EvaluatorSpec(model="tiny-gemma", files={"mme": moved}, limit=2, max_new_tokens=1)
+    assert other.fingerprint() == spec.fingerprint()  # what is in a file counts, not where it is
+    moved.write_text(moved.read_text().replace("yes", "no"))
+    assert other.fingerprint() != spec.fingerprint()
+    with pytest.raises(InvalidInputError, match="limit is 0"):
+        EvaluatorSpec(model="tiny-gemma", files={"mme": moved}, limit=0).build()
+
+
+def test_turns_are_samples_and_areas_are_equalised(tmp_path):
+    path = write_instruct(tmp_path, 6)
+    turns, facts = training_samples(path, tmp_path / "train2017")
+    assert len(turns) == facts["samples"] == 8
+    second = next(sample for sample in turns if sample.meta["history"])
+    assert (second.question, second.answer) == ("how many are there?", "one")
+    assert second.meta["history"] == (("what color is the circle?", "white"),)
+    few, told = training_samples(path, tmp_path / "train2017", downsample=12, limit=5, seed=1)
+    assert len(few) == 5
+    assert sum(told["areas"]["after"]) == 12
+    assert len({sample.id for sample in few}) == 5
+
+
+def test_several_pictures_of_one_row_are_all_shown(gemma, tmp_path):
+    images = json.dumps([base64_of(picture(1)), base64_of(picture(2))])
+    table = write_table(
+        tmp_path / "MME.tsv", ["index", "image", "question", "answer"], [["0", images, "are they the same?", "no"]]
+    )
+    questions = read_questions({"mme": table}, max_new_tokens=2)
+    evaluator = TaskEvaluator(*gemma, questions, kl=True)
+    assert evaluator.store.prompt(questions[0]).num_visual == 200
+    found = evaluator(Schedule.single(2, 0.5, evaluator.num_layers))
+    assert found.fraction["exact"] < 1
+    assert torch.isfinite(torch.tensor(found.kl))
