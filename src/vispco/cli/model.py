@@ -31,6 +31,13 @@ class ModelOptions:
 
         return EvaluatorSpec(model=model, **self.spec()).load()
 
+    def num_layers(self, model: str) -> int:
+        """Decoder layers, from the config alone."""
+        from vispco.cli.info import read_config  # noqa: PLC0415
+
+        config = read_config(model, revision=self.revision, trust_remote_code=self.trust_remote_code)
+        return int(config.get_text_config().num_hidden_layers)
+
     def spec(self) -> dict[str, Any]:
         """Fields of an `EvaluatorSpec`."""
         return {

@@ -58,7 +58,6 @@ def sweep(
     from vispco import sweep as sweeps  # noqa: PLC0415
     from vispco.baselines import Sizes  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.cli.info import read_config  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
 
@@ -87,7 +86,7 @@ def sweep(
             name=study,
             space=space,
             strategy=strategy,
-            num_layers=read_config(model).get_text_config().num_hidden_layers,
+            num_layers=loading.num_layers(model),
             directory=out,
             trials=trials,
             storage=storage,
