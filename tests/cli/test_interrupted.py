@@ -15,6 +15,10 @@ from cli.invoking import sound
 from cli.test_config import COMMANDS
 from vispco.cli.main import INTERRUPTED, STOPPED
 
+# A job in the background is born deaf to Ctrl-C, and the suite may be one.
+LISTENING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from vispco.cli.main import run; run()"
+)
 SMALL = ("--tasks", "attribute")
 # Where each command is when Ctrl-C comes: in the middle of its work, after it has begun to write.
 MIDST = {
@@ -63,7 +67,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypa
 def test_a_demo_that_is_stopped_goes_on_with_the_same_command(tmp_path):
     """SIGINT to a real process while it sweeps; the second one does not search again."""
     out = tmp_path / "demo"
-    command = [sys.executable, "-m", "vispco.cli.main", "demo", "--model", "tiny-llava", "--out", str(out), *SMALL]
+    command = [sys.executable, "-c", LISTENING, "demo", "--model", "tiny-llava", "--out", str(out), *SMALL]
     command += [
         "--samples",
         "4",
