@@ -1,6 +1,6 @@
 """Does the search find what exhaustive search finds, for a tenth of its price, and what do per-input schedules add?
 
-    python benchmarks/search.py [--calibration 64] [--test 32] [--only grid,tpe] [--cache runs/bench-search]
+    python benchmarks/search.py [--calibration 128] [--test 32] [--only grid,tpe] [--cache runs/bench-search]
 
 Every method sees the same calibration set and is judged on the same test set, by the answers that greedy decoding writes
 to the letter (teacher-forced). FLOPs are the language model's; a search's bill has its teacher and backward passes.
@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="tiny-qwen")
     parser.add_argument("--scorer", default="fastv")
-    parser.add_argument("--calibration", type=int, default=64, help="samples per task")
+    parser.add_argument("--calibration", type=int, default=128, help="samples per task")
     parser.add_argument("--test", type=int, default=32, help="samples per task")
     parser.add_argument("--only", default="", help="these parts alone, with commas between them")
     parser.add_argument("--cache", type=Path, default=Path("runs/bench-search"))

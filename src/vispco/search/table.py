@@ -26,7 +26,7 @@ from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor
 from vispco.search.shapes import GOLDEN
 
-WORST = 5.0  # of a KL in proportion: one lost sample is not worth more than so many
+WORST = 4.0  # of a KL in proportion: one lost sample is not worth more than so many
 TEMPERATURE = 0.1  # of the likeness of two instructions, a cosine
 
 
@@ -144,13 +144,14 @@ def tabulate(
     anchors: Tensor,
     budgets: Tensor,
     reach: Tensor | None = None,
+    number: int = 0,
 ) -> Table:
     """Measure anchors [K, P] on all samples; batch b at the budgets budgets[b] ([batches, R], R drawn for each).
 
-    reach: [K, 2], the budgets from .. to which each anchor is measured; default: all.
+    reach: [K, 2], the budgets from .. to which each anchor is measured; default: all. number: the first sample's.
     """
     rows: list[tuple[Observation, Tensor, Tensor, Tensor]] = []
-    seen = 0
+    seen = number
     for batch, drawn in zip(batches, budgets, strict=True):
         for budget in drawn.tolist():
             every = torch.ones(len(anchors), dtype=torch.bool)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
-from vispco.search.draws import floors
 from vispco.search.found import Found
 from vispco.search.halving import kl_of
 from vispco.search.objective import Objective
@@ -28,16 +27,16 @@ class Lesson:
 
     scouting: budgets, each with anchors of its own for the budgets around it. explore: shapes that are looked at on the
     first `scouts` samples at each. shortlist: those that come to a second look, on three times as many samples. anchors:
-    those of a budget that are tabulated on all samples, each at `draws` budgets of its own.
+    those of a budget that are tabulated on all samples, at `draws` budgets near it for each batch.
     """
 
     anchors: int = 4
     explore: int | None = 64
     scouts: int = 16
-    shortlist: int = 10
+    shortlist: int = 16
     scouting: tuple[float, ...] = (0.3, 0.4, 0.5, 0.7)
-    draws: int = 2
-    lowest: float | None = None  # budgets are drawn from here to 1; None for the lowest floor of the samples
+    draws: int = 1
+    near: float = 0.25  # how near, as a share of the way to the next scouting budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +74,16 @@ def teach(
 ) -> Taught:
     """Teach a fresh predictor; `options` go to its config (width, queries, dropout)."""
     lesson = lesson or Lesson()
-    lowest = _lowest_floor(batches, objective, kernel) if lesson.lowest is None else lesson.lowest
     anchors, reach, looked_at = scouted(objective, batches, kernel, lesson)
-    ranges = [(max(low, lowest), min(high, 1.0)) for low, high in _ranges(lesson) if high > lowest]
-    drawn = drawn_budgets(len(batches) * lesson.draws, ranges).view(len(batches), lesson.draws)
-    table = stacked([looked_at, tabulate(objective, batches, kernel, anchors, drawn, reach)])
+    ranges = _near(lesson)
+    drawn = drawn_budgets(len(batches) * lesson.draws * len(ranges), ranges).view(len(batches), -1)
+    told = 4 * _scouts(lesson, batches)  # batches whose scouts have told of these anchors at just these budgets
+    table = looked_at
+    if told < len(batches):
+        samples = len(looked_at) // len(ranges)
+        table = stacked(
+            [looked_at, tabulate(objective, batches[told:], kernel, anchors, drawn[told:], reach, number=samples)]
+        )
     predictor = Predictor.for_model(
         objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
     )
@@ -92,7 +96,7 @@ def scouted(
 ) -> tuple[Tensor, Tensor, Table]:
     """Anchors [K, P], their reach [K, 2], and what was seen of them: for each scouting budget two looks and a choice."""
     pool = shapes(kernel, objective.cost.num_layers, limit=lesson.explore)
-    near = max(1, round(lesson.scouts / len(batches[0])))
+    near = _scouts(lesson, batches)
     first, scouts = batches[:near], batches[: 4 * near]
     found, reach, seen = [], [], []
     for budget, ends in zip(sorted(lesson.scouting), _ranges(lesson), strict=True):
@@ -110,6 +114,19 @@ def scouted(
         reach.append(torch.tensor([ends] * len(chosen), dtype=torch.float64))
         seen.append((budget, measured[chosen].T))  # [samples, K of this budget]
     return torch.cat(found), torch.cat(reach), _seen(seen, scouts)
+
+
+def _scouts(lesson: Lesson, batches: Sequence[Batch]) -> int:
+    """Batches of the first look; the second one sees three times as many more."""
+    return max(1, round(lesson.scouts / len(batches[0])))
+
+
+def _near(lesson: Lesson) -> list[tuple[float, float]]:
+    """A narrow range around each scouting budget, from which the table's budgets are drawn."""
+    centres = sorted(lesson.scouting)
+    ways = [b - a for a, b in pairwise([0.0, *centres, 1.0])]
+    room = [lesson.near * min(before, behind) for before, behind in pairwise(ways)]
+    return [(centre - each, centre + each) for centre, each in zip(centres, room, strict=True)]
 
 
 def _ranges(lesson: Lesson) -> list[tuple[float, float]]:
@@ -142,9 +159,3 @@ def _listed(wide: Tensor, batches: Sequence[Batch], size: int) -> list[int]:
     best = wide.mean(-1).argsort(stable=True)[: size // 2].tolist()
     together = choose_anchors(_told(wide, batches), size)
     return sorted([*best, *(i for i in together if i not in best)][:size])
-
-
-def _lowest_floor(batches: Sequence[Batch], objective: Objective, kernel: Kernel) -> float:
-    site = objective.scorer.site
-    found = [floors(b, objective.cost, site, first_full=kernel.first_full).min() for b in batches]
-    return float(torch.stack(found).min())
