@@ -1,12 +1,12 @@
 """What a sweep saves by sharing unpruned layers, what a second worker adds, and the nine full single-layer grids.
 
-    python benchmarks/sweep.py [--samples 16] [--workers 2] [--items 32]
+    python benchmarks/sweep.py [--samples 4] [--workers 2] [--items 24] [--again] [--only PARTS]
 
 `shared_*`: the paper's 700 configurations (35 layers x 20 ratios) on a model of 36 layers, tiny-qwen's otherwise, with
 random weights: what they cost is a matter of shapes. Once with an evaluator that shares unpruned layers between them, and
 once as 700 evaluations of their own - which are given the pictures' features, too, so that the saving is in the language
-model alone. FLOPs are counted by torch's FlopCounterMode, recording the shared run included; times are of alternating
-blocks of 20 configurations. All 700 results are compared. The 180 configurations of tiny-qwen itself are in the details.
+model alone. FLOPs are counted by torch's FlopCounterMode on every third configuration of one sample, recording the
+shared run included; times are of alternating blocks of 20 configurations. All 700 results are compared. The 180 configurations of tiny-qwen itself are in the details.
 
 `two_workers_vs_one`: sweeps of 24 configurations through the same ledger on warm workers with one thread each, in turn
 with one and with two of them; the median of the ratios, round by round.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import statistics
 import tempfile
 import time
@@ -47,7 +48,7 @@ from vispco.sweep.spaces import Single
 from vispco.sweep.storage import open_store
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
-BLOCK = 20
+BLOCK, THIRD = 20, 3
 ROUNDS, CONFIGURATIONS = 5, 24
 
 
@@ -83,18 +84,16 @@ def sharing(layers: int | None, count: int, say: Callable[[str], None]) -> dict[
     pair = {"shared": evaluator(samples, grids.SHARE), "independent": evaluator(samples, 0)}
     pair["independent"](schedules[0])  # the first pass of a process is slower than all others
     found: dict[str, list[Any]] = {name: [] for name in pair}
-    seconds = dict.fromkeys(pair, 0.0)
+    seconds, cpu = dict.fromkeys(pair, 0.0), dict.fromkeys(pair, 0.0)
     for number, block in enumerate(blocks):
         for name in list(pair)[:: 1 if number % 2 else -1]:
-            began = time.perf_counter()
+            began, worked = time.perf_counter(), time.process_time()
             found[name] += [pair[name](schedule) for schedule in block]
             seconds[name] += time.perf_counter() - began
+            cpu[name] += time.process_time() - worked
         say(f"{len(schedules)} configurations: {BLOCK * (number + 1)} done, time {ratio(seconds):.3f}")
-    flops = {
-        name: flops_of(evaluator(samples[:2], share), schedules)
-        for name, share in (("shared", grids.SHARE), ("independent", 0))
-    }
-    same = [told(one) == told(other) for one, other in zip(*found.values(), strict=True)]
+    flops = {name: flops_of(evaluator(samples[:1], made.prefixes.memory), schedules) for name, made in pair.items()}
+    same = [results(one) == results(other) for one, other in zip(*found.values(), strict=True)]
     return {
         "configurations": len(schedules),
         "samples": len(samples),
@@ -103,6 +102,7 @@ def sharing(layers: int | None, count: int, say: Callable[[str], None]) -> dict[
         "identical": sum(same),
         "flops": flops,
         "seconds": seconds,
+        "cpu_time": ratio(cpu),
     }
 
 
@@ -110,16 +110,22 @@ def ratio(both: dict[str, float]) -> float:
     return both["shared"] / both["independent"]
 
 
-def told(found: Evaluation) -> dict[str, Any]:
+def results(found: Evaluation) -> dict[str, Any]:
     return {key: value for key, value in found.to_dict().items() if key != "seconds"}
 
 
 def flops_of(evaluate: TaskEvaluator, schedules: list[Schedule]) -> float:
-    """What the language model computes, decoding and output head included."""
-    with FlopCounterMode(display=False) as counter:
-        for schedule in schedules:
-            evaluate(schedule)
-    return float(counter.get_total_flops())
+    """What the language model computes for all, decoding and output head included; counted on every third."""
+
+    def counted(few: list[Schedule]) -> float:
+        with FlopCounterMode(display=False) as counter:
+            for schedule in few:
+                evaluate(schedule)
+        return float(counter.get_total_flops())
+
+    first, again = counted(schedules[:1]), counted(schedules[:1])  # only the first of them records an unpruned run
+    few = schedules[1::THIRD]
+    return first - again + counted(few) * len(schedules) / len(few)
 
 
 class Warm:
@@ -172,18 +178,38 @@ def workers(items: int, say: Callable[[str], None]) -> dict[str, Any]:
     return {"ratio": statistics.median(ratios), "ratios": ratios, "seconds": {"one": one, "two": two}}
 
 
+def part(name: str, measure: Callable[[], dict[str, Any]], *, again: bool) -> dict[str, Any]:
+    """What was measured before and stopped before the end, unless it shall be measured again."""
+    path = grids.RUNS / f"{name}.json"
+    if again or not path.exists():
+        found = measure()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found))
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=16, help="pictures of the comparison with independent runs")
+    parser.add_argument("--samples", type=int, default=4, help="pictures of the comparison with independent runs")
+    parser.add_argument("--again", action="store_true", help="measure again what an earlier run has measured")
+    parser.add_argument("--only", default="workers,deep,own,grids", help="some of these: no file of figures")
     parser.add_argument("--workers", type=int, default=2, help="of the grids")
     parser.add_argument("--items", type=int, default=grids.ITEMS, help="of each task, in the grids")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    measures = {
+        "workers": lambda: workers(2 * given.samples, print),
+        "deep": lambda: sharing(DEEP, given.samples, print),
+        "own": lambda: sharing(None, 8 * given.samples, print),
+    }
+    chosen = given.only.split(",")
+    told = {name: part(name, measure, again=given.again) for name, measure in measures.items() if name in chosen}
+    if len(told) < len(measures) or "grids" not in chosen:
+        return
+    second, deep, own = told["workers"], told["deep"], told["own"]
     pairs = [(model, scorer) for model in zoo.names() for scorer in grids.SCORERS]
     swept_grids = {pair: grids.grid(*pair, given.items, given.workers) for pair in pairs}
     grids.overview(swept_grids, grids.GRIDS / "overview.png")
-    second = workers(given.samples, print)
-    deep, own = sharing(DEEP, given.samples, print), sharing(None, 4 * given.samples, print)
     figures = {
         "shared_cost_vs_independent": Figure(deep["cost"], "lower", 0.6, "ratio"),
         "shared_time_vs_independent": Figure(deep["time"], "lower", 0.6, "ratio"),

@@ -14,7 +14,7 @@ from vispco.baselines.own import OWN, Own
 from vispco.baselines.registry import BASELINES, get
 from vispco.baselines.search_cost_info import SearchCostInfo, search_cost_info
 from vispco.baselines.sizes import Sizes
-from vispco.baselines.table import Table, comparison_table
+from vispco.baselines.table import Table, comparison_table, narrow_tables
 
 __all__ = [
     "BASELINES",
@@ -32,5 +32,6 @@ __all__ = [
     "compare",
     "comparison_table",
     "get",
+    "narrow_tables",
     "search_cost_info",
 ]

@@ -28,6 +28,19 @@ def comparison_table(comparison: Comparison) -> Table:
     return Table((*columns, *comparison.tasks, "average"), rows)
 
 
+def narrow_tables(comparison: Comparison) -> tuple[Table, Table]:
+    """The same in two, for a terminal: what was found and what it cost; accuracy by task."""
+    whole = comparison_table(comparison)
+    first, last = len(whole.columns) - len(comparison.tasks) - 1, len(whole.columns) - 1
+
+    def taken(places: list[int]) -> Table:
+        return Table(
+            tuple(whole.columns[i] for i in places), tuple(tuple(row[i] for i in places) for row in whole.rows)
+        )
+
+    return taken([*range(first), last]), taken([0, *range(first, last)])
+
+
 def _line(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
     found = row.evaluation
     by_task = {task.task: task.accuracy for task in found.tasks}

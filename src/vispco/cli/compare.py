@@ -99,7 +99,7 @@ def searches(
     found.save(out / FILE)
     draw_searches(search_cost_info(found), out / FIGURE)
     title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {out / FILE}, {out / FIGURE}"
-    show(found.to_dict(), as_json=json, table=None if json else _table(found, title))
+    show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
 
 
 def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
@@ -113,15 +113,18 @@ def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
     )
 
 
-def _table(found: Comparison, title: str) -> Any:
+def _tables(found: Comparison, title: str) -> Any:
+    from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from vispco.baselines import comparison_table  # noqa: PLC0415
+    from vispco.baselines import narrow_tables  # noqa: PLC0415
 
-    text = comparison_table(found)
-    table = Table(title=title)
-    for place, column in enumerate(text.columns):
-        table.add_column(column, justify="left" if place == 0 else "right")
-    for row in text.rows:
-        table.add_row(*row)
-    return table
+    shown = []
+    for text, name in zip(narrow_tables(found), (title, "accuracy by task, %"), strict=True):
+        table = Table(title=name)
+        for place, column in enumerate(text.columns):
+            table.add_column(column, justify="left" if place == 0 else "right", overflow="fold")
+        for row in text.rows:
+            table.add_row(*row)
+        shown.append(table)
+    return Group(*shown)

@@ -26,7 +26,7 @@ def draw_searches(info: SearchCostInfo, path: str | Path) -> Path:
             (axes[0, 0], info.relative, "FLOPs of the search, in unpruned prompts"),
             (axes[0, 1], info.seconds, "seconds of the search"),
         ):
-            _points(plot, info, placed(costs), costs)
+            _points(plot, info, placed(costs))
             plot.axhline(info.full_accuracy, color=style.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label="unpruned")
             plot.set_xscale("log")
             plot.set_xlabel(label)
@@ -36,7 +36,7 @@ def draw_searches(info: SearchCostInfo, path: str | Path) -> Path:
     return Path(path)
 
 
-def _points(plot: Any, info: SearchCostInfo, at: Sequence[float], costs: Sequence[float]) -> None:
+def _points(plot: Any, info: SearchCostInfo, at: Sequence[float]) -> None:
     for place, method in enumerate(info.methods):
         look = place % len(style.COLOURS)
         colour, accuracy = style.COLOURS[look], info.accuracy[place]
@@ -50,5 +50,5 @@ def _points(plot: Any, info: SearchCostInfo, at: Sequence[float], costs: Sequenc
             markerfacecolor=colour if place < len(style.COLOURS) else "white",
             linestyle="none",
             elinewidth=0.8,
-            label=method if costs[place] > 0 else f"{method} (free)",
+            label=method if info.flops[place] > 0 else f"{method} (no FLOPs)",
         )
