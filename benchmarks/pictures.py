@@ -1,0 +1,105 @@
+"""Makes the README's pictures from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
+
+    python benchmarks/pictures.py runs/demo [MORE RUNS...]
+
+Needs chromium and chromedriver (`make browser`). The same runs give the same names.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+INTO = ROOT / "docs" / "pictures"
+MOST = 300_000  # bytes of a picture
+DESKTOP, PHONE = 1280, 390
+FIGURES = ("configurations", "retention-by-budget", "survivors-0")
+PARTS = {"page": "sec-frontier", "schedule": "sec-schedule", "tokens": "sec-examples", "search": "sec-hypervolume"}
+
+
+def main(runs: list[str]) -> None:
+    from vispco import plots, report
+
+    INTO.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        page = report.write(runs, Path(scratch) / "report.html")
+        for name, picture in screenshots(page):
+            keep(picture, name)
+        for path in plots.figures(runs, scratch):
+            name = path.stem.replace(f"-{Path(runs[0]).resolve().name}", "")
+            if name in FIGURES:
+                keep(Image.open(path), f"figure-{name}")
+
+
+def screenshots(page: Path) -> Iterator[tuple[str, Image.Image]]:
+    """The top of the page light and dark, its parts, and a phone."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from report import browser
+
+    if reason := browser.missing():
+        sys.exit(f"No screenshots: {reason}.")
+    with browser.chromium() as driver:
+        for theme in ("light", "dark"):
+            browser.show(driver, page, DESKTOP, 860, dark=theme == "dark")
+            _settle(driver)
+            yield f"page-{theme}", _shot(driver, 0, DESKTOP, _bottom(driver, "frontier"))
+            if theme == "light":
+                for name, section in PARTS.items():
+                    top, height = _place(driver, section)
+                    if name != "page" and height:
+                        yield f"page-{name}", _shot(driver, top, DESKTOP, height)
+        browser.show(driver, page, PHONE, 844)
+        _settle(driver)
+        yield "page-phone", _shot(driver, 0, PHONE, 844)
+
+
+def _settle(driver: Any) -> None:
+    driver.execute_script("document.getElementById('budget').dispatchEvent(new Event('input'))")
+    time.sleep(1.0)  # pictures decode on their own
+
+
+def _bottom(driver: Any, name: str) -> int:
+    script = "const b = document.getElementById(arguments[0]).getBoundingClientRect(); return b.bottom + scrollY"
+    return int(driver.execute_script(script, name)) + 24
+
+
+def _place(driver: Any, name: str) -> tuple[int, int]:
+    script = (
+        "const b = document.getElementById(arguments[0]).getBoundingClientRect(); return [b.top + scrollY, b.height]"
+    )
+    top, height = driver.execute_script(script, name)
+    return int(top), int(height)
+
+
+def _shot(driver: Any, top: int, width: int, height: int) -> Image.Image:
+    clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
+    asked = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+    data = driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"]
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def keep(picture: Image.Image, name: str) -> None:
+    """As WebP, with less quality until it is small enough."""
+    for quality in (90, 80, 65, 50):
+        buffer = io.BytesIO()
+        picture.convert("RGB").save(buffer, "WEBP", quality=quality, method=6)
+        if buffer.tell() < MOST:
+            break
+    path = INTO / f"{name}.webp"
+    path.write_bytes(buffer.getvalue())
+    print(f"{path.relative_to(ROOT)}: {picture.width} x {picture.height}, {buffer.tell():,} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("Give the folders of runs: python benchmarks/pictures.py runs/demo")
+    main(sys.argv[1:])
