@@ -44,8 +44,8 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once, when timing.")] = 8,
     examples: Annotated[int, typer.Option(min=1, help="Pictures on the page.")] = 8,
-    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use [those that there are]")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use (default: all).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Search schedules for all budgets, sweep beside it, time the first token, write a page. Goes on after a stop.

@@ -1,0 +1,86 @@
+"""A search from the command line leaves all that its page, its deployment and its repetition need."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.invoking import Invoke
+from vispco import __version__
+from vispco.report import build
+
+SMALL = ("--tasks", "attribute", "--samples", "2", "--test", "2")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs") / "search"
+
+
+@pytest.fixture
+def run(searched, invoke: Invoke):
+    if not (searched / "frontier.json").exists():
+        done = invoke(
+            *("search", "tiny-llava", "--out", searched, "--mode", "line", "--kernel", "single", "--budgets", "0.5"),
+            *(*SMALL, "--examples", "1", "--seed", "7", "--json"),
+        )
+        assert done.code == 0, done.err
+        assert len(done.json["points"]) == 1
+    return searched
+
+
+def test_config_json_says_how_the_run_was_made(run):
+    config = json.loads((run / "config.json").read_text())
+    assert config["model"] == "tiny-llava"
+    assert config["seed"] == config["options"]["seed"] == 7
+    assert config["command"][:3] == ["vispco", "search", "tiny-llava"]
+    assert config["versions"]["vispco"] == __version__
+    assert {"torch", "transformers", "python"} <= set(config["versions"])
+    assert {"cores", "device", "threads"} <= set(config["machine"])
+    assert config["cost"] == "exact"
+    assert config["search_seconds"] > 0
+    assert config["options"]["kernel"] == "single"
+
+
+def test_its_page_shows_examples_and_provenance(run):
+    payload = build([run])
+    (example,) = payload.examples
+    assert [state.budget for state in example.states] == [0.5]
+    (source,) = payload.provenance
+    assert source.seed == 7
+    assert source.command.startswith("vispco search tiny-llava")
+    assert payload.runs[0].model == "tiny-llava"
+    assert payload.methods[0].seconds > 0
+
+
+def test_its_config_repeats_it(run, invoke, tmp_path):
+    done = invoke("search", "--config", run / "config.json", "--out", tmp_path / "again", "--examples", "0", "--json")
+    assert done.code == 0, done.err
+    first = json.loads((run / "frontier.json").read_text())["points"][0]
+    again = done.json["points"][0]
+    assert again["schedule"] == first["schedule"]
+    assert again["evaluation"]["accuracy"] == first["evaluation"]["accuracy"]
+    assert not (tmp_path / "again" / "examples.json").exists()
+
+
+def test_a_bench_of_it_is_on_its_page(run, invoke):
+    done = invoke(
+        *("bench", "tiny-llava", "--pruner", run, "--budgets", "0.5", "--schedule", "single:2:0.5"),
+        *("--tasks", "attribute", "--rounds", "1", "--new-tokens", "2", "--no-memory", "--json"),
+        *("--out", run / "bench.json"),
+    )
+    assert done.code == 0, done.err
+    rows = {row["configuration"]: row for row in done.json["rows"]}
+    assert list(rows) == ["unpruned", "search 50%", "fastv single:2:0.5"]
+    found = rows["search 50%"]
+    assert found["flops"] <= 0.5
+    assert found["speedup"]["language_implied"] == pytest.approx(1 / found["flops"])
+    assert found["parts_ms"]["predictor"] > 0  # its planner solves each sample's budget
+    assert found["peak_bytes"] is None
+    assert done.json["options"]["rounds"] == 1
+    (table,) = build([run]).bench
+    assert {"ttft_ms p50", "speedup ttft", "speedup ttft_implied", "kv_bytes"} <= set(table.columns)
+    assert (
+        invoke("export", run, "--budget", "0.5", "--out", run / "schedule.json", "--json").json["retention"][0] == 1.0
+    )
