@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 import torch
+from transformers.utils import is_torchvision_available
 
 from tiny import build
 from vispco import load
 from vispco.errors import InvalidInputError
-from vispco.loading import LoadError
+from vispco.loading import LoadError, pick_device
+from vispco.zoo.export import save_model
+from vispco.zoo.models import build_model
 
 
 def test_a_folder_without_a_config_is_no_model(tmp_path):
@@ -47,3 +53,59 @@ def test_the_function_stays_a_function_after_its_first_call(tmp_path):
     for _ in range(2):
         with pytest.raises(LoadError):
             vispco.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    save_model("tiny-qwen", build_model("tiny-qwen"), folder)
+    return folder
+
+
+def test_a_saved_folder_is_loaded_as_asked(saved):
+    model, processor = load(saved, dtype="bfloat16", device_map="cpu", attn_implementation="eager", revision="main")
+    assert (model.dtype, model.training) == (torch.bfloat16, False)
+    assert model.config._attn_implementation == "eager"
+    assert processor.tokenizer.padding_side == "left"
+    assert load(saved)[0].dtype == torch.float16  # auto: as it was saved
+
+
+def test_a_joined_processor_comes_with_a_note(saved, caplog):
+    load(saved)
+    assert ("its image processor and its tokenizer were joined" in caplog.text) != is_torchvision_available()
+    caplog.clear()
+    load("tiny-gemma")
+    assert not caplog.text
+
+
+def test_code_that_comes_with_a_model_is_not_run_unasked(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    config = {
+        "model_type": "homemade",
+        "auto_map": {"AutoConfig": "code.Config", "AutoModelForImageTextToText": "code.M"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "code.py").write_text("print('it ran')")
+    with pytest.raises(LoadError, match="--trust-remote-code"):
+        load(tmp_path)
+    assert "it ran" not in capfd.readouterr().out
+    with pytest.raises(AttributeError, match="Config"):  # now it did run, and has no such class
+        load(tmp_path, trust_remote_code=True)
+    assert "it ran" in capfd.readouterr().out
+
+
+def test_every_process_picks_a_gpu_of_its_own(monkeypatch):
+    assert pick_device("cpu") == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert pick_device("auto") == "cuda:0"
+    monkeypatch.setenv("VISPCO_WORKER", "6")
+    assert pick_device("auto") == "cuda:2"
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert pick_device("auto") == "cuda:3"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert pick_device("auto") == "cpu"
+    with pytest.raises(InvalidInputError, match="no GPU"):
+        pick_device("cuda:1")

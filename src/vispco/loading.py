@@ -62,10 +62,15 @@ def load(
             model = AutoModelForImageTextToText.from_pretrained(
                 source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
             )
-        remote = {"revision": revision, "trust_remote_code": trust_remote_code or None}
-        processor = load_processor(source, **{k: v for k, v in remote.items() if v is not None})
+        at = {} if revision is None else {"revision": revision}
+        processor = load_processor(source, trust_remote_code=trust_remote_code, **at)
     except (OSError, ValueError, ImportError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if not trust_remote_code and "trust_remote_code" in str(error):
+            raise LoadError(
+                f"{name} comes with code of its own, which is not run unasked. Read it, then allow it with "
+                "trust_remote_code=True (--trust-remote-code)."
+            ) from error
         raise LoadError(
             f"{name} could not be loaded: {first.strip()} Give a shipped model ({', '.join(zoo.names())}), a folder "
             "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "

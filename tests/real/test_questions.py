@@ -145,3 +145,12 @@ def test_several_pictures_of_one_row_are_all_shown(gemma, tmp_path):
     found = evaluator(Schedule.single(2, 0.5, evaluator.num_layers))
     assert found.fraction["exact"] < 1
     assert torch.isfinite(torch.tensor(found.kl))
+
+
+def test_a_saved_datasets_folder_is_learned_from(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    columns = {"image": [picture(n) for n in range(3)], "question": ["what?"] * 3, "answer": ["red", "", "blue"]}
+    datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image()).save_to_disk(tmp_path / "set")
+    turns, facts = training_samples(tmp_path / "set")
+    assert sorted(sample.answer for sample in turns) == ["blue", "red"]
+    assert facts["skipped"]["reasons"] == {"no question or answer": 1}
