@@ -71,7 +71,10 @@ def demo(
 
     def learn(processor: Any) -> tuple[Sequence[Sample], dict[str, Any]]:
         samples, about = training.load(asked, processor, seed=seed)
-        tell_skipped(about, (), lambda line: None if json else typer.echo(line, err=True))
+        if not json:
+            tell_skipped(
+                {"data": about["skipped"]} if "skipped" in about else {}, lambda line: typer.echo(line, err=True)
+            )
         write_areas(out, about)
         return samples, about
 
