@@ -112,6 +112,8 @@ def test_the_same_in_a_sweep(model, tmp_path):
     found = json.loads(done.out)["points"][0]["evaluation"]
     assert found["tasks"][0]["skipped"] == 1
     assert found["details"]["skipped"]["mmbench"]["listed"][0]["row"] == 2
+    again = vispco("sweep", model, *options, "--max-new-tokens", 1, "--out", tmp_path / "sweep")
+    assert "mmbench: 1 of 2 items skipped: 1 broken base64" in again.err
 
 
 @pytest.mark.parametrize(

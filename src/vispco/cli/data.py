@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,16 +123,12 @@ def judged_on(spec: EvaluatorSpec, samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def tell_skipped(training: Mapping[str, Any], judged: Sequence[Sample], say: Callable[[str], None]) -> None:
-    """A line for each file that has items which cannot be used."""
-    from vispco.sources import Skipped, SkipReport  # noqa: PLC0415
+def tell_skipped(reports: Mapping[str, SkipReport | Mapping[str, Any]], say: Callable[[str], None]) -> None:
+    """A line for each file, by task or name, that has items which cannot be used. A report may be its `to_dict()`."""
+    from vispco.sources import SkipReport  # noqa: PLC0415
 
-    reports: dict[str, SkipReport] = dict(getattr(judged, "skipped", {}))
-    found = training.get("skipped")
-    if found and found["skipped"]:
-        listed = [Skipped(**entry) for entry in found["listed"]]
-        reports["data"] = SkipReport(found["used"], Counter(found["reasons"]), listed)
-    for name, report in reports.items():
+    for name, told in reports.items():
+        report = told if isinstance(told, SkipReport) else SkipReport.from_dict(told)
         if report.count:
             say(f"{name}: {report.summary()}. The first: {report.listed[0].sentence}")
 

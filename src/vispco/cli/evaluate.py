@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.choice import SubjectOptions
-from vispco.cli.data import TaskOptions
+from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import bars, check_writable, show, write_json
@@ -81,9 +81,7 @@ def evaluate(
         write_json(out, data)
     show(data, as_json=json, table=_table(result, f"{model}, {pruning.scorer}, {pruning.title}"))
     if not json:
-        for task, report in evaluator.skipped.items():
-            if report.count:
-                typer.echo(f"{task}: {report.summary()}. The first: {report.listed[0].sentence}", err=True)
+        tell_skipped(evaluator.skipped, lambda line: typer.echo(line, err=True))
 
 
 def _table(result: Evaluation, title: str) -> Any:

@@ -81,7 +81,8 @@ def search(
     samples, about = learned.load(asked, processor, seed=seed)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = readable_by(questions, processor)
-    tell_skipped(about, questions, say)
+    tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
+    tell_skipped(getattr(questions, "skipped", {}), say)
     if first:
         write_areas(out, about)
     frontier = run(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.data import TaskOptions
+from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import check_writable, show, write_json
@@ -103,6 +103,8 @@ def sweep(
     title = f"{model}: {len(frontier)} configurations in {out}, of which nothing beats these {len(frontier.front)}"
     optimal = Frontier(frontier.front, axis=frontier.axis)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
+    if not json and frontier.points:  # all of them were asked the same
+        tell_skipped(frontier.points[0].evaluation.details.get("skipped", {}), lambda line: typer.echo(line, err=True))
 
 
 def window_of(text: str | None) -> tuple[float, float] | None:

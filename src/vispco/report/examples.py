@@ -63,7 +63,7 @@ def collect(
                 width=picture.width,
                 height=picture.height,
                 question=sample.question,
-                reference=sample.answer,
+                reference=sample.answer or ", ".join(dict.fromkeys(getattr(sample, "references", ()))),
                 unpruned=unpruned,
                 rows=rows,
                 columns=columns,
@@ -157,4 +157,7 @@ def _depth(survivors: list[Tensor]) -> Tensor:
 
 
 def _correct(sample: Sample, answer: str) -> bool | None:
+    own = getattr(sample, "score", None)  # a benchmark's row knows its metric
+    if own is not None:
+        return bool(own(answer) >= 0.5)
     return metric(sample.task, answer, sample.answer) >= 0.5 if sample.task in TASKS else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from vispco.errors import InvalidInputError
 
@@ -69,3 +70,7 @@ class SkipReport:
             "reasons": dict(self.reasons.most_common()),
             "listed": [asdict(entry) for entry in self.listed],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data["used"], Counter(data["reasons"]), [Skipped(**entry) for entry in data["listed"]])
