@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README, RESULTS = ROOT / "README.md", Path(__file__).parent / "results"
@@ -13,22 +15,47 @@ SIGNS = {"higher": "≥", "lower": "≤"}
 
 
 def table(results: Path = RESULTS) -> str:
-    """The figures of every result file, in Markdown."""
+    """The figures of every result file, in Markdown, each group under what its script says it measures."""
     rows = ["| figure | measured | bar | |", "| --- | ---: | ---: | --- |"]
     for path in sorted(results.glob("*.json")):
         data = json.loads(path.read_text())
+        if data["figures"] and (told := _about(path.stem)):
+            rows.append(f"| **`{path.stem}`** {told} | | | |")
         for name, figure in data["figures"].items():
             bar, mark = "", ""
             if figure["bar"] is not None:
-                bar = f"{SIGNS[figure['better']]} {figure['bar']:g}"
+                limit = (
+                    f"{figure['bar']:.3g}"
+                    if figure["unit"] != "fraction"
+                    else f"{figure['bar']:.3%}".replace(".000%", "%")
+                )
+                bar = f"{SIGNS[figure['better']]} {limit}"
                 reached = (
                     figure["value"] >= figure["bar"]
                     if figure["better"] == "higher"
                     else figure["value"] <= figure["bar"]
                 )
                 mark = "" if reached else "not reached"
-            rows.append(f"| `{path.stem}`: {name} | {figure['value']:.3g} {figure['unit']} | {bar} | {mark} |")
+            rows.append(f"| {name.replace('_', ' ').replace('.', ', ')} | {_number(figure)} | {bar} | {mark} |")
     return "\n".join(rows)
+
+
+def _about(name: str) -> str:
+    """The first sentence of a benchmark's own description."""
+    script = Path(__file__).parent / f"{name}.py"
+    told = ast.get_docstring(ast.parse(script.read_text())) if script.exists() else None
+    first = " ".join((told or "").split("\n\n")[0].split())
+    return first.partition(". ")[0].partition(": ")[0].rstrip(".").replace("|", "\\|")
+
+
+def _number(figure: dict[str, Any]) -> str:
+    """Shares as percentages; ratios, times and counts as they are."""
+    value, unit = figure["value"], figure["unit"]
+    if unit == "fraction":
+        return f"{value:.1%}"
+    return (
+        f"{value:.3g}" if unit == "ratio" else f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+    )
 
 
 def updated(readme: str, figures: str) -> str:

@@ -23,6 +23,10 @@ function seconds(x) {
   return x === 0 ? "0" : (x * 1e6).toPrecision(3) + "\u202fµs";
 }
 
+const milliseconds = (x) => (x === 0 ? "–" : seconds(x / 1e3));
+const times = (x) => `${x.toFixed(2)}\u202f×`;
+const bytes = (x) => (x >= 2 ** 30 ? `${(x / 2 ** 30).toPrecision(3)}\u202fGiB` : x >= 2 ** 20 ? `${(x / 2 ** 20).toPrecision(3)}\u202fMiB` : `${(x / 1024).toPrecision(3)}\u202fKiB`);
+
 function plain(x) {
   if (x === null || x === undefined) return "–";
   if (typeof x === "boolean") return x ? "yes" : "no";

@@ -24,6 +24,33 @@ function startMethods() {
   byId("methods-note").textContent = "Accuracy within a share of the unpruned FLOPs; hypervolume over the whole range, and as a share of what all sweeps of the same model and scorer found together; time and FLOPs are those of the search.";
 }
 
+// What the columns of a bench are called, and how their numbers are written; others stand as they are.
+const MEASURED = {
+  flops: ["FLOPs", percent],
+  budget: ["budget", wholePercent],
+  "ttft_ms p50": ["first token, p50", milliseconds],
+  "ttft_ms p95": ["p95", milliseconds],
+  "speedup ttft": ["× measured", times],
+  "speedup ttft_implied": ["× by FLOPs", times],
+  "speedup language": ["× language model", times],
+  "speedup language_implied": ["× by FLOPs", times],
+  decode_tokens_per_second: ["tokens/s", (x) => x.toPrecision(3)],
+  kv_bytes: ["KV cache", bytes],
+  peak_bytes: ["peak memory", bytes],
+  prefill_bytes: ["prefill memory", bytes],
+  "parts_ms vision": ["vision", milliseconds],
+  "parts_ms predictor": ["predictor", milliseconds],
+  "parts_ms scoring": ["scoring", milliseconds],
+  "parts_ms language": ["language", milliseconds],
+};
+
+// A table without the columns that nothing was measured for.
+function readable(one) {
+  const known = one.columns.map((_, place) => place).filter((place) => one.rows.some((row) => row[place] !== null));
+  const [names, texts] = [0, 1].map((part) => known.map((place) => (MEASURED[one.columns[place]] || [one.columns[place].replaceAll("_", " "), plain])[part]));
+  return [names, one.rows.map((row) => known.map((place, column) => (typeof row[place] === "number" ? texts[column](row[place]) : plain(row[place]))))];
+}
+
 function startBench() {
   startTables("bench", data.bench, "Bench of");
   startTables("comparisons", data.comparisons, "Comparison");
@@ -34,7 +61,7 @@ function startTables(name, tables, told) {
   for (const one of tables) {
     if (tables.length > 1) byId(name).append(h("h3", {}, one.label));
     const node = h("table", {});
-    table(node, one.columns.map((name) => name.replaceAll("_", " ")), one.rows.map((row) => row.map(plain)));
+    table(node, ...readable(one));
     byId(name).append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${told} ${one.label}` }, node));
   }
 }
