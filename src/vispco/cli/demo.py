@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from vispco.demo.outcome import OutcomeRow
     from vispco.demo.run import Tell
 
+CALIBRATION = 48  # items of each drawn task, where --samples does not say: a predictor wants more than a static search
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
 
@@ -79,6 +81,8 @@ def demo(
         return samples, about
 
     training.check()
+    if training.data is None and training.samples is None:
+        training = replace(training, samples=CALIBRATION)
     used = threads or cores()
     torch.set_num_threads(used)
     settings = DemoSettings(

@@ -47,7 +47,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     *,
-    debug: Annotated[bool, typer.Option(help="Show the full traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
