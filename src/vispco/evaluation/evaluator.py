@@ -13,9 +13,10 @@ from vispco import cost, scorers
 from vispco.data.metric import metric
 from vispco.errors import InvalidInputError
 from vispco.evaluation.batches import SampleBatch, batches
-from vispco.evaluation.encoded import Encoded, answer_tokens, conversation, end_tokens, pad_token
+from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.forced import answer_logits
+from vispco.evaluation.lengths import answer_limits
 from vispco.evaluation.prefix import first_drop
 from vispco.evaluation.prefix_shelf import PrefixShelf
 from vispco.evaluation.reference import Reference
@@ -78,7 +79,7 @@ class TaskEvaluator:
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
         self.skipped: Mapping[str, SkipReport] = getattr(samples, "skipped", {})
-        self.longest, answers = _lengths(model, processor, self.samples, max_new_tokens)
+        self.longest, answers = answer_limits(model, processor, self.samples, max_new_tokens)
         self.batches = batches(self.samples, batch_size, answers)
         self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
@@ -211,12 +212,3 @@ class TaskEvaluator:
             before = sum(len(batch.rows) for batch in self.batches[:number])
             here = len(self.batches[number].rows)
             self.progress(before * runs + here * (place + 1), len(self.samples) * runs)
-
-
-def _lengths(model: Any, processor: Any, samples: Sequence[Sample], given: int | None) -> tuple[list[int], list[int]]:
-    """How many tokens each sample's answer may have, and by which length samples are put together."""
-    references = [len(answer_tokens(model, processor, conversation(s), s.answer)) if s.answer else 0 for s in samples]
-    longest = max(references, default=0) or 1
-    limits = [given or getattr(s, "max_new_tokens", longest) for s in samples]
-    own = [hasattr(s, "max_new_tokens") for s in samples]
-    return limits, [limit if is_own else length for limit, length, is_own in zip(limits, references, own, strict=True)]
