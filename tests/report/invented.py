@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from vispco.baselines.comparison import Comparison, Row
 from vispco.cost import Dimensions, get
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskResult
@@ -19,6 +20,7 @@ from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
 from vispco.schedule import Schedule
+from vispco.search.spent import Spent
 from vispco.sources.sampling import equalise_areas
 
 LAYERS, TEXT, VISUAL, ITEMS = 12, 24, 144, 256
@@ -185,4 +187,16 @@ def write_run(
         for b in (1.0, 0.5, 0.25)
     ]
     (folder / "bench.json").write_text(json.dumps({"rows": rows}))
+    comparison(frontier).save(folder / "comparison.json")
     return folder
+
+
+def comparison(frontier: Frontier) -> Comparison:
+    """As if other searches had been given the same budget."""
+    names = ("unpruned", "vtw", "fitprune", "VisPCO")
+    points = (frontier.points[-1], swept().pick(0.5), frontier.points[4], frontier.pick(0.5))
+    rows = tuple(
+        Row(name, point.evaluation, Spent(measured=1e12 * place), 20.0 * place, 10 * place, point.schedule)
+        for place, (name, point) in enumerate(zip(names, points, strict=True))
+    )
+    return Comparison(0.5, "exact", rows, {"scorer": "fastv"})

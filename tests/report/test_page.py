@@ -233,7 +233,7 @@ def test_a_plain_search_leaves_the_rest_out_and_is_deployed_from_its_folder(desk
     browser.show(desktop, write(other, tmp_path / "small.html"))
     wait(desktop, "return document.documentElement.dataset.ready === 'true'")
     hidden = desktop.execute_script("return [...document.querySelectorAll('section[hidden]')].map((x) => x.id)")
-    assert set(hidden) == {"sec-examples", "sec-bench", "sec-areas"}
+    assert set(hidden) == {"sec-examples", "sec-bench", "sec-comparisons", "sec-areas"}
     point = build([other]).runs[0].points[build([other]).budgets[8].choices[0]]
     assert text(desktop, "python").splitlines()[1] == (
         f'pruner = vispco.Pruner.from_pretrained("{other}", budget={point.budget})'
