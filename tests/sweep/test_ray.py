@@ -9,10 +9,11 @@ import socket
 
 import pytest
 
-from sweep.program import TESTS, children
+from sweep.program import TESTS, children, start, until
 from sweep.synthetic import LAYERS, Factory, evaluated
 from vispco import sweep
 from vispco.errors import InvalidInputError
+from vispco.frontier import Frontier
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: vispco[ray]")
 GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}
@@ -64,6 +65,28 @@ def test_the_frontier_survives_an_actor_and_a_node(cluster, tmp_path):
     inline = tmp_path / "inline"
     inline.mkdir()
     assert found == sweep.run(Factory(str(inline / "log")), directory=inline, engine="inline", **GRID)
+
+
+@needs_ray
+def test_ctrl_c_under_ray_leaves_a_frontier_to_go_on_from(tmp_path, monkeypatch):
+    """As a terminal does it: to the program, and to all that it has started in its group."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    log = str(tmp_path / "log")
+    program = start({"log": log, "delay": 0.05}, directory=str(tmp_path), engine="ray", workers=1, **GRID)
+    try:
+        until(lambda: len(evaluated(log)) >= 10)
+        os.killpg(program.pid, signal.SIGINT)
+        assert program.wait(120) != 0
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+    left = Frontier.load(tmp_path / "study.frontier.json")
+    assert 5 <= len(left) < 100
+    before = len(evaluated(log))
+    found = sweep.run(Factory(log), directory=tmp_path, engine="inline", **GRID)
+    assert len(found) == 100
+    assert len(evaluated(log)) - before <= 100 - len(left), "nothing that was entered is evaluated again"
 
 
 @needs_ray

@@ -1,0 +1,73 @@
+"""`vispco sweep` as a person gives it: budgets, names, and a sweep that is already there."""
+
+import pytest
+
+from cli.invoking import Invoke
+from vispco.cli.sweep import window_of
+from vispco.errors import InvalidInputError
+from vispco.evaluation.spec import EvaluatorSpec
+from vispco.frontier import Frontier
+
+SMALL = ("--tasks", "existence", "--limit", "1", "--workers", "0")
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return EvaluatorSpec(model="tiny-llava", tasks=("existence",), limit=1).build()
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, loaded, tmp_path):
+    """The command, with a model that is loaded once."""
+    monkeypatch.setattr(EvaluatorSpec, "build", lambda _: loaded)
+    invoke = Invoke(monkeypatch, capsys)
+    return lambda *given: invoke("sweep", "tiny-llava", *SMALL, "--out", tmp_path / "out", *given)
+
+
+@pytest.mark.parametrize(("text", "window"), [(None, None), ("0.5", (0.0, 0.5)), ("0.3, 0.5", (0.3, 0.5))])
+def test_a_budget_is_a_ceiling_or_a_range(text, window):
+    assert window_of(text) == window
+
+
+@pytest.mark.parametrize("text", ["0.1,0.2,0.3", "", "half"])
+def test_a_budget_that_cannot_be_read_is_refused(text):
+    with pytest.raises(InvalidInputError, match=r"was given|cannot be read"):
+        window_of(text)
+
+
+def test_every_configuration_lies_within_the_budget_and_says_so_in_its_name(command, tmp_path):
+    done = command("--budget", "0.5,0.7", "--strategy", "random", "--trials", "3")
+    assert done.code == 0, done.err
+    assert "3/3 configurations" in done.err
+    found = Frontier.load(tmp_path / "out" / "tiny-llava-fastv-single-random-0.5-0.7.frontier.json")
+    assert len(found) == 3
+    assert all(0.5 <= found.cost(point) <= 0.7 for point in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("--budget", "0.01"), "is below the floor"),
+        (("--budget", "1.5"), "Give two fractions"),
+        (("--trials", "0"), "A sweep needs at least one"),
+        (("--storage", "postgresql://nobody@127.0.0.1:1/x"), "cannot be reached: Connection refused"),
+        (
+            ("--engine", "ray", "--workers", "1", "--ray-address", "127.0.0.1:1"),
+            "No Ray cluster answers at 127.0.0.1:1",
+        ),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_in_a_sentence(command, given, sentence):
+    done = command(*given)
+    assert done.code == 1
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_study_of_another_space_is_refused_and_both_are_named(command):
+    given = ("--name", "mine", "--strategy", "random", "--trials", "1")
+    assert command(*given).code == 0
+    done = command(*given, "--space", "free")
+    assert done.code == 1
+    assert "it has space='single'" in done.err
+    assert "this one has space='free'" in done.err
