@@ -178,3 +178,16 @@ def test_it_learns_which_shape_a_question_needs():
     assert found.predictor < found.static - 0.6 * (found.static - found.oracle)
     assert chosen_kl(predictor, table) < 0.4
     assert torch.equal(predictor.anchors, anchors)
+
+
+def test_where_no_choice_helps_the_one_best_anchor_is_taken():
+    torch.manual_seed(0)
+    N, K = 300, 3
+    seen = Observation(
+        torch.randn(N, 64), torch.randn(N, 4, 32), torch.ones(N, 4, dtype=torch.bool), torch.full((N, 2), 20)
+    )
+    kl = torch.rand(N, K).square()  # nothing that is seen tells which anchor is good
+    kl[:, 1] -= 0.25 * kl[:, 1]
+    predictor = made(anchors=K)
+    found = fit(predictor, Table(seen, torch.rand(N) * 0.5 + 0.4, kl), torch.randn(K, predictor.anchors.shape[1]))
+    assert found.predictor <= found.static + 3 * float(kl.std()) / (0.15 * N) ** 0.5

@@ -127,7 +127,7 @@ def _table(
     say(
         f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
     )
-    record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle, "epoch": fitted.epoch}
+    record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
     return Outcome([taught.best_static(budget) for budget in budgets], taught.predictor, [record])
 
 

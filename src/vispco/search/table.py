@@ -26,8 +26,8 @@ from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor
 from vispco.search.shapes import GOLDEN
 
-WORST = 4.0  # of a KL in proportion: one lost sample is not worth more than so many
-TEMPERATURE = 0.1  # of the likeness of two instructions, a cosine
+MOST = 4096  # rows of like budgets that speak for each other; with more, a network averages by itself
+TEMPERATURE = 0.2  # of the likeness of two instructions, a cosine
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,22 @@ class Table:
 
     @property
     def in_proportion(self) -> Table:
-        """KL in units of that one anchor's, up to WORST: else rows of small budgets drown what can be learned of others."""
+        """KL in units of that one anchor's: else rows of small budgets drown what can be learned of others."""
         measured = self.kl.isfinite()
         mean = self.kl.masked_fill(~measured, 0.0).sum(0) / measured.sum(0).clamp_min(1)
-        unit = mean[self.one_for_all].clamp_min(1e-9)[:, None]
-        return replace(self, kl=torch.where(measured, (self.kl / unit).clamp_max(WORST), torch.inf))
+        return replace(self, kl=self.kl / mean[self.one_for_all].clamp_min(1e-9)[:, None])
+
+    @property
+    def smoothed(self) -> Table:
+        """Each row's KL as the rows with like instructions tell it, among those of the same range of budgets."""
+        kl = self.kl.clone()
+        groups, place = torch.unique(kl.isfinite(), dim=0, return_inverse=True)
+        for number, columns in enumerate(groups):
+            rows = (place == number).nonzero()[:, 0]
+            if 1 < len(rows) <= MOST:
+                told = alike(self.observation.take(rows)) @ kl[rows][:, columns]
+                kl[rows[:, None], columns.nonzero()[:, 0]] = told
+        return replace(self, kl=kl)
 
     @property
     def best_static(self) -> float:
@@ -167,13 +178,14 @@ def tabulate(
 
 @dataclass(frozen=True)
 class Fit:
-    """How a predictor is taught from a table. held_out: the share of rows by which the best epoch is chosen."""
+    """How a predictor is taught from a table. held_out: the share of samples that say whether a choice is worth it."""
 
-    epochs: int = 30
+    epochs: int = 20
     rows: int = 128  # per step
     rate: float = 1e-3
     decay: float = 0.1
     held_out: float = 0.15
+    openness: float = 0.1  # see `expected_kl`; in units of the best static shape's KL
     seed: int = 0
 
 
@@ -184,13 +196,12 @@ class Fitted:
     static: float
     predictor: float
     oracle: float
-    epoch: int
 
 
 def fit(
     predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = None, reach: Tensor | None = None
 ) -> Fitted:
-    """Teach a predictor to choose among anchors [K, P]; it is left at the epoch that did best on held-out rows."""
+    """Teach a predictor to choose among anchors [K, P]; where held-out rows are worse for it, it takes one."""
     plan = plan or Fit()
     predictor.anchors.copy_(anchors)
     if reach is not None:
@@ -198,40 +209,51 @@ def fit(
     generator = torch.Generator().manual_seed(plan.seed)
     learned, away = table.split(plan.held_out, generator)
     scaled = table.in_proportion
-    train, held = scaled.take(learned), scaled.take(away)
+    train = scaled.take(learned).smoothed
     steps = max(1, -(-len(train) // plan.rows))
     optimizer = torch.optim.AdamW(predictor.parameters(), plan.rate, weight_decay=plan.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, plan.rate, total_steps=plan.epochs * steps, pct_start=0.1)
-    best, kept, at = torch.inf, {k: v.clone() for k, v in predictor.state_dict().items()}, -1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
-        for epoch in range(plan.epochs):
-            predictor.train()
+        predictor.train()
+        for _ in range(plan.epochs):
             shuffled = torch.randperm(len(train), generator=generator)
             for start in range(0, len(train), plan.rows):
                 part = train.take(shuffled[start : start + plan.rows]).to(predictor.device)
                 optimizer.zero_grad()
-                torch.autograd.backward(expected_kl(predictor, part))
+                torch.autograd.backward(expected_kl(predictor, part, plan.openness))
                 optimizer.step()
                 schedule.step()
-            predictor.eval()
-            with torch.no_grad():
-                now = float(expected_kl(predictor, held.to(predictor.device)))
-            if now < best:
-                best, at = now, epoch
-                kept = {k: v.clone() for k, v in predictor.state_dict().items()}
-    predictor.load_state_dict(kept)
     predictor.eval()
     held = table.take(away)
+    _unlearned(predictor, held, table.one_for_all[away])
     static = float(held.kl.gather(1, table.one_for_all[away, None]).mean())
-    return Fitted(static, chosen_kl(predictor, held), held.oracle, at)
+    return Fitted(static, chosen_kl(predictor, held), held.oracle)
 
 
-def expected_kl(predictor: Predictor, table: Table) -> Tensor:
-    """Mean over rows of the KL that the predictor's distribution over anchors expects; differentiable."""
-    logits = predictor(table.observation, table.budget).logits
+@torch.no_grad()
+def _unlearned(predictor: Predictor, held: Table, one_for_all: Tensor) -> None:
+    """Where the choice does worse than the one best anchor on held-out rows, by a standard error, only that is left."""
+    picked = predictor(held.observation.to(predictor.device), held.budget).logits.argmax(-1).cpu()
+    for best in one_for_all.unique():  # type: ignore[no-untyped-call]
+        rows = one_for_all == best
+        own, static = (held.kl[rows].gather(1, each[rows, None]) for each in (picked, one_for_all))
+        loss = own - static
+        if loss.mean() > loss.std(unbiased=False) / len(loss) ** 0.5:
+            others = held.kl[rows][0].isfinite().to(predictor.device)
+            others[best] = False
+            predictor.reach[others] = 2.0  # no budget is as high
+
+
+def expected_kl(predictor: Predictor, table: Table, openness: float = 0.0) -> Tensor:
+    """Mean over rows of the KL that the predictor's distribution over anchors expects; differentiable.
+
+    openness: times the distribution's entropy is taken off. Without it, the one best anchor soon has all probability and
+    nothing more is learned; with it, the optimum is softmax(-KL / openness).
+    """
+    logs = predictor(table.observation, table.budget).logits.log_softmax(-1)
     finite = table.kl.masked_fill(table.kl.isinf(), 0.0)  # where the predictor's probability is 0
-    expected: Tensor = (logits.softmax(-1) * finite).sum(-1).mean()
+    expected: Tensor = (logs.exp() * (finite + openness * logs)).sum(-1).mean()
     return expected
 
 

@@ -73,6 +73,14 @@ def teach(
     **options: Any,
 ) -> Taught:
     """Teach a fresh predictor; `options` go to its config (width, queries, dropout)."""
+    measured = measure(objective, batches, kernel, lesson)
+    return learn(objective, kernel, measured, plan=plan, cost=cost, **options)
+
+
+def measure(
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson | None = None
+) -> tuple[Table, Tensor, Tensor]:
+    """All that runs the language model: the table, anchors [K, P] and their reach [K, 2]."""
     lesson = lesson or Lesson()
     anchors, reach, looked_at = scouted(objective, batches, kernel, lesson)
     ranges = _near(lesson)
@@ -81,9 +89,22 @@ def teach(
     table = looked_at
     if told < len(batches):
         samples = len(looked_at) // len(ranges)
-        table = stacked(
-            [looked_at, tabulate(objective, batches[told:], kernel, anchors, drawn[told:], reach, number=samples)]
-        )
+        rest = tabulate(objective, batches[told:], kernel, anchors, drawn[told:], reach, number=samples)
+        table = stacked([looked_at, rest])
+    return table, anchors, reach
+
+
+def learn(
+    objective: Objective,
+    kernel: Kernel,
+    measured: tuple[Table, Tensor, Tensor],
+    *,
+    plan: Fit | None = None,
+    cost: str = "exact",
+    **options: Any,
+) -> Taught:
+    """A predictor from what was measured; the language model rests."""
+    table, anchors, reach = measured
     predictor = Predictor.for_model(
         objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
     )
