@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from cli.test_config import COMMANDS
@@ -93,3 +95,21 @@ def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
     monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         invoke("zoo", "list")
+
+
+def test_a_warning_is_one_line_for_each_budget(invoke, monkeypatch):
+    from vispco.cost.budget import BudgetWarning
+
+    def names():
+        for budget, floor in ((0.2, 0.21), (0.2, 0.23), (0.3, 0.31)):
+            warnings.warn(f"A budget of {budget} lies under the floor of {floor}.", BudgetWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr("vispco.zoo.shelf.names", names)
+    monkeypatch.setattr("vispco.cli.main._TOLD", set())
+    done = invoke("zoo", "list", "--json")
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        "note: A budget of 0.2 lies under the floor of 0.21.",
+        "note: A budget of 0.3 lies under the floor of 0.31.",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from typing import Annotated
@@ -15,6 +16,8 @@ from vispco.version import __version__
 
 FAILED, INTERRUPTED = 1, 130
 STOPPED = "stopped. What was finished is kept; the same command goes on from there."
+
+_TOLD: set[tuple[str, str]] = set()
 
 app = typer.Typer(
     name="vispco",
@@ -74,9 +77,14 @@ def run() -> None:
         _fail(f"{type(error).__name__}: {told} (`vispco --debug ...` shows where it comes from.)", FAILED)
 
 
-def _note(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning as a line for people; where in the code it was raised says nothing to them."""
-    print(f"note: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201 - sys.stderr as a progress bar has it
+def _note(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """A warning as a line for people, once: what differs from batch to batch after its first number is not repeated."""
+    text = " ".join(str(message).split())
+    told = re.match(r"\D*[\d.]*", text)
+    key = (category.__name__, told[0] if told else text)
+    if key not in _TOLD:
+        _TOLD.add(key)
+        print(f"note: {text}", file=sys.stderr)  # noqa: T201 - sys.stderr as a progress bar has it
 
 
 def _fail(sentence: str, code: int) -> None:
