@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 # Seconds on two cores with the default options; only their proportions matter once a stage is done.
-NOMINAL: Mapping[str, float] = {"load": 6, "search": 90, "sweep": 75, "bench": 25, "examples": 15, "page": 1}
+NOMINAL: Mapping[str, float] = {"load": 6, "search": 88, "sweep": 28, "bench": 11, "examples": 5, "page": 1}
 ALMOST = 0.95  # of a stage that does not say how far it is
 
 
