@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 INTO = ROOT / "docs" / "pictures"
 MOST = 300_000  # bytes of a picture
 DESKTOP, PHONE = 1280, 390
-FIGURES = ("configurations", "retention-by-budget", "survivors-0")
+FIGURES = ("configurations", "retention-by-budget")
 PARTS = {"page": "sec-frontier", "schedule": "sec-schedule", "tokens": "sec-examples", "search": "sec-hypervolume"}
 
 
@@ -31,16 +31,21 @@ def main(runs: list[str]) -> None:
 
     INTO.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        page = report.write(runs, Path(scratch) / "report.html")
-        for name, picture in screenshots(page):
+        payload = report.build(runs)
+        page = report.write(payload, Path(scratch) / "report.html")
+        # an example whose picture the model can read at all: the first that it answers rightly with every token
+        shown = next((n for n, one in enumerate(payload.examples) if one.unpruned_correct), 0)
+        for name, picture in screenshots(page, shown):
             keep(picture, name)
         for path in plots.figures(runs, scratch):
             name = path.stem.replace(f"-{Path(runs[0]).resolve().name}", "")
             if name in FIGURES:
                 keep(Image.open(path), f"figure-{name}")
+            elif name == f"survivors-{shown}":
+                keep(Image.open(path), "figure-survivors")
 
 
-def screenshots(page: Path) -> Iterator[tuple[str, Image.Image]]:
+def screenshots(page: Path, example: int) -> Iterator[tuple[str, Image.Image]]:
     """The top of the page light and dark, its parts, and a phone."""
     sys.path.insert(0, str(ROOT / "tests"))
     from report import browser
@@ -53,6 +58,8 @@ def screenshots(page: Path) -> Iterator[tuple[str, Image.Image]]:
             _settle(driver)
             yield f"page-{theme}", _shot(driver, 0, DESKTOP, _bottom(driver, "frontier"))
             if theme == "light":
+                driver.execute_script("document.querySelectorAll('#thumbs input')[arguments[0]]?.click()", example)
+                _settle(driver)
                 for name, section in PARTS.items():
                     top, height = _place(driver, section)
                     if name != "page" and height:
@@ -69,7 +76,7 @@ def _settle(driver: Any) -> None:
 
 def _bottom(driver: Any, name: str) -> int:
     script = "const b = document.getElementById(arguments[0]).getBoundingClientRect(); return b.bottom + scrollY"
-    return int(driver.execute_script(script, name)) + 24
+    return int(driver.execute_script(script, name)) + 6
 
 
 def _place(driver: Any, name: str) -> tuple[int, int]:
