@@ -123,7 +123,7 @@ def _tables(found: Comparison, title: str) -> Any:
     for text, name in zip(narrow_tables(found), (title, "accuracy by task, %"), strict=True):
         table = Table(title=name)
         for place, column in enumerate(text.columns):
-            table.add_column(column, justify="left" if place == 0 else "right", overflow="fold")
+            table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place == 0)
         for row in text.rows:
             table.add_row(*row)
         shown.append(table)
