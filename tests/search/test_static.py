@@ -84,7 +84,9 @@ def test_an_unknown_solver_is_refused(batches, objective):
         static_search(objective, batches, kernels.get("free"), 0.6, solver="magic")
 
 
-@pytest.mark.parametrize(("family", "scorer"), zip(tiny.FIRST_CLASS, ["sparsevlm", "fitprune", "fastv"], strict=False))
+@pytest.mark.parametrize(
+    ("family", "scorer"), list(zip(tiny.FIRST_CLASS, ["sparsevlm", "fitprune", "fastv"], strict=False))
+)
 def test_every_family_and_scorer_is_searched(family, scorer):
     objective = Objective(tiny.build(family), scorer, relaxation=GaussianMask(2.0, 0.3))
     found = static_search(objective, make_batches(family, 1), kernels.get("single"), 0.7, descent=SHORT)
