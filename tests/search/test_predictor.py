@@ -1,5 +1,6 @@
 """The predictor and its table: small, blind to padding and answers, saved and loaded, better than one shape for all."""
 
+import warnings
 from dataclasses import asdict
 
 import pytest
@@ -7,8 +8,8 @@ import torch
 
 import tiny
 from vispco import kernels, scorers
-from vispco.cost import Dimensions
-from vispco.search.halving import kl_of
+from vispco.cost import BudgetWarning, Dimensions
+from vispco.search.halving import kl_of, kl_tried
 from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor, PredictorConfig
 from vispco.search.shapes import shapes
@@ -99,6 +100,16 @@ def test_a_table_holds_the_measured_divergence_of_each_anchor(batches, objective
     assert torch.allclose(table.kl[:3].T, kl_of(objective, batches[0], kernel, anchors, 0.5))
     assert table.budget.tolist() == [0.5] * 3 + [0.8] * 3
     assert table.oracle <= table.best_static
+
+
+def test_a_floor_is_not_told_for_budgets_that_nobody_asked_for(batches, objective):
+    kernel = kernels.get("single")
+    params = shapes(kernel, tiny.LAYERS)[:1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tried = kl_tried(objective, batches[0], kernel, params, 0.0)
+    with pytest.warns(BudgetWarning):
+        assert torch.equal(tried, kl_of(objective, batches[0], kernel, params, 0.0))
 
 
 def test_anchors_serve_better_together_than_the_best_alone():

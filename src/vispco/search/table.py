@@ -20,7 +20,7 @@ from torch import Tensor
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
-from vispco.search.halving import kl_of
+from vispco.search.halving import kl_tried
 from vispco.search.objective import Objective
 from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor
@@ -168,7 +168,7 @@ def tabulate(
             every = torch.ones(len(anchors), dtype=torch.bool)
             meant = every if reach is None else (reach[:, 0] <= budget) & (budget < reach[:, 1])
             kl = torch.full((len(batch), len(anchors)), torch.inf)
-            kl[:, meant] = kl_of(objective, batch, kernel, anchors[meant], budget).T.cpu()
+            kl[:, meant] = kl_tried(objective, batch, kernel, anchors[meant], budget).T.cpu()
             drawn_here = torch.full((len(batch),), budget, dtype=torch.float64)
             rows.append((batch.observation.to("cpu"), drawn_here, kl, torch.arange(seen, seen + len(batch))))
         seen += len(batch)

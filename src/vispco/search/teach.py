@@ -13,7 +13,7 @@ from torch import Tensor
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.found import Found
-from vispco.search.halving import kl_of
+from vispco.search.halving import kl_tried
 from vispco.search.objective import Objective
 from vispco.search.observation import join
 from vispco.search.predictor import Predictor
@@ -123,7 +123,7 @@ def scouted(
     for budget, ends in zip(sorted(lesson.scouting), _ranges(lesson), strict=True):
 
         def look(at: Tensor, scouts: Sequence[Batch], budget: float = budget) -> Tensor:
-            return torch.cat([kl_of(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1)
+            return torch.cat([kl_tried(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1)
 
         wide = look(pool, first)  # [N, samples]
         rows = torch.tensor(_listed(wide, first, lesson.shortlist))
