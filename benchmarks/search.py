@@ -161,8 +161,8 @@ def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[s
         "points_over_random_best_at_50: the best of the random schedules is picked on the test set, which flatters it.",
         (
             "The predictor's fit is the third that was judged on this test set: the two before closed 0, 0, 0 and 0, 0, -0.41 of "
-            "the KL gap at 30, 40, 50 %. What was changed (no clipping, smoothing, an entropy term) was chosen by cross-validation "
-            "on the calibration set, after those results had been seen."
+            "the KL gap at 30, 40, 50 %. What was changed was chosen on the calibration set, after those results had been seen: "
+            "no clipping and the smoothing by cross-validation, the entropy term and the fallback by one held-out part."
         ),
         "Parts ran at different loads of the machine: their seconds are no comparison. Parts not listed have not been run.",
     ]
