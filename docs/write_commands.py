@@ -29,8 +29,8 @@ MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`), a folder mad
 **What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and notes go
 to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where it came from),
 2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of any kind the same
-command goes on: a demo by stage, a sweep by configuration, a comparison by method, a gradient training by checkpoint; the
-others start over. `vispco --install-completion` teaches your shell the commands.
+command goes on: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a comparison by
+method; `evaluate`, `bench` and what takes seconds start over. `vispco --install-completion` teaches your shell the commands.
 
 **Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
 options' names; one that the command does not take is refused, with those that it takes. A file may have a section for each

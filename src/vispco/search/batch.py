@@ -15,6 +15,7 @@ from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.reference import log_probabilities
 from vispco.families import family_of
+from vispco.search.journal import name_of
 from vispco.search.observation import Observation, observe
 
 
@@ -41,6 +42,16 @@ class Batch:
     @cached_property
     def num_answer(self) -> Tensor:
         return torch.tensor(self.encoded.answer_lengths)
+
+    @cached_property
+    def name(self) -> str:
+        """One name for the same samples before the same model: from the prompts, and how likely it finds the answers."""
+        assert self.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
+        mask = self.encoded.answer_mask
+        answer = self.encoded.labels[:, -mask.shape[1] :].masked_fill(~mask, 0)
+        found = self.teacher.gather(-1, answer[..., None])[..., 0].masked_fill(~mask, 0.0)
+        tensors = (self.encoded.inputs["input_ids"], answer, found.float())
+        return name_of(*self.encoded.ids, *(tensor.cpu().numpy().tobytes() for tensor in tensors))
 
     def tiled(self, times: int) -> Batch:
         """The batch `times` over, one copy after the other: [times * B, ...]."""

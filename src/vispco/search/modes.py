@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.found import Found
 from vispco.search.halving import kl_of
+from vispco.search.journal import name_of
 from vispco.search.line import line_search
 from vispco.search.objective import Objective
 from vispco.search.planner import BudgetPlanner, predicted, same_for_all
@@ -98,19 +99,45 @@ def carry_out(
         if mode == "line":
             each = line_search(objective, batches, kernel, budget)
         else:
-            each = static_search(
-                objective,
-                batches,
-                kernel,
-                budget,
-                solver=solver,  # type: ignore[arg-type]  # checked by solver_of
-                settings=preset.lagrangian(),
-                descent=effort.descent,
-            )
+            each = _static(objective, batches, kernel, budget, solver, preset, effort)
         say(f"budget {budget:g}: KL {each.kl:.4g}")
         found.append(each)
     records = [{"budget": each.budget, "kl": each.kl, "converged": each.converged} for each in found]
     return Outcome(found, records=records)
+
+
+def _static(
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    budget: float,
+    solver: str,
+    preset: Preset,
+    effort: Effort,
+) -> Found:
+    """One budget; if the objective's journal has it, with its bill, from there."""
+    journal, name = objective.journal, ""
+    if journal is not None:
+        settings = [kernel.config(), budget, solver, preset.to_dict(), asdict(effort.descent)]
+        name = name_of(settings, objective.scorer.to_dict(), *(batch.name for batch in batches))
+        if name in journal:
+            objective.spent.add(journal[name]["spent"])
+            return Found.from_dict(journal[name]["found"])
+    before = objective.spent.to_dict()
+    found = static_search(
+        objective,
+        batches,
+        kernel,
+        budget,
+        solver=solver,  # type: ignore[arg-type]  # checked by solver_of
+        settings=preset.lagrangian(),
+        descent=effort.descent,
+    )
+    if journal is not None:
+        bill = replace(objective.spent)
+        bill.add(before, sign=-1)
+        journal.enter(name, {"found": found.to_dict(), "spent": bill.to_dict()})
+    return found
 
 
 def _table(

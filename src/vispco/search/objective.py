@@ -22,6 +22,7 @@ from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
 from vispco.scorers import Scorer
 from vispco.search.batch import Batch
+from vispco.search.journal import Journal, name_of
 from vispco.search.relaxation import GaussianMask
 from vispco.search.spent import Spent
 
@@ -59,6 +60,7 @@ class Objective:
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.spent = Spent()
+        self.journal: Journal | None = None  # where one is given, nothing is measured twice
 
     @property
     def first_full(self) -> bool:
@@ -71,7 +73,17 @@ class Objective:
 
     def measured(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
-        return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
+        if self.journal is None:
+            return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
+        asked = (batch.name, self.scorer.to_dict(), self.direction)
+        names = [name_of(*asked, one.cpu().numpy().tobytes()) for one in counts]
+        new = [place for place, name in enumerate(names) if name not in self.journal]
+        for place in set(range(len(names))) - set(new):
+            self._bill(counts[place], batch)  # as if it had not been known
+        for place, logits in zip(new, self._dropped(batch, counts[new]), strict=True):
+            self.journal.enter(names[place], self._kl(logits, batch).tolist())
+        found = [self.journal[name] for name in names]
+        return torch.tensor(found, dtype=batch.teacher.dtype, device=batch.teacher.device)
 
     def judged(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         """KL [C, B], and whether greedy decoding writes the reference answer to the letter, bool [C, B]."""
@@ -100,9 +112,13 @@ class Objective:
             resumed = prefix.resume(self.scorer, _always(start)) if pays else nullcontext()
             with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
-            self.spent.measured += self._flops(one, batch)
-            self.spent.shared += self._flops_behind(one, batch)
+            self._bill(one, batch)
             yield logits
+
+    def _bill(self, counts: Tensor, batch: Batch) -> None:
+        """Put a measured pass on the bill."""
+        self.spent.measured += self._flops(counts, batch)
+        self.spent.shared += self._flops_behind(counts, batch)
 
     def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
         """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""

@@ -21,6 +21,7 @@ from vispco.provenance import machine, versions
 from vispco.scorers import Scorer
 from vispco.search import directory as disk
 from vispco.search import presets
+from vispco.search.journal import Journal
 from vispco.search.judged import frontier_of
 from vispco.search.modes import Effort, Mode, carry_out, solver_of
 from vispco.search.objective import Objective
@@ -77,6 +78,9 @@ def search(
     row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
     objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature))
     folder = None if directory is None else Path(directory)
+    writes = folder is not None and PartialState().is_main_process  # of many processes, one
+    if folder is not None and writes:
+        objective.journal = Journal(folder)
 
     say(f"vision tower and teacher: {len(samples)} samples, once each")
     batches = Prepared(model, processor, samples, batch_size=effort.batch_size, on_new=objective.learned)
@@ -94,7 +98,6 @@ def search(
         show=show,
         say=say,
     )
-    writes = folder is not None and PartialState().is_main_process  # of many processes, one
     if folder is not None and writes:
         disk.write_config(
             folder,
@@ -141,6 +144,8 @@ def search(
     )
     if folder is not None and writes:
         frontier.save(folder / disk.FRONTIER)
+    if objective.journal is not None:
+        objective.journal.close()
     return frontier
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 
 
 @dataclass
@@ -26,6 +27,11 @@ class Spent:
     @property
     def total_shared(self) -> float:
         return self.teacher + self.forward + self.backward + self.shared
+
+    def add(self, other: Mapping[str, float], sign: int = 1) -> None:
+        """Put another bill on this one, or take it off."""
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + sign * other[part.name])
 
     def to_dict(self) -> dict[str, float]:
         return {**asdict(self), "total": self.total, "total_shared": self.total_shared}

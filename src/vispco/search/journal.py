@@ -1,0 +1,54 @@
+"""What a search has worked out, line by line on disk: started again, it reads instead of working it out again."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+NAME = "journal.jsonl"
+
+
+def name_of(*parts: Any) -> str:
+    """A short name of a piece of work, from all that it depends on: bytes as they are, the rest as JSON."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+class Journal:
+    """Results by name. Each is on disk as soon as it is entered; a line that a kill cut short is not read."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / NAME
+        self.known = dict(_entries(self.path))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.known
+
+    def __getitem__(self, name: str) -> Any:
+        return self.known[name]
+
+    def enter(self, name: str, result: Any) -> None:
+        self.known[name] = result
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps([name, result])}")  # the line break first: what was cut short ends there
+
+    def close(self) -> None:
+        """The search is done: nobody will ask again."""
+        self.path.unlink(missing_ok=True)
+
+
+def _entries(path: Path) -> list[tuple[str, Any]]:
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            name, result = json.loads(line)
+        except ValueError:  # empty, or cut short
+            continue
+        found.append((name, result))
+    return found

@@ -1,0 +1,75 @@
+"""A search that was stopped goes on: the same numbers, the same bill, and little of it done again."""
+
+import json
+
+import pytest
+
+from search.random_batches import zoo_model
+from search.test_run import SMALL, kernel_of
+from vispco.data import dataset
+from vispco.search.journal import NAME, Journal, name_of
+from vispco.search.objective import Objective
+from vispco.search.run import search
+
+
+class Passes:
+    """Counts an objective's passes, and raises what it is told to at one of them."""
+
+    def __init__(self, monkeypatch, stop_at=None):
+        self.count = 0
+        real = Objective._kl
+
+        def counted(*args):
+            self.count += 1
+            if self.count == stop_at:
+                raise KeyboardInterrupt
+            return real(*args)
+
+        monkeypatch.setattr(Objective, "_kl", counted)
+
+
+def run(folder, mode, budgets=(0.5, 0.7)):
+    model, processor = zoo_model()
+    samples = dataset("calibration", limit=1)[:8]
+    search(
+        model, processor, samples, kernel=kernel_of(mode), mode=mode, budgets=budgets, directory=folder, effort=SMALL
+    )
+    spent = json.loads((folder / "config.json").read_text())["spent"]
+    return json.loads((folder / "shapes.json").read_text()), spent
+
+
+@pytest.mark.parametrize("mode", ["static", "line", "predictor"])
+def test_a_stopped_search_goes_on_and_ends_as_if_it_had_not_been(mode, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        whole = Passes(patch)
+        shapes, spent = run(tmp_path / "whole", mode)
+    with monkeypatch.context() as patch:
+        Passes(patch, stop_at=whole.count - 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "parts", mode)
+    assert (tmp_path / "parts" / NAME).is_file()
+    assert not (tmp_path / "parts" / "config.json").exists()
+    with monkeypatch.context() as patch:
+        rest = Passes(patch)
+        assert run(tmp_path / "parts", mode) == (shapes, pytest.approx(spent))
+    assert rest.count <= 0.6 * whole.count
+    assert not (tmp_path / "parts" / NAME).exists()
+    assert not (tmp_path / "whole" / NAME).exists()
+
+
+def test_a_line_that_was_cut_short_is_not_read_and_harms_no_other(tmp_path):
+    journal = Journal(tmp_path)
+    journal.enter("a", [0.1, 1 / 3])
+    with journal.path.open("a") as file:
+        file.write('\n["b", [0.2')
+    again = Journal(tmp_path)
+    assert "b" not in again
+    again.enter("c", {"found": 1})
+    assert dict(Journal(tmp_path).known) == {"a": [0.1, 1 / 3], "c": {"found": 1}}
+    again.close()
+    assert Journal(tmp_path).known == {}
+
+
+def test_a_name_tells_apart_what_work_depends_on(batches):
+    assert name_of("a", b"b") != name_of("a", b"c") != name_of(b"a", b"c")
+    assert batches[0].name != batches[1].name
