@@ -32,5 +32,5 @@ def calibration():
 
 
 @pytest.fixture(scope="module")
-def test_set():
+def judged_on():
     return evaluator("test")

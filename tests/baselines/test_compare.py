@@ -113,14 +113,14 @@ def test_bad_comparisons_are_refused():
         compare(Known(), Known(), 0.01, ["vtw"])
 
 
-def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
-    sizes = Sizes.of(test_set)
+def test_on_a_model_with_samples_of_many_sizes(calibration, judged_on):
+    sizes = Sizes.of(judged_on)
 
     def planner(layout, _):
         return Plan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
     methods = ["vtw", "fitprune", "random-2", Contender("planned", planner, Spent(), 0.0)]
-    found = compare(Calibration(calibration, measure="kl"), test_set, 0.5, methods)
+    found = compare(Calibration(calibration, measure="kl"), judged_on, 0.5, methods)
     assert len(set(sizes.num_visual.tolist())) > 1
     for row in found.rows[1:]:
         assert row.evaluation.fraction["exact"] <= 0.5
@@ -130,8 +130,8 @@ def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
     assert Comparison.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-def test_a_budget_may_be_by_the_papers_cost_model(calibration, test_set):
-    found = compare(Calibration(calibration, cost="paper"), test_set, 0.5, ["vtw"])
+def test_a_budget_may_be_by_the_papers_cost_model(calibration, judged_on):
+    found = compare(Calibration(calibration, cost="paper"), judged_on, 0.5, ["vtw"])
     assert found.cost == "paper"
     assert found.rows[1].evaluation.fraction["paper"] <= 0.5
     assert "paper" in comparison_table(found).columns[1]

@@ -44,7 +44,7 @@ UNKNOWN = {
 OUT = {"evaluate": "result.json", "bench": "bench.json", "export": "schedule.json", "report": "report.html"}
 
 
-def refused(done, sentence):
+def assert_refused(done, sentence):
     assert done.code == 1, done.out + done.err
     assert sentence in done.err
     assert done.err.count("error: ") == 1
@@ -64,14 +64,14 @@ def test_the_tables_have_every_command():
 
 @pytest.mark.parametrize("command", sorted(key for key, value in MISSING.items() if value))
 def test_a_missing_file_is_named(invoke, tmp_path, command):
-    refused(invoke(*command.split(), *MISSING[command], *options(command, tmp_path)), GONE)
+    assert_refused(invoke(*command.split(), *MISSING[command], *options(command, tmp_path)), GONE)
 
 
 @pytest.mark.parametrize("command", sorted(key for key, value in UNKNOWN.items() if value))
 def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, run):
     arguments, sentence = UNKNOWN[command]
     given = [run if argument == "{run}" else argument for argument in arguments]
-    refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
+    assert_refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"info", "zoo list"}))
@@ -80,13 +80,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_pat
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     first = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}.get(command, (MODEL,))
-    refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
+    assert_refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
 
 
 def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
     monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
     done = invoke("zoo", "list")
-    refused(done, "ZeroDivisionError: division by zero")
+    assert_refused(done, "ZeroDivisionError: division by zero")
     assert "--debug" in done.err
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from vispco.data.canvas import draw
 from vispco.data.sample import Sample
 from vispco.data.tasks import TASKS, select
 from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ def compose(
                 return scene, questions
 
 
-class Dataset(Sequence[Sample]):
+class Dataset(Lazy[Sample]):
     """A lazy list: a sample is drawn when it is asked for."""
 
     def __init__(self, split: str, tasks: list[str], per_task: int, seed: int) -> None:
@@ -54,18 +54,10 @@ class Dataset(Sequence[Sample]):
     def __repr__(self) -> str:
         return f"Dataset({self.split!r}, {len(self.tasks)} tasks x {self.per_task}, seed={self.seed})"
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Sample {index} of a dataset of {len(self)}.")
-        place, task = divmod(index % len(self), len(self.tasks))
+    def make(self, place: int) -> Sample:
+        number, task = divmod(place, len(self.tasks))
         name = self.tasks[task]
-        identity = f"{self.split}/{name}/{self.seed}/{place}"
+        identity = f"{self.split}/{name}/{self.seed}/{number}"
         scene, questions = compose(name, self.split, random_for(identity))
         question, answer = questions[0]
         meta = {"group": TASKS[name].group, "width": scene.width, "height": scene.height, "scene": scene}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
+from vispco.lazy import Lazy
 from vispco.search.batch import Batch, with_teacher
 from vispco.search.observation import Observation
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 
-class Prepared(Sequence[Batch]):
+class Prepared(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
     memory: bytes for what the teacher said, and as many again for visual features; the rest waits on disk, in `folder`.
@@ -49,16 +50,7 @@ class Prepared(Sequence[Batch]):
     def __len__(self) -> int:
         return (len(self.samples) + self.batch_size - 1) // self.batch_size
 
-    @overload
-    def __getitem__(self, index: int) -> Batch: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Batch]: ...
-    def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Batch {index} of {len(self)}.")
-        place = index % len(self)
+    def make(self, place: int) -> Batch:
         encoded = self.store.encode(self._chunk(place), answers=True)
         key = str(place)
         if key in self.cache:

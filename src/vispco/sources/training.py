@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
+from vispco.lazy import Lazy
 from vispco.sources.checked import decoded, leave_out, refusal
 from vispco.sources.drawing import draw
 from vispco.sources.image import MAX_SIDE
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vispco.sources.skipped import SkipReport
 
 
-class Turns(Sequence["Sample"]):
+class Turns(Lazy["Sample"]):
     """Turns of records. Holds no pictures: a sample is made anew each time."""
 
     def __init__(self, turns: Sequence[tuple[Record, int]]) -> None:
@@ -30,14 +31,8 @@ class Turns(Sequence["Sample"]):
     def __len__(self) -> int:
         return len(self.turns)
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        record, number = self.turns[index]
+    def make(self, place: int) -> Sample:
+        record, number = self.turns[place]
         return next(islice(record.samples(), number, None))
 
 
