@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import sys
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from transformers.utils import is_torchvision_available
 
 from tiny import build
-from vispco import load
+from vispco import intact, load
 from vispco.errors import InvalidInputError
 from vispco.loading import LoadError, pick_device
 from vispco.zoo.export import save_model
@@ -68,6 +70,34 @@ def test_a_saved_folder_is_loaded_as_asked(saved):
     assert model.config._attn_implementation == "eager"
     assert processor.tokenizer.padding_side == "left"
     assert load(saved)[0].dtype == torch.float16  # auto: as it was saved
+
+
+@pytest.fixture
+def copied(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "copied")
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros", "bytes"])
+def test_damaged_weights_are_named_with_how_to_restore_them(copied, damage):
+    file = copied / "model.safetensors"
+    whole = file.read_bytes()
+    card = {"sha256": {file.name: hashlib.sha256(whole).hexdigest()}}
+    (copied / "card.json").write_text(json.dumps(card))
+    intact.check(copied)
+    file.write_bytes(
+        {"cut": whole[:5000], "zeros": bytes(999), "bytes": whole[:-9] + b"x" + whole[-8:]}[damage],
+    )
+    with pytest.raises(intact.DamagedFileError, match=r"model\.safetensors is damaged.*Restore it: copy or download"):
+        load(copied)
+    if damage == "bytes":
+        (copied / "card.json").write_text("no card")
+        intact.check(copied)
+
+
+def test_a_damaged_tokenizer_is_named(copied):
+    (copied / "tokenizer.json").write_text("{")
+    with pytest.raises(LoadError, match=r"tokenizer\.json is damaged .* Restore it"):
+        load(copied)
 
 
 def test_a_joined_processor_comes_with_a_note(saved, caplog):

@@ -16,10 +16,14 @@ class UnknownNameError(VispcoError, KeyError):
     """A name (scorer, kernel, task, model) that nothing is registered under; the message lists those that are."""
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
-        super().__init__(f"Unknown {kind} {name!r}. Known {kind}s: {', '.join(sorted(known))}.")
+        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {', '.join(sorted(known))}.")
 
     def __str__(self) -> str:  # KeyError would show the message in quotes
         return str(self.args[0])
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
 class UnsupportedModelError(VispcoError, TypeError):

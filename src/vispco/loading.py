@@ -41,7 +41,7 @@ def load(
     """
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
 
-    from vispco import zoo  # noqa: PLC0415
+    from vispco import intact, zoo  # noqa: PLC0415
     from vispco.zoo.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
     shipped = str(name) in zoo.names()
@@ -50,6 +50,7 @@ def load(
     source = zoo.path(str(name)) if shipped else name
     if not shipped:
         _check_source(source, zoo.names())
+        intact.check(Path(source))
     options = {
         "dtype": torch.float32 if shipped and dtype == "auto" else dtype,
         "device_map": device_map,
@@ -71,6 +72,9 @@ def load(
                 f"{name} comes with code of its own, which is not run unasked. Read it, then allow it with "
                 "trust_remote_code=True (--trust-remote-code)."
             ) from error
+        damaged = intact.unreadable(Path(source))
+        if damaged is not None:
+            raise LoadError(damaged) from error
         raise LoadError(
             f"{name} could not be loaded: {first.strip()} Give a shipped model ({', '.join(zoo.names())}), a folder "
             "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "
@@ -101,19 +105,23 @@ def pick_device(device: str) -> str:
     return device
 
 
+def looks_like_a_path(text: str) -> bool:
+    """Whether this cannot be a hub id, which has the form owner/name."""
+    return text.startswith((".", "/", "~")) or text.count("/") != 1
+
+
 def _check_source(source: str | Path, shipped: list[str]) -> None:
     """A path that is not there would be taken for a hub id, and end in a long message about the network."""
     text = str(source)
     if not text.strip():
         raise InvalidInputError("The model's name is empty. Give a shipped model, a folder or a hub id.")
-    looks_like_path = text.startswith((".", "/", "~")) or text.count("/") != 1
     folder = Path(text).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise LoadError(f"The folder {text} has no config.json, so it is not a model made by save_pretrained.")
     elif folder.is_file():
         raise LoadError(f"{text} is a file; a model is a folder made by save_pretrained, or a hub id.")
-    elif looks_like_path:
+    elif looks_like_a_path(text):
         raise LoadError(
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
             "A hub id has the form owner/name."

@@ -89,9 +89,9 @@ def test_a_terminal_gets_two_tables_with_all_that_the_one_has():
     found = compared(["vtw", "random-4"])
     first, second = narrow_tables(found)
     assert first.columns[0] == second.columns[0] == "method"
-    assert first.columns[-1] == "average"
-    assert second.columns[1:] == found.tasks
-    assert [len(row) for row in (*first.rows, *second.rows)] == [7] * 3 + [3] * 3
+    assert first.columns[-1] == "evaluations"
+    assert second.columns[1:] == ("average", *found.tasks)
+    assert [len(row) for row in (*first.rows, *second.rows)] == [6] * 3 + [4] * 3
 
 
 def test_the_figure_shows_every_method_and_takes_searches_that_cost_nothing(tmp_path):

@@ -33,7 +33,7 @@ UNKNOWN = {
     "sweep": ((MODEL, "--strategy", "hope"), "Unknown strategy 'hope'"),
     "evaluate": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
     "bench": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
-    "compare searches": ((MODEL, "--methods", "luck"), "luck"),
+    "compare searches": ((MODEL, "--methods", "luck"), "Known searches: fitprune, g-search, p-sigmoid-bo"),
     "report": None,  # it takes no names
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
     "export": (("{run}", "--budget", "7"), "above 0, up to 1"),
@@ -81,6 +81,66 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_pat
     blocked.write_text("not a folder")
     first = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}.get(command, (MODEL,))
     assert_refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
+
+
+@pytest.mark.parametrize("command", ["search", "sweep", "plot", "compare searches"])
+def test_a_command_that_is_refused_leaves_no_folder(invoke, tmp_path, command):
+    wrong = {
+        "search": (MODEL, "--budgets", "1.7"),
+        "sweep": (MODEL, "--strategy", "hope"),
+        "plot": (tmp_path / "empty",),
+        "compare searches": (MODEL, "--methods", "luck"),
+    }
+    (tmp_path / "empty").mkdir()
+    assert invoke(*command.split(), *wrong[command], "--out", tmp_path / "deep" / "out").code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize("command", ["search", "bench", "demo"])
+@pytest.mark.parametrize("budgets", ["0.0", "0.5,1.7", ","])
+def test_a_budget_out_of_range_is_told_before_any_work(invoke, tmp_path, command, budgets, monkeypatch):
+    monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    model = () if command == "demo" else (MODEL,)
+    done = invoke(command, *model, "--budgets", budgets, *options(command, tmp_path))
+    assert_refused(done, f"The budgets '{budgets}' were given. Give fractions of the unpruned FLOPs, above 0, up to 1.")
+
+
+@pytest.mark.parametrize(
+    ("folder", "sentence"),
+    [
+        ("empty", "holds no config.json, so it is neither the directory of a search nor a saved predictor"),
+        ("model", "is a model (llava), not what a search found"),
+        ("gone", "gone"),
+    ],
+)
+@pytest.mark.parametrize("command", ["evaluate", "bench"])
+def test_a_folder_that_no_search_has_filled_is_no_pruner(invoke, tmp_path, command, folder, sentence):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llava"}')
+    budget = ("--budget", "0.5") if command == "evaluate" else ()
+    small = ("--tasks", "attribute", *(("--limit", "1") if command == "evaluate" else ()))
+    done = invoke(command, MODEL, "--pruner", tmp_path / folder, *budget, *small, *options(command, tmp_path))
+    assert_refused(done, sentence)
+    assert "search" in done.err
+
+
+@pytest.mark.parametrize("model", ["gone.json", "folder/gone.json", "./gone", "gone"])
+def test_a_config_that_is_not_there_is_not_looked_for_on_the_hub(invoke, model, monkeypatch):
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("the hub was asked"))
+    assert_refused(invoke("info", model), f"{model} does not exist. Give a shipped model")
+    assert_refused(invoke("sweep", model), f"{model} does not exist. Give a shipped model")
+
+
+def test_kinds_of_names_have_their_plurals():
+    from vispco.errors import UnknownNameError
+
+    told = [str(UnknownNameError(kind, "x", ["b", "a"])) for kind in ("search", "strategy", "task")]
+    assert [text.split(". ")[1] for text in told] == [
+        "Known searches: a, b.",
+        "Known strategies: a, b.",
+        "Known tasks: a, b.",
+    ]
 
 
 def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):

@@ -90,9 +90,10 @@ def named(name: str) -> Baseline | Own:
     """A search by its name: after other work, or VisPCO's own."""
     if name in OWN:
         return OWN[name]
-    if name.startswith("vispco"):
-        raise UnknownNameError("search", name, [*OWN, *BASELINES, "random-N"])
-    return get(name)
+    try:
+        return get(name)
+    except UnknownNameError:
+        raise UnknownNameError("search", name, [*OWN, *BASELINES, "random-N"]) from None
 
 
 def _label(method: Baseline | Own | Found | Contender) -> str:

@@ -12,6 +12,7 @@ from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import bars, check_writable, show, write_json
+from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from vispco.bench import Contender
@@ -55,9 +56,9 @@ def bench(
 
         vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
     """
-    from vispco.cli.search import numbers  # noqa: PLC0415
+    from vispco.cli.search import budgets_of  # noqa: PLC0415
 
-    fractions = numbers(budgets)
+    fractions = budgets_of(budgets)
     check_writable(out)
     from vispco.bench import Settings, race  # noqa: PLC0415
     from vispco.bench.memory import with_peaks  # noqa: PLC0415
@@ -93,16 +94,19 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
     """What a person named: folders of searches at each budget, schedules under the scorer."""
     from vispco import scorers  # noqa: PLC0415
     from vispco.bench import Contender  # noqa: PLC0415
-    from vispco.cli.choice import schedule_from  # noqa: PLC0415
+    from vispco.cli.choice import FORMS, check_found, schedule_from  # noqa: PLC0415
     from vispco.search import deploy  # noqa: PLC0415
 
     found: list[Contender] = []
     rated = scorers.get(scorer).to_dict()
     for text in given:
         if Path(text).is_dir():
+            check_found(text)
             for budget in budgets:
                 deploy.load(text, budget)  # what is wrong with it is told before anything is timed
                 found.append(Contender(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
+        elif ":" not in text and text != "full" and not Path(text).exists():
+            raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
         else:
             found.append(Contender(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,6 +54,7 @@ class SubjectOptions:
         if self.pruner is not None and self.budget is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch
 
+            check_found(self.pruner)
             return Pruner.from_pretrained(self.pruner, budget=self.budget)
         return None if self.schedule == "full" else schedule_from(self.schedule, num_layers)
 
@@ -61,6 +63,37 @@ class SubjectOptions:
         if self.pruner is not None:
             return {"pruner": self.pruner, "budget": self.budget}
         return {"scorer": self.scorer, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+
+
+def check_found(folder: str) -> None:
+    """Say of a folder that no search has filled that it is none, and of a path that is not there that it is not."""
+    place = Path(folder)
+    if place.is_dir():
+        kind = _model_type(place / "config.json")
+        if kind not in (None, "vispco_predictor"):
+            raise InvalidInputError(
+                f"{folder} is a model ({kind}), not what a search found. Give the directory of a search "
+                "(`vispco search MODEL --out DIR`), or a saved predictor."
+            )
+        if not any((place / name).exists() for name in ("config.json", "shapes.json")):
+            raise InvalidInputError(
+                f"{folder} holds no config.json, so it is neither the directory of a search nor a saved predictor. "
+                f"Run `vispco search MODEL --out {folder}` first, or give another folder."
+            )
+    elif place.exists() or folder.startswith((".", "/", "~")) or folder.count("/") != 1:
+        what = "is a file" if place.exists() else "does not exist"
+        raise InvalidInputError(
+            f"{folder} {what}. Give the directory of a search (`vispco search MODEL --out DIR`), or a saved predictor: "
+            "a folder, or owner/name on the hub."
+        )
+
+
+def _model_type(config: Path) -> str | None:
+    try:
+        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return None  # told by who reads it
+    return None if kind is None else str(kind)
 
 
 def schedule_from(text: str, num_layers: int) -> Schedule:

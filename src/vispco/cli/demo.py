@@ -58,9 +58,9 @@ def demo(
 
         vispco demo --model ./my-model --out runs/mine --tasks chartqa=ChartQA.tsv --data conversations.json
     """
-    from vispco.cli.search import numbers  # noqa: PLC0415
+    from vispco.cli.search import budgets_of  # noqa: PLC0415
 
-    fractions, clocked = numbers(budgets), numbers(timed)
+    fractions, clocked = budgets_of(budgets), budgets_of(timed)
     check_writable(out / "report.html")
     import torch  # noqa: PLC0415
 
@@ -132,7 +132,8 @@ def telling(*, silent: bool) -> Iterator[Tell]:
             return super().render(task)
 
     columns = (TextColumn("{task.description}"), Share(), TimeElapsedColumn(), Left())
-    bar = Progress(*columns, console=Console(stderr=True), disable=silent, transient=True)
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True)
     line = bar.add_task("", total=1.0)
 
     def tell(stage: Stage, fraction: float | None, text: str) -> None:

@@ -71,9 +71,14 @@ def read_config(model: str, *, revision: str | None = None, trust_remote_code: b
     """The transformers config of a shipped model, a folder, a hub id or a file."""
     from transformers import AutoConfig  # noqa: PLC0415
 
-    from vispco.loading import LoadError  # noqa: PLC0415
+    from vispco.loading import LoadError, looks_like_a_path  # noqa: PLC0415
     from vispco.zoo import names  # noqa: PLC0415
 
+    if model not in names() and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+        raise LoadError(
+            f"{model} does not exist. Give a shipped model ({', '.join(names())}), a folder, a hub id (owner/name), or a "
+            "config.json."
+        )
     try:
         return AutoConfig.from_pretrained(_source(model), revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as error:

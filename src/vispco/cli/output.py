@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,23 @@ def show(data: Any, *, as_json: bool, table: Any) -> None:
     Console().print(table)
 
 
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Which columns stand side by side in a terminal: as many as fit, none cut, the first in every table.
+
+    A header may be broken between its words, a cell may not.
+    """
+    needs = [
+        max(len(text) for text in (*name.split(), *(row[place] for row in rows))) + 3
+        for place, name in enumerate(columns)
+    ]
+    tables = [[0]]
+    for place in range(1, len(columns)):
+        if len(tables[-1]) > 1 and 1 + sum(needs[i] for i in (*tables[-1], place)) > width:
+            tables.append([0])
+        tables[-1].append(place)
+    return tables
+
+
 def bars(*, silent: bool = False) -> Any:
     """A progress display on stderr: what is happening, how far it is, and how long it will take."""
     from rich.console import Console  # noqa: PLC0415
@@ -35,12 +54,14 @@ def bars(*, silent: bool = False) -> Any:
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=Console(stderr=True), disable=silent, transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True)
 
 
 def check_writable(path: Path) -> None:
-    """Say before hours of work, not after, that a result cannot be written."""
+    """Say before hours of work, not after, that a result cannot be written. Leaves no folder behind that was not there."""
     folder = path.parent
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -49,10 +70,15 @@ def check_writable(path: Path) -> None:
         raise InvalidInputError(
             f"Nothing can be written to {folder} ({error.strerror}). Choose another place with --out."
         ) from error
+    finally:
+        with suppress(OSError):  # another command may have put something there by now
+            for place in new:
+                place.rmdir()
 
 
 def write_json(path: Path, data: Any) -> None:
     """Write to a temporary name, then rename: a file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n")
     temporary.replace(path)

@@ -28,6 +28,16 @@ def numbers(text: str) -> list[float]:
         raise InvalidInputError(f"The budgets {text!r} cannot be read. Give fractions such as 0.2,0.5,0.9.") from error
 
 
+def budgets_of(text: str) -> list[float]:
+    """The same, where none may be 0 or above 1: told before a model is loaded."""
+    found = numbers(text)
+    if not found or not all(0.0 < budget <= 1.0 for budget in found):
+        raise InvalidInputError(
+            f"The budgets {text!r} were given. Give fractions of the unpruned FLOPs, above 0, up to 1."
+        )
+    return found
+
+
 @spread
 def search(
     model: Annotated[str, typer.Argument(help=MODEL)],
@@ -60,7 +70,7 @@ def search(
 
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
-    fractions = numbers(budgets)
+    fractions = budgets_of(budgets)
     check_writable(out / "config.json")
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec, readable_by  # noqa: PLC0415

@@ -79,7 +79,17 @@ def sweep(
 
     words = (Path(model).name, scorer, space.replace(":", "."), strategy, *(f"{share:g}" for share in window or ()))
     study = name or "-".join(words)
-    write_json(out / f"{study}.run.json", {"model": model, **facts()})
+
+    @cache
+    def begin() -> None:
+        """What was asked for is written when it has been found to make sense."""
+        write_json(out / f"{study}.run.json", {"model": model, **facts()})
+
+    def told(progress: sweeps.Progress) -> None:
+        begin()
+        if display is not None:
+            display(progress)
+
     with nullcontext() if json else sweeps.Display() as display:
         frontier = sweeps.run(
             spec.build,
@@ -94,7 +104,7 @@ def sweep(
             engine=engine,
             seed=seed,
             fingerprint=spec.fingerprint(),
-            on_progress=display,
+            on_progress=told,
             budget=window,
             cost=lambda schedule: sizes().fraction(schedule),
             ray_address=ray_address,

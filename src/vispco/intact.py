@@ -1,0 +1,63 @@
+"""Whether the weights in a folder are whole, said before they are read: which file is damaged, and how to restore it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from vispco.errors import VispcoError
+
+CARD = "card.json"
+RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
+
+
+class DamagedFileError(VispcoError, OSError):
+    """A file of a model cannot be what was saved; the message names it."""
+
+
+def check(folder: Path) -> None:
+    """Raise if a *.safetensors file of the folder is cut off, is none, or is not what a card beside it says.
+
+    Reads the files' heads, and all of them only where there is a card, which the small trained models have.
+    """
+    if not folder.is_dir():
+        return  # a hub id
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            raise DamagedFileError(f"{file} is damaged ({error}). {RESTORE}") from error
+    for name, expected in _checksums(folder / CARD).items():
+        file = folder / name
+        if file.suffix == ".safetensors" and file.is_file() and _digest(file) != expected:
+            raise DamagedFileError(
+                f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
+                "If it was changed on purpose, delete that card."
+            )
+
+
+def unreadable(folder: Path) -> str | None:
+    """The first *.json file of a folder that is no JSON, as a sentence; None where all can be read."""
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            return f"{file} is damaged ({error}). {RESTORE}"
+    return None
+
+
+def _checksums(card: Path) -> dict[str, str]:
+    try:
+        found = json.loads(card.read_text(encoding="utf-8")).get("sha256")
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
