@@ -10,7 +10,7 @@ from baselines.known import LAYERS, Known, holds, make_sizes
 from vispco.baselines import (
     Calibration,
     Comparison,
-    Contender,
+    Entrant,
     Sizes,
     compare,
     comparison_table,
@@ -95,7 +95,7 @@ def test_the_plot_shows_every_search_but_not_the_unpruned_model(comparison):
 
 
 def test_what_another_search_found_takes_part_with_its_own_bill():
-    own = Contender("vispco", Schedule.single(2, 0.3, LAYERS), Spent(forward=5.0, backward=10.0), 3.0)
+    own = Entrant("vispco", Schedule.single(2, 0.3, LAYERS), Spent(forward=5.0, backward=10.0), 3.0)
     before = replace(get("vtw", start=1).search(Known()), method="vtw (eta)")
     said = []
     found = compare(Known(), Known(), 0.5, [own, before, "vtw"], on_method=said.append)
@@ -119,7 +119,7 @@ def test_on_a_model_with_samples_of_many_sizes(calibration, judged_on):
     def planner(layout, _):
         return Plan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
-    methods = ["vtw", "fitprune", "random-2", Contender("planned", planner, Spent(), 0.0)]
+    methods = ["vtw", "fitprune", "random-2", Entrant("planned", planner, Spent(), 0.0)]
     found = compare(Calibration(calibration, measure="kl"), judged_on, 0.5, methods)
     assert len(set(sizes.num_visual.tolist())) > 1
     for row in found.rows[1:]:

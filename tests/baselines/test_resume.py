@@ -74,8 +74,8 @@ def test_names_are_checked_before_anything_is_run():
 def test_vispco_takes_part_within_the_budget_and_with_its_bill():
     ground, test = evaluator(), evaluator()
     effort = Effort(batch_size=2, descent=Descent(starts=1, outer=1, explore=4))
-    contender = OWN["vispco-static"].contend(Calibration(ground), 0.6, effort=effort)
-    found = compare(ground, test, 0.6, [contender])
+    entrant = OWN["vispco-static"].contend(Calibration(ground), 0.6, effort=effort)
+    found = compare(ground, test, 0.6, [entrant])
     row = found.rows[1]
     assert row.method == "vispco-static"
     assert row.evaluation.fraction["exact"] <= 0.6

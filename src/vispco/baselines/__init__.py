@@ -8,7 +8,7 @@ from vispco.baselines.baseline import Baseline
 from vispco.baselines.calibration import Calibration
 from vispco.baselines.compare import compare
 from vispco.baselines.comparison import Comparison, Row
-from vispco.baselines.contender import Contender
+from vispco.baselines.entrant import Entrant
 from vispco.baselines.found import Found
 from vispco.baselines.own import OWN, Own
 from vispco.baselines.registry import BASELINES, get
@@ -22,7 +22,7 @@ __all__ = [
     "Baseline",
     "Calibration",
     "Comparison",
-    "Contender",
+    "Entrant",
     "Found",
     "Own",
     "Row",

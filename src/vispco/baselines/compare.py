@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from vispco.baselines.baseline import Baseline
 from vispco.baselines.calibration import Calibration
 from vispco.baselines.comparison import Comparison, Row
-from vispco.baselines.contender import Contender
+from vispco.baselines.entrant import Entrant
 from vispco.baselines.found import Found
 from vispco.baselines.own import OWN, Own
 from vispco.baselines.registry import BASELINES, get
@@ -27,7 +27,7 @@ OnRow = Callable[[Comparison], None]
 """Called with all that is known after each method."""
 
 
-Method: TypeAlias = str | Baseline | Own | Found | Contender
+Method: TypeAlias = str | Baseline | Own | Found | Entrant
 
 
 def compare(
@@ -96,25 +96,25 @@ def named(name: str) -> Baseline | Own:
         raise UnknownNameError("search", name, [*OWN, *BASELINES, "random-N"]) from None
 
 
-def _label(method: Baseline | Own | Found | Contender) -> str:
+def _label(method: Baseline | Own | Found | Entrant) -> str:
     return method.label if isinstance(method, Baseline | Own) else method.method
 
 
-def _settings(method: Baseline | Own | Found | Contender) -> dict[str, Any] | None:
+def _settings(method: Baseline | Own | Found | Entrant) -> dict[str, Any] | None:
     """What a row of this method was searched with, as JSON gives it back; None where there is no saying."""
-    if isinstance(method, Found | Contender):
+    if isinstance(method, Found | Entrant):
         settings = method.provenance.get("settings")
         return None if settings is None else dict(settings)
     return dict(json.loads(json.dumps(asdict(method))))
 
 
-def _found(method: Baseline | Own | Found | Contender, ground: Calibration, budget: float) -> Found | Contender:
+def _found(method: Baseline | Own | Found | Entrant, ground: Calibration, budget: float) -> Found | Entrant:
     if isinstance(method, Own):
         return method.contend(ground, budget)
     return method.search(ground, budget) if isinstance(method, Baseline) else method
 
 
-def _row(found: Found | Contender, test: Evaluator, sizes: Sizes, cost: str) -> Row:
+def _row(found: Found | Entrant, test: Evaluator, sizes: Sizes, cost: str) -> Row:
     subject = found.on(sizes) if isinstance(found, Found) else found.subject
     curve = found.schedule if isinstance(found, Found) else found.subject
     return Row(

@@ -12,7 +12,7 @@ from typing import Any
 
 from vispco import kernels
 from vispco.baselines.calibration import Calibration
-from vispco.baselines.contender import Contender
+from vispco.baselines.entrant import Entrant
 from vispco.errors import InvalidInputError
 from vispco.search import presets
 from vispco.search.modes import Effort, Mode, carry_out
@@ -33,7 +33,7 @@ class Own:
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
-    def contend(self, calibration: Calibration, budget: float, *, effort: Effort | None = None) -> Contender:
+    def contend(self, calibration: Calibration, budget: float, *, effort: Effort | None = None) -> Entrant:
         """Search for one budget; the result is a planner, which meets the budget on every sample."""
         evaluator, effort = calibration.evaluator, effort or Effort()
         if not hasattr(evaluator, "model"):
@@ -74,7 +74,7 @@ class Own:
             "samples": len(batches.samples),
         }
         planner = outcome.planner(objective, kernel, budget)
-        return Contender(self.label, planner, objective.spent, seconds, provenance=seen)
+        return Entrant(self.label, planner, objective.spent, seconds, provenance=seen)
 
 
 OWN = {

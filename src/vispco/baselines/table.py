@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vispco.baselines.comparison import Comparison, Row
@@ -16,11 +15,6 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-    def taken(self, places: Iterable[int]) -> Table:
-        """Some of the columns, in this order."""
-        chosen = list(places)
-        return Table(tuple(self.columns[i] for i in chosen), tuple(tuple(row[i] for i in chosen) for row in self.rows))
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -38,7 +32,13 @@ def narrow_tables(comparison: Comparison) -> tuple[Table, Table]:
     """The same in two, for a terminal: what was found and what it cost; accuracy, on average and by task."""
     whole = comparison_table(comparison)
     first, last = len(whole.columns) - len(comparison.tasks) - 1, len(whole.columns) - 1
-    return whole.taken(range(first)), whole.taken([0, last, *range(first, last)])
+
+    def taken(places: list[int]) -> Table:
+        return Table(
+            tuple(whole.columns[i] for i in places), tuple(tuple(row[i] for i in places) for row in whole.rows)
+        )
+
+    return taken([*range(first)]), taken([0, last, *range(first, last)])
 
 
 def _line(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:

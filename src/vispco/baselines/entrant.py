@@ -10,7 +10,7 @@ from vispco.search.spent import Spent
 
 
 @dataclass(frozen=True)
-class Contender:
+class Entrant:
     """The result of another search, for instance VisPCO's own: whatever the test evaluator takes, and its bill.
 
     subject: a `Schedule`, or a planner for a `TaskEvaluator`. It has to meet the budget by itself.
