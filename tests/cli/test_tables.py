@@ -10,6 +10,7 @@ from rich.console import Console
 from baselines.known import Known
 from vispco.baselines import compare, comparison_table
 from vispco.cli.compare import _tables
+from vispco.cli.info import hours
 from vispco.cli.output import fitting
 
 TASKS = ("attribute", "position", "existence", "counting", "comparison", "word", "chart", "table")
@@ -49,3 +50,18 @@ def test_a_comparison_is_shown_whole(width, monkeypatch):
     for cell in (cell for row in whole.rows for cell in row):
         assert re.search(rf"(?<=[ │]){re.escape(cell)}(?=[ │])", text), cell
     assert text.count("vtw") == (3 if width == 80 else 2)
+
+
+def test_the_shipped_models_are_shown_whole(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = invoke("zoo", "list").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "Qwen2_5_VLForConditionalGeneration" in text
+    assert "parameters" in text
+
+
+def test_little_models_have_little_numbers(invoke):
+    text = invoke("info", "tiny-qwen").out
+    assert "1.84 M, " in text
+    assert [hours(3.0), hours(0.5), hours(0.5 / 3600)] == ["3 hours", "30 minutes", "0.5 seconds"]

@@ -8,7 +8,9 @@ from PIL import Image
 from report.invented import searched, swept
 from vispco import plots
 from vispco.errors import InvalidInputError
+from vispco.frontier import Frontier
 from vispco.plots import style
+from vispco.plots.style import log_axis
 
 pytest.importorskip("matplotlib")
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -27,6 +29,7 @@ def test_every_figure_of_a_run_is_drawn(run, other, tmp_path):
         "frontiers-by-kernel",
         "retention-by-kernel",
         "accuracy-by-search-cost",
+        "search-cost-multi-step",
     }
     for file in files:
         with Image.open(file) as image:
@@ -74,3 +77,27 @@ def test_a_missing_matplotlib_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(style.MissingMatplotlibError, match="pip install matplotlib"), style.canvas(tmp_path / "f.png"):
         pass
+
+
+def test_a_comparison_alone_has_its_figure_and_nothing_at_all_is_told(run, tmp_path):
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "comparison.json").write_bytes((run / "comparison.json").read_bytes())
+    (figure,) = plots.figures([alone], tmp_path / "figures", "svg")
+    assert figure.name == "search-cost.svg"
+    assert "seconds of the search" in figure.read_text()
+    Frontier(()).save(tmp_path / "none" / "study.frontier.json")
+    with pytest.raises(InvalidInputError, match="no figure can be drawn"):
+        plots.figures([tmp_path / "none"], tmp_path / "figures")
+
+
+@pytest.mark.parametrize(("ends", "shown"), [((9.0, 80.0), ["10", "20", "50"]), ((900.0, 6000.0), ["1,000", "5,000"])])
+def test_a_logarithmic_axis_has_plain_numbers(ends, shown):
+    from matplotlib.figure import Figure
+
+    plot = Figure().subplots()
+    plot.plot(ends, (0, 1))
+    log_axis(plot.xaxis)
+    texts = [label.get_text() for label in plot.get_xticklabels()]
+    assert set(shown) <= set(texts)
+    assert not any("10^" in text for text in texts)

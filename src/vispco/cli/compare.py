@@ -10,7 +10,7 @@ import typer
 from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import check_writable, fitting, show
+from vispco.cli.output import check_writable, fitted, show
 
 if TYPE_CHECKING:
     from vispco.baselines import Comparison
@@ -114,19 +114,9 @@ def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
 
 
 def _tables(found: Comparison, title: str) -> Any:
-    from rich.console import Console, Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
 
     from vispco.baselines import narrow_tables  # noqa: PLC0415
 
-    shown, wide = [], Console().width
-    for whole, name in zip(narrow_tables(found), (title, "accuracy, %"), strict=True):
-        for number, places in enumerate(fitting(whole.columns, whole.rows, wide)):
-            text = whole.taken(places)
-            table = Table(title=None if number else name)
-            for place, column in enumerate(text.columns):
-                table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place == 0)
-            for row in text.rows:
-                table.add_row(*row)
-            shown.append(table)
-    return Group(*shown)
+    cost, accuracy = narrow_tables(found)
+    return Group(fitted(cost.columns, cost.rows, title), fitted(accuracy.columns, accuracy.rows, "accuracy, %"))

@@ -128,9 +128,7 @@ def _table(data: dict[str, Any]) -> Any:
         shown += f" ({', '.join(below)}: below the floor, cannot be reached)" if below else ""
         table.add_row(f"prefill TFLOPs ({key})", shown)
         table.add_row(f"floor ({key})", f"{data['floor'][key]:.1%}: layer 0 sees every token, the others text alone")
-    table.add_row(
-        "parameters", f"{data['parameters'] / 1e9:.2f} G, {data['vision_parameters'] / 1e9:.2f} G of them vision"
-    )
+    table.add_row("parameters", f"{_count(data['parameters'])}, {_count(data['vision_parameters'])} of them vision")
     table.add_row("weights", ", ".join(f"{d}: {b / gib:.3g} GiB" for d, b in data["weights_bytes"].items()))
     cache = ", ".join(f"{budget}: {b / 2**20:.3g} MiB" for budget, b in data["kv_bytes_at"].items())
     table.add_row("KV cache of a sample", f"{cache} (tokens leave at layer 2)")
@@ -158,6 +156,12 @@ WORK = {
 }
 
 
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.2f} G" if parameters >= 1e8 else f"{parameters / 1e6:.2f} M"
+
+
 def hours(value: float) -> str:
     """Hours as a person reads them."""
+    if value * 60 < 1:
+        return f"{value * 3600:.2g} seconds"
     return f"{value * 60:.2g} minutes" if value < 1 else f"{value:.3g} hours"

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -40,6 +40,23 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
             tables.append([0])
         tables[-1].append(place)
     return tables
+
+
+def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: Sequence[str] = ()) -> Any:
+    """A table, in as many parts as the terminal is too narrow for. Numbers stand to the right, `left` and the first not."""
+    from rich.console import Console, Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    parts = []
+    for places in fitting(columns, rows, Console().width):
+        table = Table(title=None if parts or not title else title)
+        for place in places:
+            side: Literal["left", "right"] = "left" if place == 0 or columns[place] in left else "right"
+            table.add_column(columns[place], justify=side)
+        for row in rows:
+            table.add_row(*(row[place] for place in places))
+        parts.append(table)
+    return Group(*parts)
 
 
 def bars(*, silent: bool = False) -> Any:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vispco.cli.output import check_writable, show
+from vispco.cli.output import check_writable, fitted, show
 
 app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
 
@@ -28,30 +28,29 @@ def list_models(
     """
     from vispco.zoo import shelf  # noqa: PLC0415
 
-    cards = []
-    table = Table()
-    table.add_column("model", no_wrap=True)
-    for column in ("class", "parameters", "visual tokens", "accuracy", "worst task", "blank"):
-        table.add_column(column)
+    cards, rows = [], []
+    columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
     for name in shelf.names():
         file = shelf.path(name) / shelf.CARD
         if not file.exists():
-            table.add_row(name, "not shipped", "", "", "", "", "")
+            rows.append((name, "not shipped", "", "", "", "", ""))
             continue
         card = json.loads(file.read_text())
         cards.append({key: value for key, value in card.items() if key not in ("curve", "sha256")})
         scores = {task: score for task, score in card["accuracy"].items() if task != "average"}
         worst = min(scores, key=lambda task: scores[task])
-        table.add_row(
-            name,
-            card["architecture"],
-            f"{card['parameters']:,}",
-            card["visual_tokens"],
-            f"{card['accuracy']['average']:.1%}",
-            f"{worst} {scores[worst]:.1%}",
-            f"{card['blank']['average']:.1%}",
+        rows.append(
+            (
+                name,
+                f"{card['parameters']:,}",
+                card["visual_tokens"],
+                f"{card['accuracy']['average']:.1%}",
+                f"{worst} {scores[worst]:.1%}",
+                f"{card['blank']['average']:.1%}",
+                card["architecture"],
+            )
         )
-    show(cards, as_json=as_json, table=table)
+    show(cards, as_json=as_json, table=None if as_json else fitted(columns, rows, left=("model", "class")))
 
 
 @app.command("train")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from vispco.baselines import search_cost_info as comparison_info
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.plots.areas import areas_info, draw_areas
@@ -13,6 +14,7 @@ from vispco.plots.configurations import configurations_info, draw_configurations
 from vispco.plots.frontiers import draw_frontiers, frontiers_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
 from vispco.plots.search_cost import draw_search_cost, search_cost_info
+from vispco.plots.searches import draw_searches
 from vispco.plots.style import SUFFIXES
 from vispco.plots.survivors import draw_survivors, survivors_info
 from vispco.report.payload import Areas
@@ -27,9 +29,12 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
         raise InvalidInputError(f"Figures were asked for as {suffix!r}. Ask for png, svg or pdf.")
     if not runs:
         raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
-    found = [read(path) for path in runs]
+    plan = planned([read(path) for path in runs])
+    if not plan:
+        named = ", ".join(map(str, runs))
+        raise InvalidInputError(f"{named}: no figure can be drawn of what is there. Give a folder with points to draw.")
     folder = Path(into)
-    return [draw(folder / f"{name}{ending}") for name, draw in planned(found).items()]
+    return [draw(folder / f"{name}{ending}") for name, draw in plan.items()]
 
 
 def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
@@ -42,7 +47,7 @@ def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
         best = run.searched if run.searched is not None else everything
         covered = run.searched is None and any(other.searched and _alike(run, other) for other in runs)
         # a sweep is drawn with the searches of its model and scorer, and alone where there are none
-        if best is not None and not covered:
+        if best is not None and best.points and not covered:
             plan[f"configurations{tail}"] = partial(draw_configurations, configurations_info(everything, run.searched))
         if best is not None and (curves := retention_by_budget_info(best)).curves:
             plan[f"retention-by-budget{tail}"] = partial(draw_retention, curves)
@@ -52,6 +57,8 @@ def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
         if run.areas is not None:
             spread = areas_info(Areas.from_dict({"label": run.name, **run.areas}))
             plan[f"areas{tail}"] = partial(draw_areas, spread)
+        if run.comparison is not None:
+            plan[f"search-cost{tail}"] = partial(draw_searches, comparison_info(run.comparison))
     for by in ("model", "scorer", "kernel"):
         grouped = _grouped(runs, by)
         if len(grouped) > 1:

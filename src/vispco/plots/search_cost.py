@@ -59,7 +59,7 @@ def draw_search_cost(info: SearchCostInfo, path: str | Path) -> Path:
                 drawstyle="steps-post",
                 label=label,
             )
-        plot.set_xscale("log")
+        style.log_axis(plot.xaxis)
         plot.set_xlabel("seconds of search")
         plot.set_ylabel(f"best accuracy within {info.budget:.0%}")
         style.percent_axis(plot.yaxis)

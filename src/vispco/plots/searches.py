@@ -28,7 +28,7 @@ def draw_searches(info: SearchCostInfo, path: str | Path) -> Path:
         ):
             _points(plot, info, placed(costs))
             plot.axhline(info.full_accuracy, color=style.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label="unpruned")
-            plot.set_xscale("log")
+            style.log_axis(plot.xaxis)
             plot.set_xlabel(label)
             style.percent_axis(plot.yaxis)
         axes[0, 0].set_ylabel(f"accuracy within {info.budget:.0%} of the FLOPs ({info.cost})")

@@ -10,6 +10,7 @@ from typing import Any
 
 from vispco.errors import InvalidInputError, VispcoError
 
+WIDE = 1e5  # from here on, an axis shows powers of ten
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, SOFT, HAIR = "#1c2129", "#5d6470", "#e5e2da"
 COLOURS = ("#0a5c9c", "#c4511a", "#0c8468", "#8d4f96", "#9a7400", "#5d6470")  # as on the report page
@@ -133,6 +134,19 @@ def percent_axis(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
 
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def log_axis(axis: Any) -> None:
+    """A logarithmic axis with plain numbers: 20 and 5,000, not 2 × 10¹; powers of ten where it spans many of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+
+    axis.axes.set_xscale("log")
+    low, high = axis.get_view_interval()
+    if high / low > WIDE:
+        return
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def cost_label(axis: str) -> str:
