@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
-from vispco.search import presets
+from vispco.search import checkpoint, presets
 from vispco.search.deploy import export, load
 from vispco.search.modes import SOLVERS, Effort
 from vispco.search.rebalance import rebalanced
@@ -96,6 +97,16 @@ def assert_within(model, processor, samples, scorer, planner, budget):
             more[:, layer] += 1
             room = more[:, layer] <= before[:, layer]
             assert not bool((room & (cost.flops_of_counts(more, text, site=site) / full <= allowed)).any())
+
+
+def test_the_seed_reaches_a_training_whose_plan_was_not_given(samples, tmp_path):
+    model, processor = zoo_model()
+    effort = replace(SMALL, batch_size=2, training=None)
+    given = {"mode": "predictor", "solver": "projection", "budgets": [0.5], "effort": effort}
+    search(model, processor, samples[:2], seed=7, directory=tmp_path, **given)
+    kept = checkpoint.load(tmp_path / "training")
+    assert kept is not None
+    assert kept[1]["plan"]["seed"] == 7
 
 
 def test_a_saved_predictor_deploys_by_itself(samples, tmp_path):

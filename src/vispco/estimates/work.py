@@ -7,6 +7,7 @@ prefill at a share of its peak, and each written token of a batch at one reading
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -92,12 +93,25 @@ def gradient_search(prompt: Prompt, machine: Machine, samples: int) -> Work:
 
 
 def static_search(prompt: Prompt, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS) -> Work:
-    """At most: the teacher once; for each budget shapes on two batches, a descent from several starts, a last choice."""
+    """At most: the teacher once; for each budget shapes, the better ones on more samples, then a descent.
+
+    One step of it is a gradient over some batches, and a few lengths that are tried on them.
+    """
     plan, batch = Descent(), Effort().batch_size
-    tried = [(2 * batch * (plan.explore or 0) + 3 * plan.starts * samples) * budget for budget in budgets]
-    steps = 3 * plan.outer * plan.inner * plan.starts * batch * len(budgets)
+    seen = min(plan.batches * batch, samples) * plan.outer * plan.inner * plan.starts
+    passes = (
+        _halved(plan.explore or 0, samples / batch) * batch + seen * (1 + len(plan.lengths)) + plan.starts * samples
+    )
+    tried = [passes * budget for budget in budgets]
+    steps = 3 * seen * len(budgets)
     flops = (samples + sum(tried) + steps) * prompt.forced
     return Work(flops, _hours(flops, machine), flops / prompt.flops)
+
+
+def _halved(shapes: int, batches: float, rungs: int = 3) -> float:
+    """How many batches `halving.rank` measures over all shapes."""
+    seen = [0.0, *(math.pow(batches, rung / rungs) for rung in range(1, rungs + 1))]
+    return sum(math.pow(shapes, 1 - rung / rungs) * (seen[rung + 1] - seen[rung]) for rung in range(rungs))
 
 
 def _hours(flops: float, machine: Machine) -> float:

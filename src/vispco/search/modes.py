@@ -174,7 +174,7 @@ def _gradient(
     predictor = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, **effort.predictor)
     predictor.to(objective.model.device)
     plan = effort.training or TrainingPlan(
-        steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4)
+        steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4), seed=effort.fit.seed
     )
     trainer = Trainer(
         objective,

@@ -1,0 +1,97 @@
+"""One inner step: its price against a grid, its direction against differences, its lengths against real dropping."""
+
+import pytest
+import torch
+
+import tiny
+from vispco import kernels
+from vispco.kernels import KERNELS
+from vispco.search.descending import FURTHEST, cheapest, direction, felt, further, slopes, typical
+from vispco.search.halving import kl_of
+from vispco.search.lagrangian import AugmentedLagrangian, Settings, penalty
+from vispco.search.objective import frozen
+from vispco.search.projection import project
+from vispco.search.shapes import shapes
+
+L = tiny.LAYERS
+
+
+def one(value):
+    return torch.tensor([value], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("slope", [-3.0, -0.4, 0.0])
+@pytest.mark.parametrize("w", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("lam", [1.0, 40.0])
+def test_the_price_minimises_the_linear_lagrangian_within_its_reach(slope, w, lam):
+    budget, price = 0.5, 0.62
+    found = float(cheapest(one(price), one(slope), budget, one(w), one(lam)))
+    grid = torch.linspace(budget - FURTHEST, price + FURTHEST, 20_001, dtype=torch.float64)
+    phi = slope * grid + penalty(budget - grid, one(w), one(lam))
+    assert budget - FURTHEST - 1e-12 <= found <= price + FURTHEST + 1e-12
+    at_found = slope * found + float(penalty(one(budget - found), one(w), one(lam)))
+    assert at_found <= float(phi.min()) + 1e-9
+
+
+def test_the_multiplier_becomes_the_price_of_a_flop_and_the_violation_vanishes():
+    slope, budget = one(-7.0), 0.4
+    price, multiplier = one(0.9), AugmentedLagrangian(Settings(lam=1.0, alpha=5.0, epsilon=1e-3))
+    for _ in range(12):
+        price = cheapest(price, slope, budget, multiplier.w, multiplier.lam)
+        done = multiplier.update(multiplier.statistics(budget - price, torch.tensor([0])))
+    assert done
+    assert float(multiplier.w) == pytest.approx(7.0, rel=1e-3)
+    assert float(price) == pytest.approx(budget, abs=1e-3)
+
+
+def test_slopes_are_those_of_the_mean_over_all_samples(batches, objective):
+    kernel, price = kernels.get("steps"), torch.full((2,), 0.6, dtype=torch.float64)
+    shape = shapes(kernel, L, limit=2)
+    with frozen(objective.model):
+        both = slopes(objective, batches[:2], kernel, shape, price, 3.0)
+        each = [slopes(objective, [batch], kernel, shape, price, 3.0) for batch in batches[:2]]
+    sizes = torch.tensor([len(batch) for batch in batches[:2]], dtype=torch.float64)
+    for name in ("kl", "shape", "price"):
+        mean = sum(n * getattr(s, name) for n, s in zip(sizes, each, strict=True)) / sizes.sum()
+        torch.testing.assert_close(getattr(both, name), mean)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objective):
+    kernel, size = kernels.get(name), typical(objective, batches)
+    price, gamma = one(0.8), 2.0 if kernels.get(name).annealable else None
+    raw = felt(kernel, shapes(kernel, L)[1:2], 0.8, size)
+    weights = torch.linspace(-1.0, 1.0, L, dtype=torch.float64).square()
+
+    def value(shape):
+        return (project(kernel, shape, price, size, gamma=gamma) * weights).sum()
+
+    raw.requires_grad_()
+    (slope,) = torch.autograd.grad(value(raw), raw)
+    towards = direction(kernel, raw.detach(), slope, price, size, gamma)
+    assert float(towards.abs().max()) == pytest.approx(1.0)
+    assert float((towards * slope).sum()) < 0
+    assert float(value(raw.detach() + 1e-4 * towards)) < float(value(raw.detach()))
+
+
+def test_a_free_curve_that_was_lifted_to_the_budget_has_a_gradient_again(batches, objective):
+    kernel, size = kernels.get("free"), typical(objective, batches)
+    raw = kernel.initial(L, retention=[1.0, *(0.01 * 0.999**i for i in range(1, L))])[None]
+    curve = project(kernel, raw, one(0.8), size)
+    alive = felt(kernel, raw, 0.8, size).requires_grad_()
+    again = project(kernel, alive, one(0.8), size)
+    torch.testing.assert_close(again, curve, atol=0.02, rtol=0)
+    (slope,) = torch.autograd.grad(again[0, -1], alive)
+    assert int((slope.abs() > 1e-4).sum()) > 1
+
+
+def test_the_best_length_is_the_one_with_the_least_kl_by_real_dropping(batches, objective):
+    kernel = kernels.get("steps", steps=2)
+    shape = shapes(kernel, L, limit=2)[1]
+    towards = torch.linspace(-1.0, 1.0, len(shape), dtype=torch.float64)
+    lengths = (0.5, 1.0, 3.0)
+    best, place = further(objective, batches, kernel, shape, 0.6, towards, lengths)
+    tried = torch.stack([shape + length * towards for length in (0.0, *lengths)])
+    kl = torch.cat([kl_of(objective, batch, kernel, tried, 0.6) for batch in batches], dim=-1).mean(-1)
+    assert torch.equal(best, tried[place])
+    assert place == int(kl.argmin())
