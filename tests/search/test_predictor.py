@@ -1,7 +1,7 @@
 """The predictor and its table: small, blind to padding and answers, saved and loaded, better than one shape for all."""
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -9,12 +9,16 @@ import torch
 import tiny
 from vispco import kernels, scorers
 from vispco.cost import BudgetWarning, Dimensions
+from vispco.errors import UnknownNameError
+from vispco.search.fit import Fit, chosen_kl, fit
 from vispco.search.halving import kl_of, kl_tried
+from vispco.search.likeness import alike, described, placed, scales
 from vispco.search.observation import Observation, join
 from vispco.search.predictor import Predictor, PredictorConfig
+from vispco.search.recall import greedy, worth
 from vispco.search.shapes import shapes
-from vispco.search.table import Fit, Table, alike, choose_anchors, chosen_kl, drawn_budgets, fit, tabulate
-from vispco.search.teach import Lesson, scouted
+from vispco.search.table import Table, drawn_budgets, tabulate
+from vispco.search.teach import Lesson, learn, scouted
 
 QWEN_3B = Dimensions(
     num_layers=36, hidden=2048, heads=16, kv_heads=2, head_dim=128, ffn=11008, gated=True,
@@ -114,14 +118,14 @@ def test_a_floor_is_not_told_for_budgets_that_nobody_asked_for(batches, objectiv
 
 def test_anchors_serve_better_together_than_the_best_alone():
     torch.manual_seed(0)
-    measured = torch.rand(12, 50)
-    chosen = choose_anchors(measured, 3)
+    measured = torch.rand(50, 12)
+    chosen = greedy(measured, measured, 3)  # every row knows itself
     assert len(set(chosen)) == 3
-    assert chosen[0] == int(measured.mean(-1).argmin())
-    together = measured[chosen].min(0).values.mean()
-    assert together < measured.mean(-1).min()
-    pairs = [measured[[i, j]].min(0).values.mean() for i in range(12) for j in range(i)]
-    assert measured[chosen[:2]].min(0).values.mean() <= min(pairs) * 1.05
+    assert chosen[0] == int(measured.mean(0).argmin())
+    together = measured[:, chosen].min(-1).values.mean()
+    assert together < measured.mean(0).min()
+    pairs = [measured[:, [i, j]].min(-1).values.mean() for i in range(12) for j in range(i)]
+    assert measured[:, chosen[:2]].min(-1).values.mean() <= min(pairs) * 1.05
 
 
 def test_each_budget_has_anchors_of_its_own_and_what_was_seen_of_them_is_kept(batches, objective):
@@ -171,9 +175,9 @@ def test_like_instructions_speak_for_each_other_and_none_for_itself():
     assert weights[2, 3] > 0.99
 
 
-def test_it_learns_which_shape_a_question_needs():
+def questions(N=400, D=32, K=3):
+    """A table in which one word of the question says which of K anchors is good: 0.1 for it, 1 to 2 for others."""
     torch.manual_seed(0)
-    N, D, K = 400, 32, 3
     kind = torch.randint(0, K, (N,))
     words = torch.randn(K, D)
     text = torch.randn(N, 6, D) * 0.3
@@ -181,9 +185,21 @@ def test_it_learns_which_shape_a_question_needs():
     seen = Observation(torch.randn(N, 2 * D), text, torch.ones(N, 6, dtype=torch.bool), torch.full((N, 2), 20))
     kl = torch.rand(N, K) + 1.0
     kl[torch.arange(N), kind] = 0.1
-    table = Table(seen, torch.rand(N) * 0.5 + 0.4, kl)
-    predictor = made(anchors=K)
-    anchors = torch.randn(K, predictor.anchors.shape[1])
+    return Table(seen, torch.rand(N) * 0.5 + 0.4, kl)
+
+
+def nothing_to_tell(N=300, K=3):
+    torch.manual_seed(0)
+    words = torch.ones(N, 4, dtype=torch.bool)
+    seen = Observation(torch.randn(N, 64), torch.randn(N, 4, 32), words, torch.full((N, 2), 20))
+    kl = torch.rand(N, K).square()  # nothing that is seen tells which anchor is good
+    kl[:, 1] -= 0.25 * kl[:, 1]
+    return Table(seen, torch.rand(N) * 0.5 + 0.4, kl)
+
+
+def test_a_network_learns_which_shape_a_question_needs():
+    table, predictor = questions(), made(anchors=3)
+    anchors = torch.randn(3, predictor.anchors.shape[1])
     found = fit(predictor, table, anchors, Fit(epochs=25, rows=64, rate=3e-3))
     assert found.oracle == pytest.approx(0.1)
     assert found.predictor < found.static - 0.6 * (found.static - found.oracle)
@@ -191,14 +207,80 @@ def test_it_learns_which_shape_a_question_needs():
     assert torch.equal(predictor.anchors, anchors)
 
 
-def test_where_no_choice_helps_the_one_best_anchor_is_taken():
-    torch.manual_seed(0)
-    N, K = 300, 3
-    seen = Observation(
-        torch.randn(N, 64), torch.randn(N, 4, 32), torch.ones(N, 4, dtype=torch.bool), torch.full((N, 2), 20)
-    )
-    kl = torch.rand(N, K).square()  # nothing that is seen tells which anchor is good
-    kl[:, 1] -= 0.25 * kl[:, 1]
-    predictor = made(anchors=K)
-    found = fit(predictor, Table(seen, torch.rand(N) * 0.5 + 0.4, kl), torch.randn(K, predictor.anchors.shape[1]))
-    assert found.predictor <= found.static + 3 * float(kl.std()) / (0.15 * N) ** 0.5
+def test_where_no_choice_helps_a_network_takes_the_one_best_anchor():
+    table, predictor = nothing_to_tell(), made(anchors=3)
+    found = fit(predictor, table, torch.randn(3, predictor.anchors.shape[1]))
+    assert found.predictor <= found.static + 3 * float(table.kl.std()) / (0.15 * len(table)) ** 0.5
+
+
+def recalling(objective, table, reach=None):
+    kernel = kernels.get("steps")
+    anchors = torch.randn(table.kl.shape[1], kernel.num_parameters(tiny.LAYERS), dtype=torch.float64)
+    everywhere = torch.tensor([[-1.0, 2.0]]).repeat(len(anchors), 1)
+    return learn(objective, kernel, (table, anchors, everywhere if reach is None else reach), width=16, queries=2)
+
+
+def test_a_memory_knows_which_shape_a_question_needs(objective):
+    table, new = questions().take(torch.arange(300)), questions().take(torch.arange(300, 400))
+    found = recalling(objective, table)
+    assert found.fitted.oracle == pytest.approx(0.1)
+    assert found.fitted.predictor < found.fitted.static - 0.6 * (found.fitted.static - found.fitted.oracle)
+    own = chosen_kl(found.predictor, replace(new, kl=new.kl[:, columns_of(found)]))
+    assert own < 0.4
+    assert own == pytest.approx(by_hand(table, new), abs=0.05)
+
+
+def columns_of(found):
+    """Which of the three anchors of `questions` are left, by what the memory holds of them."""
+    told = questions().take(torch.arange(300)).kl
+    return [int((told - column[:, None]).abs().sum(0).argmin()) for column in found.predictor.memory.told.T]
+
+
+def by_hand(table, new):
+    """The same rule in plain loops, on all axes and at the warmth that leaving each one out prefers."""
+    best = worth(table.kl, table.observation)
+    raw = described(table.observation)
+    centre, spread = scales(raw)
+    keys, points = placed(raw, centre, spread), placed(described(new.observation), centre, spread)
+    total = 0.0
+    for row, point in enumerate(points):
+        weight = (-(keys - point).square().sum(-1) / (2 * best.warmth)).exp()
+        expected = [float((weight * table.kl[:, c]).sum() / weight.sum()) for c in best.columns]
+        total += float(new.kl[row, best.columns[expected.index(min(expected))]])
+    return total / len(new)
+
+
+def test_where_no_choice_helps_a_memory_has_one_anchor(objective):
+    found = recalling(objective, nothing_to_tell())
+    assert len(found.anchors) == 1
+    assert found.fitted.predictor == pytest.approx(found.fitted.static)
+
+
+def test_each_range_of_budgets_keeps_anchors_of_its_own(objective):
+    both = questions()
+    low, high = both.take(torch.arange(200)), both.take(torch.arange(200, 400))
+    kl = torch.full((400, 6), torch.inf)
+    kl[:200, :3], kl[200:, 3:] = low.kl, high.kl
+    table = Table(both.observation, torch.tensor([0.3] * 200 + [0.7] * 200), kl, torch.arange(200).repeat(2))
+    reach = torch.tensor([[-1.0, 0.5]] * 3 + [[0.5, 2.0]] * 3)
+    found = recalling(objective, table, reach)
+    assert found.predictor.memory.told.shape[0] == 200
+    for budget, meant in ((0.3, found.reach[:, 0] < 0), (0.7, found.reach[:, 0] > 0)):
+        logits = found.predictor(both.observation, torch.full((400,), budget)).logits
+        assert bool(meant[logits.argmax(-1)].all())
+        assert 2 <= int(meant.sum()) <= 3
+
+
+def test_a_memory_is_saved_with_its_predictor(objective, tmp_path):
+    found = recalling(objective, questions())
+    found.predictor.save_pretrained(tmp_path)
+    again = Predictor.from_pretrained(tmp_path).eval()
+    seen, budget = questions().observation, torch.full((400,), 0.5)
+    assert torch.allclose(found.predictor(seen, budget).logits, again(seen, budget).logits, atol=1e-5)
+    assert again.flops(20) > made(anchors=3).flops(20)
+
+
+def test_an_unknown_way_to_fit_lists_the_known_ones(objective):
+    table = questions(N=12)
+    with pytest.raises(UnknownNameError, match="network, recall"):
+        learn(objective, kernels.get("steps"), (table, torch.zeros(3, 1), torch.zeros(3, 2)), plan=Fit(way="magic"))

@@ -15,11 +15,11 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.search import checkpoint, presets
 from vispco.search.deploy import export, load
+from vispco.search.fit import Fit
 from vispco.search.modes import SOLVERS, Effort
 from vispco.search.rebalance import rebalanced
 from vispco.search.run import search
 from vispco.search.static import Descent
-from vispco.search.table import Fit
 from vispco.search.teach import Lesson
 from vispco.search.training_plan import TrainingPlan
 

@@ -12,6 +12,7 @@ import torch
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
+from vispco.search.fit import Fit
 from vispco.search.found import Found
 from vispco.search.halving import kl_of
 from vispco.search.journal import name_of
@@ -21,7 +22,6 @@ from vispco.search.planner import BudgetPlanner, predicted, same_for_all
 from vispco.search.predictor import Predictor
 from vispco.search.presets import Preset
 from vispco.search.static import Descent, static_search
-from vispco.search.table import Fit
 from vispco.search.teach import Lesson, teach
 from vispco.search.trainer import Trainer
 from vispco.search.training_plan import TrainingPlan

@@ -1,7 +1,8 @@
 """The surrogate network f_theta of the paper: what a sample looks like and a budget in, kernel parameters out.
 
 Its answer is one of K learned-for shapes ("anchors") plus an offset. With one anchor it is the paper's regression of the
-kernel's parameters; with several, a table of measured KL can teach it which one to take (see `table`).
+kernel's parameters; with several, a table of measured KL can teach it which one to take (see `table`), by its own layers
+or by a memory of the calibration samples.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from vispco.cost import CostModel, Dimensions
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.scorers import Scorer
+from vispco.search.memory import AXES, Memory
 from vispco.search.observation import Observation
 
 WAVES = 8  # sines and cosines of the budget
@@ -29,7 +31,7 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
     """Everything that a predictor needs at deployment, without the model it was trained for.
 
     hidden: D of the language model. kernel, scorer: as their `config()` and `to_dict()` give them. dimensions: of the
-    language model, for its cost. anchors: K.
+    language model, for its cost. anchors: K. memory: calibration samples that are remembered, by `axes` numbers each.
     """
 
     model_type = "vispco_predictor"
@@ -45,6 +47,8 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         scorer: dict[str, Any] | None = None,
         cost: str = "exact",
         dimensions: dict[str, Any] | None = None,
+        memory: int = 0,
+        axes: int = AXES,
         **kwargs: Any,
     ) -> None:
         self.hidden, self.width, self.queries, self.anchors, self.dropout = hidden, width, queries, anchors, dropout
@@ -52,6 +56,7 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         self.scorer = scorer or {"name": "fastv"}
         self.cost = cost
         self.dimensions = dimensions or {}
+        self.memory, self.axes = memory, axes
         super().__init__(**kwargs)
 
     def make_cost(self) -> CostModel:
@@ -96,13 +101,16 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
             nn.Linear(W, W),
             nn.GELU(),
         )
-        self.choice = nn.Linear(W, config.anchors)
+        self.choice = nn.Linear(W, config.anchors) if not config.memory else None
         self.offset = nn.Linear(W, P)
         nn.init.zeros_(self.offset.weight)
         nn.init.zeros_(self.offset.bias)
         self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
         # [K, 2], the budgets from .. to which an anchor may be chosen: at first, all
         self.register_buffer("reach", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
+        self.memory: Memory | None = None
+        if config.memory:
+            self.memory = Memory(D, config.memory, config.anchors, config.axes)
         self.post_init()
 
     @classmethod
@@ -143,9 +151,15 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
         asked = budget.to(self.reach.device, self.reach.dtype)[:, None]
         meant = (self.reach[:, 0] <= asked) & (asked < self.reach[:, 1])
-        logits = self.choice(state).masked_fill(~meant, NEVER)
+        preferred = -self.memory(observation, meant) if self.memory is not None else self._choose(state)
+        logits = preferred.masked_fill(~meant, NEVER)
         anchor = self.anchors[logits.argmax(-1)]
         return Prediction(anchor + self.offset(state).float(), logits.float())
+
+    def _choose(self, state: Tensor) -> Tensor:
+        assert self.choice is not None  # noqa: S101 - there is a memory or a choice
+        preferred: Tensor = self.choice(state)
+        return preferred
 
     def _terms(self, observation: Observation, budget: Tensor) -> Tensor:
         """The budget as a number and as waves, and the sizes that say what it buys."""
@@ -161,4 +175,6 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         D, W, Q = self.config.hidden, self.config.width, self.config.queries
         per_word = 2 * D * W + 4 * Q * W
         once = sum(2 * int(m.weight.numel()) for m in self.modules() if isinstance(m, nn.Linear)) - 2 * D * W
+        if self.memory is not None:
+            once += 2 * self.memory.axes.numel() + 2 * self.memory.keys.numel() + 2 * self.memory.told.numel()
         return int(num_text * per_word + once)

@@ -1,11 +1,7 @@
-"""Ours: teach a predictor from a table of measured KL, without the straight-through gradient and its bias.
+"""Ours: a table of measured KL, from which a predictor learns without the straight-through gradient and its bias.
 
-Some shapes ("anchors") are measured on every sample at a budget drawn for it; then the predictor learns to choose so
-that the *expected* KL of its choice is least:
-
-    min_theta  mean_s  sum_k softmax(logits_theta(s))_k KL[s, k]
-
-Dropping is real in every entry, each sample's schedule meets its budget, and the language model runs no backward pass.
+Some shapes ("anchors") are measured on every sample at a budget drawn for it; then the predictor learns which to choose
+(`recall`, `fit`). Dropping is real in every entry, each sample's schedule meets its budget, and the language model runs no backward pass.
 Anchors may be meant for a range of budgets only (their `reach`): what is good at 30 % is seldom worth measuring at 70 %.
 """
 
@@ -21,13 +17,12 @@ from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.halving import kl_tried
+from vispco.search.likeness import alike
 from vispco.search.objective import Objective
 from vispco.search.observation import Observation, join
-from vispco.search.predictor import Predictor
 from vispco.search.shapes import GOLDEN
 
 MOST = 4096  # rows of like budgets that speak for each other; with more, a network averages by itself
-TEMPERATURE = 0.2  # of the likeness of two instructions, a cosine
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,36 +103,6 @@ def stacked(tables: Sequence[Table]) -> Table:
     )
 
 
-def alike(observation: Observation) -> Tensor:
-    """How much each sample says about each *other* one, by their instructions: [M, M], rows sum to 1."""
-    present = observation.present[..., None].float()
-    mean = (observation.text * present).sum(1) / present.sum(1).clamp_min(1)
-    centred = (mean - mean.mean(0)) / mean.std(0, unbiased=False).clamp_min(1e-6)
-    direction: Tensor = torch.nn.functional.normalize(centred, dim=-1)
-    likeness = direction @ direction.T / TEMPERATURE
-    if len(likeness) > 1:
-        likeness.fill_diagonal_(-torch.inf)
-    weights: Tensor = likeness.softmax(-1)
-    return weights
-
-
-def choose_anchors(measured: Tensor, size: int) -> list[int]:
-    """The `size` shapes that serve best together, some samples preferring one and some another.
-
-    measured: KL [N, M] of N shapes on M samples; smooth it by `alike` first, and what counts is what an instruction
-    tells, not what a predictor could not know. Greedy: each next anchor lowers the mean over samples of the best
-    anchor's KL the most. (What a set saves is submodular, so greedy is within 1 - 1/e of the best.)
-    """
-    chosen: list[int] = []
-    best = torch.full((measured.shape[1],), torch.inf)
-    for _ in range(min(size, len(measured))):
-        left = torch.minimum(measured, best).mean(-1)
-        left[chosen] = torch.inf
-        chosen.append(int(left.argmin()))
-        best = torch.minimum(best, measured[chosen[-1]])
-    return chosen
-
-
 def drawn_budgets(count: int, ranges: Sequence[tuple[float, float]], *, seed: int = 0) -> Tensor:
     """So many budgets, as many from each range and evenly spread over it, in an order that hops about: float64 [count]."""
     if not all(0.0 <= low < high <= 1.0 for low, high in ranges):
@@ -177,90 +142,9 @@ def tabulate(
 
 
 @dataclass(frozen=True)
-class Fit:
-    """How a predictor is taught from a table. held_out: the share of samples that say whether a choice is worth it."""
-
-    epochs: int = 20
-    rows: int = 128  # per step
-    rate: float = 1e-3
-    decay: float = 0.1
-    held_out: float = 0.15
-    openness: float = 0.1  # see `expected_kl`; in units of the best static shape's KL
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Fitted:
-    """Mean KL on the held-out rows: of the best single anchor, of the predictor's choice, of the oracle."""
+    """Mean KL on rows that were held out: of the best single anchor, of the predictor's choice, of the oracle."""
 
     static: float
     predictor: float
     oracle: float
-
-
-def fit(
-    predictor: Predictor, table: Table, anchors: Tensor, plan: Fit | None = None, reach: Tensor | None = None
-) -> Fitted:
-    """Teach a predictor to choose among anchors [K, P]; where held-out rows are worse for it, it takes one."""
-    plan = plan or Fit()
-    predictor.anchors.copy_(anchors)
-    if reach is not None:
-        predictor.reach.copy_(reach)
-    generator = torch.Generator().manual_seed(plan.seed)
-    learned, away = table.split(plan.held_out, generator)
-    scaled = table.in_proportion
-    train = scaled.take(learned).smoothed
-    steps = max(1, -(-len(train) // plan.rows))
-    optimizer = torch.optim.AdamW(predictor.parameters(), plan.rate, weight_decay=plan.decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, plan.rate, total_steps=plan.epochs * steps, pct_start=0.1)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(plan.seed)
-        predictor.train()
-        for _ in range(plan.epochs):
-            shuffled = torch.randperm(len(train), generator=generator)
-            for start in range(0, len(train), plan.rows):
-                part = train.take(shuffled[start : start + plan.rows]).to(predictor.device)
-                optimizer.zero_grad()
-                torch.autograd.backward(expected_kl(predictor, part, plan.openness))
-                optimizer.step()
-                schedule.step()
-    predictor.eval()
-    held = table.take(away)
-    _unlearned(predictor, held, table.one_for_all[away])
-    static = float(held.kl.gather(1, table.one_for_all[away, None]).mean())
-    return Fitted(static, chosen_kl(predictor, held), held.oracle)
-
-
-@torch.no_grad()
-def _unlearned(predictor: Predictor, held: Table, one_for_all: Tensor) -> None:
-    """Where the choice does worse than the one best anchor on held-out rows, by a standard error, only that is left."""
-    picked = predictor(held.observation.to(predictor.device), held.budget).logits.argmax(-1).cpu()
-    for best in one_for_all.unique():  # type: ignore[no-untyped-call]
-        rows = one_for_all == best
-        own, static = (held.kl[rows].gather(1, each[rows, None]) for each in (picked, one_for_all))
-        loss = own - static
-        if loss.mean() > loss.std(unbiased=False) / len(loss) ** 0.5:
-            others = held.kl[rows][0].isfinite().to(predictor.device)
-            others[best] = False
-            predictor.reach[others] = 2.0  # no budget is as high
-
-
-def expected_kl(predictor: Predictor, table: Table, openness: float = 0.0) -> Tensor:
-    """Mean over rows of the KL that the predictor's distribution over anchors expects; differentiable.
-
-    openness: times the distribution's entropy is taken off. Without it, the one best anchor soon has all probability and
-    nothing more is learned; with it, the optimum is softmax(-KL / openness).
-    """
-    logs = predictor(table.observation, table.budget).logits.log_softmax(-1)
-    finite = table.kl.masked_fill(table.kl.isinf(), 0.0)  # where the predictor's probability is 0
-    expected: Tensor = (logs.exp() * (finite + openness * logs)).sum(-1).mean()
-    return expected
-
-
-@torch.no_grad()
-def chosen_kl(predictor: Predictor, table: Table) -> float:
-    """Mean KL of the anchors that the predictor takes."""
-    predictor.eval()
-    table = table.to(predictor.device)
-    picked = predictor(table.observation, table.budget).logits.argmax(-1)
-    return float(table.kl.gather(1, picked[:, None]).mean())

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from vispco.errors import UnknownNameError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
+from vispco.search.fit import Fit, fit
 from vispco.search.found import Found
 from vispco.search.halving import kl_tried
+from vispco.search.likeness import alike
 from vispco.search.objective import Objective
 from vispco.search.observation import join
+from vispco.search.pool import Pool
 from vispco.search.predictor import Predictor
-from vispco.search.shapes import shapes
-from vispco.search.table import Fit, Fitted, Table, alike, choose_anchors, drawn_budgets, fit, stacked, tabulate
+from vispco.search.recall import greedy, remembered
+from vispco.search.table import Fitted, Table, drawn_budgets, stacked, tabulate
+
+WAYS = ("recall", "network")
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,9 @@ class Lesson:
     """How much is measured.
 
     scouting: budgets, each with anchors of its own for the budgets around it. explore: shapes that are looked at on the
-    first `scouts` samples at each. shortlist: those that come to a second look, on three times as many samples. anchors:
-    those of a budget that are tabulated on all samples, at `draws` budgets near it for each batch.
+    first `scouts` samples at each. shortlist: those of them that come to a second look, on four times as many samples,
+    with half as many neighbours. anchors: those of a budget that are tabulated on all samples, at `draws` budgets near it
+    for each batch; twice as many come to a third look, on twelve times as many samples.
     """
 
     anchors: int = 4
@@ -85,7 +92,7 @@ def measure(
     anchors, reach, looked_at = scouted(objective, batches, kernel, lesson)
     ranges = _near(lesson)
     drawn = drawn_budgets(len(batches) * lesson.draws * len(ranges), ranges).view(len(batches), -1)
-    told = 4 * _scouts(lesson, batches)  # batches whose scouts have told of these anchors at just these budgets
+    told = len(_looked_at(lesson, batches)[-1])  # batches that have told of these anchors at just these budgets
     table = looked_at
     if told < len(batches):
         samples = len(looked_at) // len(ranges)
@@ -105,41 +112,79 @@ def learn(
 ) -> Taught:
     """A predictor from what was measured; the language model rests."""
     table, anchors, reach = measured
-    predictor = Predictor.for_model(
-        objective.model, kernel, objective.scorer, cost=cost, anchors=len(anchors), **{"dropout": 0.1, **options}
-    )
-    predictor.to(objective.model.device)
-    return Taught(predictor, table, anchors, reach, fit(predictor, table, anchors, plan, reach))
+    plan = plan or Fit()
+    if plan.way not in WAYS:
+        raise UnknownNameError("way", plan.way, list(WAYS))
+
+    def made(anchors: int, **more: Any) -> Predictor:
+        found = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, anchors=anchors, **more)
+        found.to(objective.model.device)
+        return found
+
+    if plan.way == "network":
+        predictor = made(len(anchors), **{"dropout": 0.1, **options})
+        return Taught(predictor, table, anchors, reach, fit(predictor, table, anchors, plan, reach))
+    seen, told, kept, fitted = remembered(table)
+    columns = [column for one in kept for column in one.columns]
+    warmth = torch.tensor([one.warmth for one in kept for _ in one.columns])
+    predictor = made(len(columns), **{**options, "memory": len(seen)})
+    predictor.anchors.copy_(anchors[columns])
+    predictor.reach.copy_(reach[columns])
+    if predictor.memory is not None:
+        predictor.memory.remember(seen, told[:, columns], warmth)
+    rows = table.kl[:, columns].isfinite().any(-1).nonzero()[:, 0]
+    left = replace(table.take(rows), kl=table.kl[rows][:, columns])
+    return Taught(predictor.eval(), left, anchors[columns], reach[columns], fitted)
 
 
 def scouted(
     objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson
 ) -> tuple[Tensor, Tensor, Table]:
-    """Anchors [K, P], their reach [K, 2], and what was seen of them: for each scouting budget two looks and a choice."""
-    pool = shapes(kernel, objective.cost.num_layers, limit=lesson.explore)
-    near = _scouts(lesson, batches)
-    first, scouts = batches[:near], batches[: 4 * near]
+    """Anchors [K, P], their reach [K, 2], and what was seen of them: for each scouting budget three looks and a choice."""
     found, reach, seen = [], [], []
     for budget, ends in zip(sorted(lesson.scouting), _ranges(lesson), strict=True):
-
-        def look(at: Tensor, scouts: Sequence[Batch], budget: float = budget) -> Tensor:
-            return torch.cat([kl_tried(objective, b, kernel, at, budget).cpu() for b in scouts], dim=1)
-
-        wide = look(pool, first)  # [N, samples]
-        rows = torch.tensor(_listed(wide, first, lesson.shortlist))
-        measured = wide[rows]
-        if len(scouts) > near:
-            measured = torch.cat([measured, look(pool[rows], scouts[near:])], dim=1)
-        chosen = choose_anchors(_told(measured, scouts), lesson.anchors)
-        found.append(pool[rows[chosen]])
-        reach.append(torch.tensor([ends] * len(chosen), dtype=torch.float64))
-        seen.append((budget, measured[chosen].T))  # [samples, K of this budget]
-    return torch.cat(found), torch.cat(reach), _seen(seen, scouts)
+        anchors, kl = _scouted_at(objective, batches, kernel, budget, lesson)
+        found.append(anchors)
+        reach.append(torch.tensor([ends] * len(anchors), dtype=torch.float64))
+        seen.append((budget, kl))
+    return torch.cat(found), torch.cat(reach), _seen(seen, _looked_at(lesson, batches)[-1])
 
 
-def _scouts(lesson: Lesson, batches: Sequence[Batch]) -> int:
-    """Batches of the first look; the second one sees three times as many more."""
-    return max(1, round(lesson.scouts / len(batches[0])))
+def _scouted_at(
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, budget: float, lesson: Lesson
+) -> tuple[Tensor, Tensor]:
+    """Anchors [K, P] for one budget and their KL [samples of the last look, K].
+
+    Many shapes on few samples; the better ones, and the neighbours of the best that were not looked at, on more; of
+    these the best ones on more still. The anchors are those that serve best together if each sample chooses by what the
+    others that are like it needed.
+    """
+    pool = Pool.at(objective, kernel, budget, batches[:8])
+    first, second, third = _looked_at(lesson, batches)
+
+    def look(places: Tensor, at: Sequence[Batch]) -> Tensor:  # [samples, N]
+        kls = [kl_tried(objective, batch, kernel, pool.params[places], budget).T.cpu() for batch in at]
+        return torch.cat(kls) if kls else torch.empty(0, len(places))
+
+    wide = pool.some(lesson.explore)
+    kl = look(wide, first)
+    best = _listed(kl, first, lesson.shortlist)
+    near = pool.beside(
+        wide[kl.mean(0).argsort(stable=True)[: max(1, lesson.shortlist // 4)]], wide, lesson.shortlist // 2
+    )
+    places = torch.cat([wide[best], near])
+    kl = torch.cat([kl[:, best], look(near, first)], dim=1)
+    kl = torch.cat([kl, look(places, second[len(first) :])])
+    best = _listed(kl, second, 2 * lesson.anchors)
+    kl = torch.cat([kl[:, best], look(places[best], third[len(second) :])])
+    chosen = greedy(kl, _told(kl, third), lesson.anchors)
+    return pool.params[places[best][chosen]], kl[:, chosen]
+
+
+def _looked_at(lesson: Lesson, batches: Sequence[Batch]) -> tuple[Sequence[Batch], ...]:
+    """Batches of the first look, of the second (four times as many) and of the third (twelve times)."""
+    near = max(1, round(lesson.scouts / len(batches[0])))
+    return batches[:near], batches[: 4 * near], batches[: 12 * near]
 
 
 def _near(lesson: Lesson) -> list[tuple[float, float]]:
@@ -171,12 +216,12 @@ def _seen(seen: list[tuple[float, Tensor]], scouts: Sequence[Batch]) -> Table:
 
 
 def _told(measured: Tensor, batches: Sequence[Batch]) -> Tensor:
-    """KL [N, M] as far as the samples' instructions tell it apart."""
-    return measured @ alike(join([b.observation.to("cpu") for b in batches])).T
+    """KL [M, N] as the *other* samples that are like each one tell it."""
+    return alike(join([b.observation.to("cpu") for b in batches])) @ measured
 
 
-def _listed(wide: Tensor, batches: Sequence[Batch], size: int) -> list[int]:
-    """One half by their mean, the other by what they add to each other."""
-    best = wide.mean(-1).argsort(stable=True)[: size // 2].tolist()
-    together = choose_anchors(_told(wide, batches), size)
-    return sorted([*best, *(i for i in together if i not in best)][:size])
+def _listed(measured: Tensor, batches: Sequence[Batch], size: int) -> Tensor:
+    """Columns of measured [M, N]: one half by their mean, the other by what they add to each other."""
+    best = measured.mean(0).argsort(stable=True)[: size - size // 2].tolist()
+    together = greedy(measured, _told(measured, batches), size)
+    return torch.tensor(sorted([*best, *(i for i in together if i not in best)][:size]))
