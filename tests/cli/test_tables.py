@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from baselines.known import Known
-from vispco.baselines import compare, comparison_table
+from vispco.baselines import compare, comparison_table, get
+from vispco.cli.bench import bench_table
 from vispco.cli.compare import _tables
 from vispco.cli.info import hours
-from vispco.cli.output import fitting
+from vispco.cli.output import fitting, widths
 
 TASKS = ("attribute", "position", "existence", "counting", "comparison", "word", "chart", "table")
 
@@ -28,16 +29,18 @@ class Wide(Known):
 
 def test_columns_stand_side_by_side_as_far_as_they_fit():
     columns, rows = ("name", "a word", "bb", "c"), [("x" * 8, "1", "2", "3" * 9)]
-    assert fitting(columns, rows, 80) == [[0, 1, 2, 3]]
-    assert fitting(columns, rows, 1 + 11 + 7 + 5 + 12) == [[0, 1, 2, 3]]
-    assert fitting(columns, rows, 1 + 11 + 7 + 5 + 11) == [[0, 1, 2], [0, 3]]
-    assert fitting(columns, rows, 5) == [[0, 1], [0, 2], [0, 3]]
+    needs = widths(columns, rows)
+    assert needs == [8, 4, 2, 9]
+    assert fitting(needs, 80) == [[0, 1, 2, 3]]
+    assert fitting(needs, 1 + 11 + 7 + 5 + 12) == [[0, 1, 2, 3]]
+    assert fitting(needs, 1 + 11 + 7 + 5 + 11) == [[0, 1, 2], [0, 3]]
+    assert fitting(needs, 5) == [[0, 1], [0, 2], [0, 3]]
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_comparison_is_shown_whole(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    found = compare(Known(), Wide(), 0.5, ["vtw", "random-4"])
+    found = compare(Known(), Wide(), 0.5, ["vtw", get("p-sigmoid-bo", trials=2)])
     console = Console(width=width)
     with console.capture() as capture:
         console.print(_tables(found, "a title"))
@@ -50,6 +53,27 @@ def test_a_comparison_is_shown_whole(width, monkeypatch):
     for cell in (cell for row in whole.rows for cell in row):
         assert re.search(rf"(?<=[ │]){re.escape(cell)}(?=[ │])", text), cell
     assert text.count("vtw") == (3 if width == 80 else 2)
+
+
+def test_a_bench_is_shown_whole():
+    row = {
+        "configuration": "sparsevlm stages:2=0.5,6=0.25",
+        "flops": 1.0,
+        "ttft_ms": {"p50": 12345.6, "p95": 23456.7},
+        "speedup": {"ttft": 10.0, "ttft_implied": 10.25, "language": 10.5, "language_implied": 10.75},
+        "decode_tokens_per_second": 1234.5,
+        "parts_ms": {"vision": 1111.1, "predictor": 2222.2, "scoring": 3333.3, "language": 4444.4},
+        "kv_bytes": 2**30,
+        "peak_bytes": None,
+        "prefill_bytes": 2**20,
+    }
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(bench_table([row], "a title"))
+    text = capture.get()
+    assert "…" not in text
+    for shown in ("stages:2=0.5,6=0.25", "10.00 / 10.25", "23456.7", "1234.5", "4444.4", "1.02e+03 M", "–", "prefill"):
+        assert shown in text
 
 
 def test_the_shipped_models_are_shown_whole(invoke, monkeypatch):

@@ -113,19 +113,22 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
 
 
 def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
-    """The rows for people, as two tables: how fast, and what it takes where."""
+    """The rows for people, as three tables: how fast, where the time goes, and what memory it takes."""
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     fast = Table(
         title=title, caption="×: how much faster than unpruned, measured / as FLOPs imply", caption_justify="left"
     )
-    where = Table(caption="medians, in ms; M: MiB; prefill: memory beyond what was held before", caption_justify="left")
+    where = Table(caption="medians, in ms", caption_justify="left")
+    held = Table(caption="M: MiB; prefill: memory beyond what was held before", caption_justify="left")
+    longest = max(len(word) for row in rows for word in row["configuration"].split())
     for table, names in (
-        (fast, ("FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×", "tokens/s")),
-        (where, ("vision", "predictor", "scoring", "language", "KV", "peak", "prefill")),
+        (fast, ("FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×")),
+        (where, ("vision", "predictor", "scoring", "language", "tokens/s")),
+        (held, ("KV", "peak", "prefill")),
     ):
-        table.add_column("")
+        table.add_column("", min_width=longest)
         for column in names:
             table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -136,14 +139,16 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
             f"{times['p50']:.1f}",
             f"{times['p95']:.1f}",
             *(f"{gain[part]:.2f} / {gain[f'{part}_implied']:.2f}" for part in ("ttft", "language")),
-            f"{row['decode_tokens_per_second']:.1f}",
         )
         where.add_row(
             row["configuration"],
             *(f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values()),
-            *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes")),
+            f"{row['decode_tokens_per_second']:.1f}",
         )
-    return Group(fast, where)
+        held.add_row(
+            row["configuration"], *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes"))
+        )
+    return Group(fast, where, held)
 
 
 def mebibytes(value: int | None) -> str:

@@ -25,18 +25,19 @@ def show(data: Any, *, as_json: bool, table: Any) -> None:
     Console().print(table)
 
 
-def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
-    """Which columns stand side by side in a terminal: as many as fit, none cut, the first in every table.
-
-    A header may be broken between its words, a cell may not.
-    """
-    needs = [
-        max(len(text) for text in (*name.split(), *(row[place] for row in rows))) + 3
+def widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """What each column needs: a header may be broken between its words, a cell may not."""
+    return [
+        max((len(text) for text in (*name.split(), *(row[place] for row in rows))), default=0)
         for place, name in enumerate(columns)
     ]
+
+
+def fitting(needs: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns stand side by side in a terminal: as many as fit, none cut, the first in every table."""
     tables = [[0]]
-    for place in range(1, len(columns)):
-        if len(tables[-1]) > 1 and 1 + sum(needs[i] for i in (*tables[-1], place)) > width:
+    for place in range(1, len(needs)):
+        if len(tables[-1]) > 1 and 1 + sum(needs[i] + 3 for i in (*tables[-1], place)) > width:
             tables.append([0])
         tables[-1].append(place)
     return tables
@@ -47,12 +48,12 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "
     from rich.console import Console, Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    parts = []
-    for places in fitting(columns, rows, Console().width):
+    parts, needs = [], widths(columns, rows)
+    for places in fitting(needs, Console().width):
         table = Table(title=None if parts or not title else title)
         for place in places:
             side: Literal["left", "right"] = "left" if place == 0 or columns[place] in left else "right"
-            table.add_column(columns[place], justify=side)
+            table.add_column(columns[place], justify=side, min_width=needs[place])
         for row in rows:
             table.add_row(*(row[place] for place in places))
         parts.append(table)

@@ -45,7 +45,7 @@ def search(
     out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/search"),
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
-    mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "static",
+    mode: Annotated[str, typer.Option(help="predictor (a schedule for each input), static or line.")] = "predictor",
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection or table (default: what measured best).")
     ] = None,
@@ -66,7 +66,7 @@ def search(
 
         vispco search tiny-qwen --out runs/qwen
 
-        vispco search tiny-qwen --mode predictor --kernel steps --budgets 0.3,0.5
+        vispco search tiny-qwen --mode static --solver lagrangian --kernel single --budgets 0.3,0.5
 
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
@@ -117,7 +117,7 @@ def search(
     if not first:
         return
     if examples:
-        say(f"{examples} examples for the page")
+        say(f"examples for the page: {examples}")
         add_examples(loaded, processor, of_each_task(questions, examples), out, say)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(frontier, f"{model}: {out}", cost))
 
@@ -147,15 +147,15 @@ def points_table(frontier: Frontier, title: str, cost: str) -> Any:
     """The points of a frontier, cheapest first."""
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=title)
-    for column in (f"FLOPs ({cost})", "accuracy", "95 % interval", "KL", "retention by layer"):
+    table, measured = Table(title=title), any(point.kl is not None for point in frontier.points)
+    for column in (f"FLOPs ({cost})", "accuracy", "95 % interval", *["KL"] * measured, "retention by layer"):
         table.add_column(column, justify="left" if "layer" in column else "right")
     for point in sorted(frontier.points, key=lambda p: p.cost[cost]["fraction"]):
         table.add_row(
             f"{point.cost[cost]['fraction']:.1%}",
             f"{point.accuracy:.1%}",
             f"{point.low:.1%} - {point.high:.1%}",
-            "" if point.kl is None else f"{point.kl:.3g}",
+            *["" if point.kl is None else f"{point.kl:.3g}"] * measured,
             " ".join(f"{r:.2f}" for r in point.schedule.tensor().view(-1, point.schedule.num_layers)[0].tolist()),
         )
     return table

@@ -110,7 +110,7 @@ def sweep(
             ray_address=ray_address,
             gpus_per_worker=gpus,
         )
-    title = f"{model}: {len(frontier)} configurations in {out}, of which nothing beats these {len(frontier.front)}"
+    title = f"{model}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
     optimal = Frontier(frontier.front, axis=frontier.axis)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
     if not json and frontier.points:  # all of them were asked the same
