@@ -51,9 +51,15 @@ def logits(model, x, pruner=None, **kwargs):
 
 @cache
 def untouched(family, attention, padding):
-    """Logits and three generated tokens of the model as it is: what every scorer is held against."""
+    """Logits and two generated tokens of the model as it is: what every scorer is held against."""
     model, x = build(family, attention), batch(family, padding)
-    return logits(model, x), model.generate(**x, max_new_tokens=3, do_sample=False)
+    return logits(model, x), model.generate(**x, max_new_tokens=2, do_sample=False)
+
+
+@cache
+def pruned(scorer, family, attention, padding):
+    """Logits with tokens dropped by SCHEDULE; two laws look at them."""
+    return logits(build(family, attention), batch(family, padding), Pruner(scorer_named(scorer), SCHEDULE))
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
@@ -70,11 +76,11 @@ class TestEverywhere:
             pruner = Pruner(scorer_named(scorer), Schedule.full(LAYERS), mode=mode)
             assert torch.equal(logits(model, x, pruner), whole)
         with Pruner(scorer_named(scorer), Schedule.full(LAYERS))(model):
-            assert torch.equal(model.generate(**x, max_new_tokens=3, do_sample=False), generated)
+            assert torch.equal(model.generate(**x, max_new_tokens=2, do_sample=False), generated)
 
     def test_masking_equals_dropping(self, scorer, family, attention, padding):
         model, x = build(family, attention), batch(family, padding)
-        dropped = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE))
+        dropped = pruned(scorer, family, attention, padding)
         masked = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE, mode="mask"))
         whole, _ = untouched(family, attention, padding)
         text = text_of(x)
@@ -87,7 +93,7 @@ class TestEverywhere:
         model, x = build(family, attention), batch(family, padding)
         visual, text = visual_counts(x), text_of(x).sum(-1).tolist()
         counts = SCHEDULE.counts(visual).tolist()
-        new = 3
+        new = 2
         with Pruner(scorer_named(scorer), SCHEDULE)(model):
             out = model.generate(**x, max_new_tokens=new + 1, do_sample=False, return_dict_in_generate=True)
         windows = windows_of(model)
@@ -111,7 +117,17 @@ def windows_of(model):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("scorer", ALL_SCORERS)
 def test_a_sample_in_a_batch_equals_the_sample_alone(scorer, family, attention, padding):
-    model = build(family, attention)
+    samples = mixed(family)
+    x = inputs(family, samples, side=padding)
+    together = logits(build(family, attention), x, Pruner(scorer_named(scorer), SCHEDULE))
+    for b in range(len(samples)):
+        mine = together[b][x["attention_mask"][b].bool()]
+        single, text = by_itself(scorer, family, attention, b)
+        assert (mine - single)[text].abs().max() <= TOLERANCE
+
+
+def mixed(family):
+    """Samples of different lengths and pictures, one of them without."""
     samples = [
         DEFAULT,
         (words(1, 3), picture(2, 3), words(9, 4)),
@@ -120,17 +136,18 @@ def test_a_sample_in_a_batch_equals_the_sample_alone(scorer, family, attention, 
     ]
     if family in ("idefics3", "smolvlm"):
         samples.pop(2)  # these two pad their pixel tensors with empty pictures and drop them inside
-    x = inputs(family, samples, side=padding)
-    together = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE))
-    for b, sample in enumerate(samples):
-        alone = inputs(family, [sample], seed=0)
-        for key in ("pixel_values", "image_grid_thw", "image_sizes"):
-            if key in alone:
-                alone[key] = slice_of(family, x, key, samples, b)
-        single = logits(model, alone, Pruner(scorer_named(scorer), SCHEDULE))
-        mine = together[b][x["attention_mask"][b].bool()]
-        text = text_of(alone)[0]
-        assert (mine - single[0])[text].abs().max() <= TOLERANCE
+    return samples
+
+
+@cache
+def by_itself(scorer, family, attention, b):
+    """Logits of one of `mixed`, and where its text is; its padding in a batch is nothing to it."""
+    samples = mixed(family)
+    x, alone = inputs(family, samples), inputs(family, [samples[b]])
+    for key in ("pixel_values", "image_grid_thw", "image_sizes"):
+        if key in alone:
+            alone[key] = slice_of(family, x, key, samples, b)
+    return logits(build(family, attention), alone, Pruner(scorer_named(scorer), SCHEDULE))[0], text_of(alone)[0]
 
 
 def slice_of(family, x, key, samples, b):
@@ -150,10 +167,8 @@ def slice_of(family, x, key, samples, b):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("scorer", ALL_SCORERS)
 def test_sdpa_equals_eager(scorer, family, padding):
-    x = batch(family, padding)
-    sdpa = logits(build(family, "sdpa"), x, Pruner(scorer_named(scorer), SCHEDULE))
-    eager = logits(build(family, "eager"), x, Pruner(scorer_named(scorer), SCHEDULE))
-    assert (sdpa - eager)[text_of(x)].abs().max() <= TOLERANCE
+    sdpa, eager = (pruned(scorer, family, attention, padding) for attention in ("sdpa", "eager"))
+    assert (sdpa - eager)[text_of(batch(family, padding))].abs().max() <= TOLERANCE
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
