@@ -54,7 +54,7 @@ class Lab:
 
     def __init__(self, name: str, scorer: str, calibration: int, test: int) -> None:
         self.model, self.processor = load(name, dtype=torch.float32)
-        self.scorer, self.sizes = scorer, {"calibration": calibration, "test": test}
+        self.name, self.scorer, self.sizes = name, scorer, {"calibration": calibration, "test": test}
         self.judge = self.objective()
         self.L = self.judge.cost.num_layers
 

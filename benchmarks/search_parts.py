@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,10 +18,10 @@ from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
 from vispco import kernels
 from vispco.cost import counts_for_budget, snap
 from vispco.data import dataset
-from vispco.kernels import KERNELS
-from vispco.loading import load
+from vispco.kernels import KERNELS, Kernel
 from vispco.search import presets
 from vispco.search.batch import Batch
+from vispco.search.fit import Fit
 from vispco.search.halving import counts_at, sharp
 from vispco.search.modes import Effort, carry_out
 from vispco.search.objective import Objective, frozen
@@ -24,7 +29,6 @@ from vispco.search.predictor import Predictor
 from vispco.search.prepared import Prepared
 from vispco.search.relaxation import GaussianMask
 from vispco.search.shapes import shapes
-from vispco.search.static import Descent, static_search
 from vispco.search.teach import Taught, learn, measure
 from vispco.search.trainer import Trainer
 from vispco.search.training_plan import TrainingPlan
@@ -33,7 +37,6 @@ from vispco.sweep.spaces import Free, Single
 RANDOM = 160
 SEARCHED = 8  # batches of 16 samples that a static search sees
 TWO = {"steps": 2}
-FOUR = ("attribute", "counting", "word", "chart")  # one sample of each, to see whether Algorithm 1 converges
 
 
 def unpruned(lab: Lab, _: Path) -> dict[str, Any]:
@@ -66,23 +69,38 @@ def table(lab: Lab, cache: Path) -> dict[str, Any]:
     return {**found.to_dict(), "fitted": vars(result.fitted), "anchors": described, "best_static": best.to_dict()}
 
 
-def one_search(lab: Lab, _: Path) -> dict[str, Any]:
-    """One search with the defaults of the command line: 24 samples of each task, all budgets, two threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    started, objective = time.perf_counter(), lab.objective("steps")
-    samples = dataset("calibration", limit=24)
-    batches = list(Prepared(lab.model, lab.processor, samples, batch_size=16, on_new=objective.learned))
-    learn(objective, kernels.get("steps"), measure(objective, batches, kernels.get("steps")))
+def one_search(lab: Lab, cache: Path) -> dict[str, Any]:
+    """One search as a user starts it: the command with its defaults, all budgets, two threads."""
+    out = cache / "one-search"
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-m", "vispco", "search", lab.name, "--out", str(out)]
+    started = time.perf_counter()
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "2"}, capture_output=True)
     seconds = time.perf_counter() - started
-    torch.set_num_threads(threads)
-    return {"seconds": seconds, "threads": 2, "samples": len(samples), "flops": objective.spent.total}
+    config = json.loads((out / "config.json").read_text())
+    return {
+        "seconds": seconds,
+        "threads": 2,
+        **{key: config[key] for key in ("mode", "solver", "samples", "search_seconds")},
+    }
+
+
+def network(lab: Lab, cache: Path) -> dict[str, Any]:
+    """The same table, but the predictor's own layers learn to choose."""
+    measured, *_ = torch.load(cache / "measured.pt", weights_only=False)
+    kernel = kernels.get("steps", **TWO)
+    torch.manual_seed(0)
+    result = learn(lab.objective("steps"), kernel, measured, plan=Fit(way="network"))
+    return {**_gap(lab, result, kernel), "fitted": vars(result.fitted)}
 
 
 def gap(lab: Lab, cache: Path) -> dict[str, Any]:
     """Best static anchor (chosen on the calibration table), predictor, per-sample oracle over the same anchors."""
-    result: Taught = torch.load(cache / "taught.pt", weights_only=False)
-    kernel, told = kernels.get("steps", **TWO), {}
+    return _gap(lab, torch.load(cache / "taught.pt", weights_only=False), kernels.get("steps", **TWO))
+
+
+def _gap(lab: Lab, result: Taught, kernel: Kernel) -> dict[str, Any]:
+    told: dict[str, Any] = {}
     batches = lab.by_size("test", 128)
     for budget in (0.3, 0.4, 0.5):
         meant = result.meant(budget)
@@ -102,6 +120,7 @@ def gap(lab: Lab, cache: Path) -> dict[str, Any]:
             "samples": sum(map(len, batches)),
             "static": a_static, "predictor": a_own, "oracle": a_best,
             "static_kl": k_static, "predictor_kl": k_own, "oracle_kl": k_best,
+            "anchors": len(anchors),
             "closed": (a_own - a_static) / max(a_best - a_static, 1e-9),
             "closed_kl": (k_static - k_own) / max(k_static - k_best, 1e-9),
         }  # fmt: skip
@@ -261,29 +280,6 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
     return {"violations": count, "checked": checked}
 
 
-def converged(_: Lab, __: Path, name: str) -> dict[str, bool]:
-    """Scorer / kernel -> did Algorithm 1 with the paper's row meet a budget of 0.5?"""
-    told, (model, processor) = {}, load(name, dtype=torch.float32)
-    batches = list(Prepared(model, processor, dataset("calibration", tasks=FOUR, limit=1), batch_size=4))
-    for scorer in SCORERS:
-        for kernel in KERNELS:
-            row = presets.for_model(model.config, kernel)
-            objective = Objective(model, scorer, relaxation=GaussianMask(row.sigma, row.temperature))
-            found = static_search(
-                objective,
-                batches,
-                kernels.get(kernel),
-                0.5,
-                solver="lagrangian",
-                settings=row.lagrangian(),
-                descent=Descent(starts=1, outer=12, inner=2, explore=6),
-            )
-            told[f"{scorer}/{kernel}"] = found.converged
-            if not found.converged:
-                print(f"    {name}/{scorer}/{kernel} has not converged", flush=True)
-    return told
-
-
 def bias(lab: Lab, _: Path) -> dict[str, Any]:
     """The paper's gradient in the retention of a single step, against differences of the true objective.
 
@@ -331,6 +327,4 @@ def _bill(found: Judged, objective: Objective, seconds: float) -> None:
 
 
 def _flops(cache: Path) -> float:
-    import json
-
     return float(json.loads((cache / "table.json").read_text())["found"]["flops"])

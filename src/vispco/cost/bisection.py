@@ -13,7 +13,7 @@ def largest_fitting(fits: Callable[[Tensor], Tensor], low: Tensor, high: Tensor,
     """
     # A step on a small tensor has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
     # same binary fractions (5 and 3 divide `bits`), so that a sample's answer does not depend on its batch.
-    at_once = 5 if low.numel() <= 4 else 3 if low.numel() <= 64 else 1
+    at_once = 5 if low.numel() <= 32 else 3 if low.numel() <= 256 else 1
     parts = 2**at_once
     share = torch.arange(1, parts + 1, dtype=low.dtype, device=low.device).reshape(-1, *[1] * low.ndim) / parts
     for _ in range(bits // at_once):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
@@ -75,11 +76,14 @@ class GaussianMask:
     """The engine's `Relaxation`: `keep` in value, the paper's straight-through gradient towards the retention.
 
     sigma: width of the Gaussian in ranks. temperature: T, in standard deviations of the log-scores.
+    even: one token more in the budget is one more in the mask, however the scores lie (see `_even`). Else, as in the
+    paper, it is many where tokens crowd around the threshold, and none where there is a gap.
     `begin(layout)` tells it how many visual tokens each sample had at first; a planner calls it before every pass.
     """
 
     sigma: float = 10.0
     temperature: float = 0.1
+    even: bool = False
 
     def __post_init__(self) -> None:
         if not (self.sigma > 0 and self.temperature > 0):
@@ -103,7 +107,20 @@ class GaussianMask:
         ordered = ordered.masked_fill(torch.isinf(ordered), 0.0)
         kept = retention.float() * self._num_visual  # k~_i = r_i N_v
         tau = soft_threshold(ordered, count, kept, self.sigma)
-        soft = torch.sigmoid((s - tau[:, None]) / self.temperature)  # m~, Eq. masks
         learns = live & (retention.detach() < FULL)[:, None]
+        if self.even:
+            share = _even((s - tau.detach()[:, None]) / self.temperature, live)
+            return keep.float() + torch.where(learns, share * (kept - kept.detach())[:, None], 0.0)
+        soft = torch.sigmoid((s - tau[:, None]) / self.temperature)  # m~, Eq. masks
         # Eq. ste; keep + (m~ - sg(m~)) instead of m~ + sg(m - m~): the bracket is exactly 0, so the value is exactly m
         return keep.float() + torch.where(learns, soft - soft.detach(), 0.0)
+
+
+def _even(distance: Tensor, live: Tensor) -> Tensor:
+    """d m~ / d k~ [B, V] that sums to 1: the paper's m~ (1 - m~) over its sum.
+
+    The paper's is m~ (1 - m~) / T times -d tau / d k~, which is the density of the scores around the threshold, once
+    seen through T and once, inverted, through sigma. Where the two differ, as in a gap, so does their product from 1.
+    """
+    logs = functional.logsigmoid(distance) + functional.logsigmoid(-distance)
+    return logs.masked_fill(~live, -torch.inf).softmax(-1).nan_to_num(0.0)

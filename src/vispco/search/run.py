@@ -44,7 +44,7 @@ def search(
     *,
     scorer: str | Scorer = "fastv",
     kernel: str | Kernel = "steps",
-    mode: Mode = "static",
+    mode: Mode = "predictor",
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | None = None,

@@ -163,8 +163,9 @@ def _scouted_at(
     first, second, third = _looked_at(lesson, batches)
 
     def look(places: Tensor, at: Sequence[Batch]) -> Tensor:  # [samples, N]
-        kls = [kl_tried(objective, batch, kernel, pool.params[places], budget).T.cpu() for batch in at]
-        return torch.cat(kls) if kls else torch.empty(0, len(places))
+        if not len(places) or not at:
+            return torch.empty(sum(map(len, at)), len(places))
+        return torch.cat([kl_tried(objective, each, kernel, pool.params[places], budget).T.cpu() for each in at])
 
     wide = pool.some(lesson.explore)
     kl = look(wide, first)
