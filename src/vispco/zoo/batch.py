@@ -56,16 +56,17 @@ class Batch:
 
 
 def examples(
-    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int
+    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, *, polish: bool = False
 ) -> list[Example]:  # fmt: skip
-    """`count` training pictures, tasks drawn by weight."""
+    """`count` training pictures, tasks drawn by weight. polish: all as full as the test's, counts asked as there."""
     names = list(weights)
     chosen = rng.choices(names, [weights[name] for name in names], k=count)
     made = []
     for name in chosen:
-        level = difficulty if rng.random() < 0.6 else rng.random() * difficulty
+        level = difficulty if polish or rng.random() < 0.6 else rng.random() * difficulty
         scene, own = compose(name, "train", rng, level)
-        asked = [(name, *question) for question in own[: 3 if name == "counting" else 6]]  # high counts come first
+        most = 6 if name != "counting" else 1 if polish else 3  # high counts come first
+        asked = [(name, *question) for question in own[:most]]
         others = []
         for other, task in TASKS.items():
             if other != name:

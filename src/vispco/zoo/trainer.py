@@ -73,7 +73,7 @@ class Trainer:
 
     def weights(self) -> dict[str, float]:
         """Tasks that go badly are trained more."""
-        more = {"counting": self.plan.counting}
+        more = {"counting": self.plan.counting_at(self.progress.step)}
         return {name: 0.25 + (1 - self.progress.accuracy[name]) + more.get(name, 0.0) for name in TASKS}
 
     def level(self) -> float:
@@ -93,7 +93,8 @@ class Trainer:
                 given = first_examples(rng, POOL * pictures, plan.least_level(first))
             else:
                 weights, level = self._mix
-                given = examples(rng, POOL * pictures, weights, level, plan.questions)
+                polish = first >= plan.plain
+                given = examples(rng, POOL * pictures, weights, level, plan.questions, polish=polish)
             given.sort(key=lambda example: example.scene.width * example.scene.height)
             parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
             rng.shuffle(parts)
@@ -172,7 +173,7 @@ class Trainer:
         """Train to the end of the plan, saving every so many seconds."""
         self.out.mkdir(parents=True, exist_ok=True)
         saved = time.monotonic()
-        stable = round(self.plan.steps - self.plan.decay * (self.plan.steps - self.plan.warmup))
+        stable = round(self.plan.plain - self.plan.decay * (self.plan.plain - self.plan.warmup))
         while self.progress.step < self.plan.steps:
             self.step()
             if report is not None:
