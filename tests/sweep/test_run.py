@@ -39,8 +39,8 @@ def trials(directory, name="study"):
     return optuna.load_study(study_name=name, storage=open_store(None, directory).optuna).trials
 
 
-def test_three_workers_evaluate_every_configuration_once(run, log, tmp_path):
-    found = run(engine="local", workers=3)
+def test_two_workers_evaluate_every_configuration_once(run, log, tmp_path):
+    found = run(engine="local", workers=2)
     assert len(evaluated(log)) == len(set(evaluated(log))) == len(found) == 100
     assert found == run(directory=tmp_path / "inline")
 

@@ -48,7 +48,8 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "
     from rich.console import Console, Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    parts, needs = [], widths(columns, rows)
+    parts: list[Table] = []
+    needs = widths(columns, rows)
     for places in fitting(needs, Console().width):
         table = Table(title=None if parts or not title else title)
         for place in places:
