@@ -63,7 +63,7 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=3000, warmup=800, codes=True),
+    "tiny-qwen": Recipe(steps=4200, warmup=800, codes=True, polish=600, rounds=(0.5, 1.5)),
     "tiny-llava": Recipe(steps=2600, warmup=800, codes=True),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
