@@ -56,6 +56,15 @@ def test_slopes_are_those_of_the_mean_over_all_samples(batches, objective):
         torch.testing.assert_close(getattr(both, name), mean)
 
 
+def test_where_nothing_is_dropped_the_slopes_are_0(batches, objective):
+    shape = shapes(kernels.get("multi-step"), L)[:1]
+    with frozen(objective.model):
+        found = slopes(objective, batches[:1], kernels.get("multi-step"), shape, one(1.0), None)
+    assert float(found.kl.abs()) < 1e-5
+    assert float(found.shape.abs().max()) == 0.0
+    assert float(found.price.abs()) == 0.0
+
+
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objective):
     kernel, size = kernels.get(name), typical(objective, batches)

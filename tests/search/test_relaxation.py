@@ -24,8 +24,8 @@ def descending(n, seed=0, batch=1):
     return torch.randn(batch, n, generator=generator, dtype=torch.float64).sort(-1, descending=True).values
 
 
-def mask_of(scores, live, retention, sigma=2.0, temperature=0.1):
-    relaxation = GaussianMask(sigma, temperature)
+def mask_of(scores, live, retention, sigma=2.0, temperature=0.1, *, even=False):
+    relaxation = GaussianMask(sigma, temperature, even=even)
     relaxation.begin(layout_of(live))
     counts = (retention.detach() * live.sum(-1) + 0.5).floor().long()
     keep = (ranks(scores, live) < counts[:, None]) & live
@@ -151,6 +151,33 @@ def test_one_more_token_moves_the_soft_mask_by_one_token():
         mask, _ = mask_of(scores, live, r, sigma=10.0)
         (found,) = torch.autograd.grad(mask.sum(), r)
         assert found.item() / n == pytest.approx(1.0, rel=0.02)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0, 15.0])
+@pytest.mark.parametrize("share", [0.1, 0.45, 0.5, 0.9])
+def test_the_even_mask_moves_by_one_token_however_the_scores_lie(gap, share):
+    n = 40
+    scores = (torch.linspace(1.0, -1.0, n) + gap * (torch.arange(n) < n // 2)).exp()[None]
+    r = torch.tensor([share], requires_grad=True)
+    mask, keep = mask_of(scores, torch.ones(1, n, dtype=torch.bool), r, sigma=1.0, temperature=0.01, even=True)
+    assert torch.equal(mask, keep.float())
+    (found,) = torch.autograd.grad(mask.sum(), r, retain_graph=True)
+    assert found.item() / n == pytest.approx(1.0, rel=1e-5)
+    near = torch.arange(n).sub(share * n).abs() <= 8
+    (around,) = torch.autograd.grad(mask[0, near].sum(), r)
+    assert around.item() / n > 0.9  # at the threshold, not anywhere
+
+
+def test_the_papers_mask_moves_by_many_tokens_or_none_around_a_gap():
+    n = 40
+    scores = (torch.linspace(1.0, -1.0, n) + 15.0 * (torch.arange(n) < n // 2)).exp()[None]
+    moved = []
+    for share in (0.45, 0.5, 0.55):
+        r = torch.tensor([share], requires_grad=True)
+        mask, _ = mask_of(scores, torch.ones(1, n, dtype=torch.bool), r, sigma=2.0)
+        moved += [g.item() / n for g in torch.autograd.grad(mask.sum(), r)]
+    assert min(moved) < 0.1
+    assert max(moved) > 2.0
 
 
 def test_nothing_is_learned_where_all_tokens_stay_or_no_token_is_live():

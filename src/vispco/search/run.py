@@ -76,7 +76,8 @@ def search(
     torch.manual_seed(seed)
     shape = kernels.get(kernel, first_full=rated.needs_attention) if isinstance(kernel, str) else kernel
     row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
-    objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature))
+    even = way == "projection"  # ours; the Lagrangian keeps the paper's gradient
+    objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature, even=even))
     folder = None if directory is None else Path(directory)
     writes = folder is not None and PartialState().is_main_process  # of many processes, one
     if folder is not None and writes:

@@ -5,8 +5,8 @@ every one spends the same fraction f of its own full cost. So there is one F(r) 
 samples differ in size: it means the same at every gamma and for every kernel, and no step leaves the feasible set. With
 solver="lagrangian" f is learned and Algorithm 1 drives it to the budget; with solver="projection" f *is* the budget.
 
-The landscape is rugged, so many shapes are looked at before the descent, several starts go in one batch, gamma goes from
-gentle to sharp, every step is measured by real dropping, and so is the choice at the end, starts included.
+The landscape is rugged, so many shapes are looked at before the descent, several starts may go in one batch, every step
+is measured by real dropping, and so is the choice at the end, starts included.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from vispco.search.objective import Objective, frozen
 from vispco.search.shapes import shapes
 
 Solver = Literal["lagrangian", "projection"]
+PATIENCE = 4
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,13 @@ class Descent:
     """How the gradient goes down. rate is for a kernel's few raw numbers; the presets' are for a network's weights."""
 
     starts: int = 1
-    outer: int = 3  # iterations of Algorithm 1
+    outer: int = 3  # iterations; Algorithm 1 goes on to PATIENCE times as many until its constraint is met
     inner: int = 1  # gradient steps of one inner solve
     batches: int = 4  # that one gradient is averaged over
     rate: float = 0.4  # the first step's length: how far the number moves that moves most
     lengths: tuple[float, ...] = (0.25, 1.0, 3.0)  # in units of it, what is tried by real dropping
     price: float | None = None  # where the Lagrangian's price starts; None: at the budget
-    gamma: tuple[float, float] = (1.0, 10.0)  # gentle to sharp, for kernels that have it
+    gamma: tuple[float, float] = (10.0, 10.0)  # first and last, for kernels that have it
     explore: int | None = 40  # how many shapes are looked at before; None for all
 
 
@@ -77,8 +78,8 @@ def static_search(
     history: list[dict[str, Any]] = []
     place, steps, worth = 0, 0, torch.zeros(S, dtype=torch.float64)
     with frozen(objective.model):
-        for outer in range(plan.outer):
-            gamma = gamma_at(kernel, plan, outer)
+        for outer in range(plan.outer * (PATIENCE if solver == "lagrangian" else 1)):
+            gamma = gamma_at(kernel, plan, min(outer, plan.outer - 1))
             for _ in range(plan.inner):
                 some = [batches[(place + i) % len(batches)] for i in range(min(plan.batches, len(batches)))]
                 place += len(some)
@@ -92,7 +93,8 @@ def static_search(
                 shape, rate = _moved(objective, some, kernel, shape, price, towards, plan, rate)
             done = multiplier.update(multiplier.statistics(budget - price, torch.arange(S)))
             history.append(_record(outer, gamma, found.kl, price, multiplier))
-            if done and bool((rate < plan.rate / 8).all()):  # the constraint is met, and nothing moves any more
+            still = bool((rate < plan.rate / 8).all())  # two steps in a row, no length was better
+            if done and (still or outer + 1 >= plan.outer):
                 break
     last = rank(objective, batches, kernel, shape, budget, keep=S, rungs=1)
     best = last if last.kl[0] < first.kl[0] else first
