@@ -30,7 +30,7 @@ class Passes:
 
 def run(folder, mode, budgets=(0.5, 0.7)):
     model, processor = zoo_model()
-    samples = dataset("calibration", limit=1)[:8]
+    samples = dataset("calibration", limit=1)[:4]
     search(
         model, processor, samples, kernel=kernel_of(mode), mode=mode, budgets=budgets, directory=folder, effort=SMALL
     )

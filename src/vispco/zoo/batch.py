@@ -56,23 +56,26 @@ class Batch:
 
 
 def examples(
-    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, *, polish: bool = False
+    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, *, beside: int | None = None
 ) -> list[Example]:  # fmt: skip
-    """`count` training pictures, tasks drawn by weight. polish: all as full as the test's, counts asked as there."""
+    """`count` training pictures, tasks drawn by weight.
+
+    beside: if given, all are as full as the test's, and a counting scene is asked about its subject and so much more.
+    """
     names = list(weights)
     chosen = rng.choices(names, [weights[name] for name in names], k=count)
     made = []
     for name in chosen:
-        level = difficulty if polish or rng.random() < 0.6 else rng.random() * difficulty
+        level = difficulty if beside is not None or rng.random() < 0.6 else rng.random() * difficulty
         scene, own = compose(name, "train", rng, level)
-        most = 6 if name != "counting" else 1 if polish else 3  # high counts come first
+        most = 6 if name != "counting" else 3 if beside is None else 1  # high counts come first
         asked = [(name, *question) for question in own[:most]]
         others = []
         for other, task in TASKS.items():
             if other != name:
                 others += [(other, *question) for question in task.ask(scene, rng)[: 1 if other == "counting" else 2]]
         rng.shuffle(others)
-        asked = (asked + others)[:questions]
+        asked = (asked + (others[:beside] if name == "counting" else others))[:questions]
         rng.shuffle(asked)
         made.append(Example(scene, draw(scene), tuple(asked)))
     return made

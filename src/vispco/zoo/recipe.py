@@ -30,7 +30,8 @@ class Recipe:
     clip: float = 1.0
     polish: int = 0  # steps of each round of the last stretch
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
-    rounds: tuple[float, ...] = ()  # of the last stretch: how much more counting is asked in each
+    # of the last stretch: how much more counting is asked in each, and how many other questions beside a count
+    rounds: tuple[tuple[float, int], ...] = ()
     counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,7 +43,14 @@ class Recipe:
         return self.steps - self.polish * len(self.rounds)
 
     def counting_at(self, step: int) -> float:
-        return self.counting if step < self.plain else self.rounds[(step - self.plain) // self.polish]
+        return self.counting if step < self.plain else self._round(step)[0]
+
+    def beside_at(self, step: int) -> int | None:
+        """How many other questions a counting scene has in the last stretch; before it, None."""
+        return None if step < self.plain else self._round(step)[1]
+
+    def _round(self, step: int) -> tuple[float, int]:
+        return self.rounds[(step - self.plain) // self.polish]
 
     def rate_at(self, step: int) -> float:
         if step >= self.plain:
@@ -63,7 +71,7 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=4200, warmup=800, codes=True, polish=600, rounds=(0.5, 1.5)),
+    "tiny-qwen": Recipe(steps=4800, warmup=800, codes=True, polish=600, rounds=((0.5, 9), (1.5, 9), (1.5, 2))),
     "tiny-llava": Recipe(steps=2600, warmup=800, codes=True),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }

@@ -93,8 +93,8 @@ class Trainer:
                 given = first_examples(rng, POOL * pictures, plan.least_level(first))
             else:
                 weights, level = self._mix
-                polish = first >= plan.plain
-                given = examples(rng, POOL * pictures, weights, level, plan.questions, polish=polish)
+                beside = plan.beside_at(first)
+                given = examples(rng, POOL * pictures, weights, level, plan.questions, beside=beside)
             given.sort(key=lambda example: example.scene.width * example.scene.height)
             parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
             rng.shuffle(parts)
