@@ -74,9 +74,10 @@ class Lab:
     def test(self) -> list[Batch]:
         return self.by_size("test", self.sizes["test"])
 
-    def objective(self, kernel: str = "single", *, teacher: list[Batch] | None = None) -> Objective:
+    def objective(self, kernel: str = "single", *, teacher: list[Batch] | None = None, even: bool = False) -> Objective:
+        """even: of the relaxation, as projection has it; the Lagrangian keeps the paper's."""
         row = presets.for_model(self.model.config, kernel)
-        made = Objective(self.model, self.scorer, relaxation=GaussianMask(row.sigma, row.temperature))
+        made = Objective(self.model, self.scorer, relaxation=GaussianMask(row.sigma, row.temperature, even=even))
         for batch in teacher or ():
             made.learned(batch)
         return made

@@ -168,7 +168,8 @@ def flattered(lab: Lab, _: Path) -> dict[str, Any]:
 def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, Any]:
     """A static or line search at every budget."""
     batches = lab.calibration[:SEARCHED]
-    kernel, objective = kernels.get(kernel_name), lab.objective(kernel_name, teacher=batches)
+    even = solver == "projection"
+    kernel, objective = kernels.get(kernel_name), lab.objective(kernel_name, teacher=batches, even=even)
     started = time.perf_counter()
     outcome = carry_out(
         objective,
@@ -192,7 +193,7 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, An
 
 def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool = False) -> dict[str, Any]:
     """The paper's way to a predictor: a gradient through the relaxed model, for as many FLOPs as the table took."""
-    objective = lab.objective(kernel_name, teacher=lab.calibration)
+    objective = lab.objective(kernel_name, teacher=lab.calibration, even=solver == "projection")
     row = presets.for_model(lab.model.config, kernel_name)
     result: Taught = torch.load(cache / "taught.pt", weights_only=False)
     predictor, rate = result.predictor, row.rate

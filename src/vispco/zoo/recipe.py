@@ -71,7 +71,7 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=4800, warmup=800, codes=True, polish=600, rounds=((0.5, 9), (1.5, 9), (1.5, 2))),
+    "tiny-qwen": Recipe(steps=4200, warmup=800, codes=True, polish=600, rounds=((0.5, 9), (1.5, 9))),
     "tiny-llava": Recipe(steps=2600, warmup=800, codes=True),
     "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
 }
