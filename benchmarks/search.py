@@ -51,7 +51,7 @@ def plan(cache: Path) -> dict[str, Any]:
         **{f"converged-{name}": partial(search_static.converged, name=name) for name in MODELS},
         "lagrangian-multi-step": static("multi-step", "static", "lagrangian"),
         "line-multi-step": static("multi-step", "line", "line"),
-        "bias": parts.bias,
+        "bias": search_static.bias,
         "flattered": parts.flattered,
         "lagrangian-exponential": static("exponential", "static", "lagrangian"),
         "projection-free": static("free", "static", "projection"),

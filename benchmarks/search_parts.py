@@ -24,10 +24,9 @@ from vispco.search.batch import Batch
 from vispco.search.fit import Fit
 from vispco.search.halving import counts_at, sharp
 from vispco.search.modes import Effort, carry_out
-from vispco.search.objective import Objective, frozen
+from vispco.search.objective import Objective
 from vispco.search.predictor import Predictor
 from vispco.search.prepared import Prepared
-from vispco.search.relaxation import GaussianMask
 from vispco.search.shapes import shapes
 from vispco.search.teach import Taught, learn, measure
 from vispco.search.trainer import Trainer
@@ -279,42 +278,6 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
                     count += over_budget(objective, counts, batch, budget)
                     checked += len(batch)
     return {"violations": count, "checked": checked}
-
-
-def bias(lab: Lab, _: Path) -> dict[str, Any]:
-    """The paper's gradient in the retention of a single step, against differences of the true objective.
-
-    For each layer and retention: d KL / d r as the relaxation gives it, and as (KL(r + d) - KL(r - d)) / 2 d by real
-    dropping, d = 0.1. Told: how often the sign agrees, the correlation, and the ratio of sizes.
-    """
-    told, batch = {}, lab.calibration[0]
-    points = [(layer, r) for layer in range(1, lab.L, 2) for r in (0.2, 0.4, 0.6)]
-
-    def curve(layer: int, r: torch.Tensor) -> torch.Tensor:
-        return torch.cat([torch.ones(layer, dtype=torch.float64), r.expand(lab.L - layer)])
-
-    true = []
-    for layer, r in points:
-        rows = torch.stack([curve(layer, torch.tensor(r + d, dtype=torch.float64)) for d in (0.1, -0.1)])
-        kl = lab.tried([batch], rows, lab.judge)[:, 2]
-        true.append((kl[0] - kl[1]) / 0.2)
-    for sigma in (1.0, 10.0):
-        for temperature in (0.1, 0.5):
-            objective = Objective(lab.model, lab.scorer, relaxation=GaussianMask(sigma, temperature))
-            own = []
-            with frozen(lab.model):
-                for layer, r in points:
-                    height = torch.tensor(r, dtype=torch.float64, requires_grad=True)
-                    kl = objective.relaxed(batch, curve(layer, height).expand(len(batch), -1)).mean()
-                    own.append(float(torch.autograd.grad(kl, height)[0]))
-            a, b = np.array(own), np.array(true)
-            told[f"sigma {sigma:g}, T {temperature:g}"] = {
-                "same_sign": float((np.sign(a) == np.sign(b)).mean()),
-                "correlation": float(np.corrcoef(a, b)[0, 1]),
-                "size": float(np.abs(a).mean() / np.abs(b).mean()),
-            }
-            print("   ", sigma, temperature, told[f"sigma {sigma:g}, T {temperature:g}"], flush=True)
-    return told
 
 
 def _asked(predictor: Predictor, batch: Batch, budget: float) -> torch.Tensor:

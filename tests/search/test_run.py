@@ -119,7 +119,11 @@ def test_a_saved_predictor_deploys_by_itself(samples, tmp_path):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"mode": "magic"}, "static"), ({"mode": "static", "solver": "table"}, "projection"), ({"budgets": [0.0]}, "fractions")],
+    [
+        ({"mode": "magic"}, "static"),
+        ({"mode": "static", "solver": "table"}, "projection"),
+        ({"budgets": [0.0]}, "fractions"),
+    ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(wrong, message):
     with pytest.raises(InvalidInputError, match=message):

@@ -10,10 +10,11 @@ from vispco.cost import BudgetWarning
 from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS
 from vispco.search.found import Found
-from vispco.search.halving import kl_of, rank
+from vispco.search.halving import counts_at, kl_of, rank
 from vispco.search.lagrangian import Settings
 from vispco.search.line import line_search
 from vispco.search.objective import Objective
+from vispco.search.pool import Pool
 from vispco.search.relaxation import GaussianMask
 from vispco.search.shapes import shapes
 from vispco.search.static import Descent, static_search
@@ -29,9 +30,24 @@ def test_the_shapes_of_a_kernel_differ_and_are_finite(name):
     assert found.shape[1] == kernel.num_parameters(8)
     assert bool(found.isfinite().all())
     assert len(found.unique(dim=0)) == len(found) >= 7
-    few = shapes(kernel, 8, limit=4)
-    assert len(few) == 4
-    assert all(bool((found == row).all(-1).any()) for row in few)
+
+
+def test_a_pool_has_each_curve_once_and_knows_neighbours(batches, objective):
+    kernel = kernels.get("steps", steps=2)
+    every, pool = shapes(kernel, L), Pool.at(objective, kernel, 0.6, batches)
+    whole = counts_at(objective, batches[0], kernel, every, 0.6).flatten(1)
+    assert 2 < len(pool) <= len(every)
+    assert len(pool.curves.unique(dim=0)) == len(pool)
+    assert len(whole.unique(dim=0)) >= len(pool)  # samples of other sizes may tell more shapes apart
+    assert all(bool((every == row).all(-1).any()) for row in pool.params)
+    some = pool.some(4)
+    assert len(set(some.tolist())) == 4
+    near = pool.beside(some[:1], some, 2)
+    assert not set(near.tolist()) & set(some.tolist())
+    away = (pool.curves - pool.curves[some[0]]).abs().sum(-1)
+    rest = [i for i in range(len(pool)) if i not in some.tolist()]
+    assert sorted(away[near].tolist()) == sorted(away[i].item() for i in sorted(rest, key=lambda i: away[i])[:2])
+    assert len(pool.beside(some[:1], torch.arange(len(pool)), 3)) == 0
 
 
 @pytest.mark.parametrize(
@@ -59,9 +75,10 @@ def test_the_lagrangian_meets_the_budget(batches, objective):
 
 def test_the_search_is_never_worse_than_the_best_of_its_starts(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    start = rank(objective, batches[:2], kernel, shapes(kernel, L, limit=4), 0.6)
+    pool = Pool.at(objective, kernel, 0.6, batches)
+    starts = rank(objective, batches, kernel, pool.params[pool.some(SHORT.explore)], 0.6)
     found = static_search(objective, batches, kernel, 0.6, descent=SHORT)
-    assert found.kl <= kl_mean(objective, batches, kernel, start.params[0], 0.6) + 1e-6
+    assert found.kl <= kl_mean(objective, batches, kernel, starts.params[0], 0.6) + 1e-6
 
 
 def kl_mean(objective, batches, kernel, params, budget):

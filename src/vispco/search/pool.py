@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vispco.cost import counts_for_budget
+from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.halving import sharp
@@ -30,17 +31,19 @@ class Pool:
         text, visual = (
             int(torch.cat([getattr(b, size) for b in batches]).median()) for size in ("num_text", "num_visual")
         )
-        counts = counts_for_budget(
-            kernel,
-            every,
-            torch.full((len(every),), budget, dtype=torch.float64),
-            torch.full((len(every),), text),
-            torch.full((len(every),), visual),
-            objective.cost,
-            site=objective.scorer.site,
-            gamma=sharp(kernel),
-            fill=False,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetWarning)  # is told where samples are measured
+            counts = counts_for_budget(
+                kernel,
+                every,
+                torch.full((len(every),), budget, dtype=torch.float64),
+                torch.full((len(every),), text),
+                torch.full((len(every),), visual),
+                objective.cost,
+                site=objective.scorer.site,
+                gamma=sharp(kernel),
+                fill=False,
+            )
         _, place = torch.unique(counts, dim=0, return_inverse=True)
         first = torch.full((int(place.max()) + 1,), len(every)).scatter_reduce(
             0, place, torch.arange(len(every)), reduce="amin"

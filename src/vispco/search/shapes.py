@@ -17,19 +17,9 @@ NO_STEP = 1.0 - 1e-6
 GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, fill an interval evenly however many there are
 
 
-def shapes(kernel: Kernel, num_layers: int, *, limit: int | None = None, seed: int = 0) -> Tensor:
-    """Parameters [K, P] of different shapes, float64; of more than `limit`, the simple ones and an even choice of others.
-
-    Makers put simple shapes first: one for each layer.
-    """
-    maker = MAKERS.get(kernel.name, _around)
-    found = maker(kernel, num_layers, seed)
-    if limit is None or len(found) <= limit:
-        return found
-    simple = min(len(_layers(kernel, num_layers)), limit // 2)
-    hops = torch.arange(1, len(found) - simple + 1, dtype=torch.float64) * GOLDEN % 1.0
-    others = simple + hops.argsort()[: limit - simple].sort().values  # in no step with any order of the maker's
-    return torch.cat([found[:simple], found[others]])
+def shapes(kernel: Kernel, num_layers: int, *, seed: int = 0) -> Tensor:
+    """Parameters [K, P] of different shapes, float64. Makers put simple shapes first: one for each layer."""
+    return MAKERS.get(kernel.name, _around)(kernel, num_layers, seed)
 
 
 def _layers(kernel: Kernel, num_layers: int) -> range:

@@ -27,7 +27,7 @@ from vispco.search.found import Found
 from vispco.search.halving import rank
 from vispco.search.lagrangian import AugmentedLagrangian, Settings
 from vispco.search.objective import Objective, frozen
-from vispco.search.shapes import shapes
+from vispco.search.pool import Pool
 
 Solver = Literal["lagrangian", "projection"]
 PATIENCE = 4
@@ -45,7 +45,7 @@ class Descent:
     lengths: tuple[float, ...] = (0.25, 1.0, 3.0)  # in units of it, what is tried by real dropping
     price: float | None = None  # where the Lagrangian's price starts; None: at the budget
     gamma: tuple[float, float] = (10.0, 10.0)  # first and last, for kernels that have it
-    explore: int | None = 40  # how many shapes are looked at before; None for all
+    explore: int | None = 64  # how many shapes that differ at the budget are looked at before; None for all
 
 
 class DivergedError(VispcoError, RuntimeError):
@@ -67,7 +67,8 @@ def static_search(
         raise InvalidInputError(f"solver={solver!r} was given. It is 'lagrangian' or 'projection'.")
     plan = descent or Descent()
     L = objective.cost.num_layers
-    first = rank(objective, batches, kernel, shapes(kernel, L, limit=plan.explore), budget, keep=plan.starts)
+    pool = Pool.at(objective, kernel, budget, batches[:8])
+    first = rank(objective, batches, kernel, pool.params[pool.some(plan.explore)], budget, keep=plan.starts)
     size = typical(objective, batches)
     shape = felt(kernel, first.params, budget, size)  # [S, P]
     S = len(shape)
