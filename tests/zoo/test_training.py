@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -164,6 +165,30 @@ def test_the_rate_rises_holds_and_falls_to_zero_in_each_stretch():
         assert plan.rate_at(start) < plan.rate_at(start + 50) < plan.rate_at(start + 200) == top
         assert plan.rate_at(start + 600) == top
         assert plan.rate_at(start + 999) < 0.01 * top
+
+
+def test_rounds_of_polish_come_behind_and_change_nothing_before_them():
+    plain = Recipe(steps=1000, warmup=200)
+    longer = replace(plain, steps=1300, polish=150, rounds=((0.5, 9), (1.5, 2)))
+    assert [longer.rate_at(step) for step in range(1000)] == [plain.rate_at(step) for step in range(1000)]
+    assert [longer.least_level(step) for step in range(1000)] == [plain.least_level(step) for step in range(1000)]
+    for first in (1000, 1150):
+        rates = [longer.rate_at(step) for step in range(first, first + 150)]
+        assert max(rates[:50]) == max(rates) <= longer.polish_rate
+        assert rates[-1] == pytest.approx(longer.polish_rate / 150)
+    assert [longer.counting_at(step) for step in (999, 1000, 1149, 1150)] == [0.5, 0.5, 0.5, 1.5]
+    assert [longer.beside_at(step) for step in (999, 1000, 1150, 1299)] == [None, 9, 2, 2]
+
+
+def test_polish_asks_a_counting_scene_about_its_subject():
+    only = {"counting": 1.0}
+    given = examples(random_for("polish"), 12, only, 1.0, 10, beside=2)
+    for example in given:
+        counted = [question for task, question, _ in example.questions if task == "counting"]
+        assert len(counted) == 1
+        assert len(example.questions) <= 3
+    before = examples(random_for("polish"), 12, only, 1.0, 10)
+    assert max(sum(task == "counting" for task, *_ in example.questions) for example in before) == 3
 
 
 def test_scenes_grow_fuller_with_accuracy_and_are_full_before_the_rate_falls(tmp_path):
