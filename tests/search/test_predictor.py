@@ -18,7 +18,7 @@ from vispco.search.predictor import Predictor, PredictorConfig
 from vispco.search.recall import greedy, worth
 from vispco.search.shapes import shapes
 from vispco.search.table import Table, drawn_budgets, tabulate
-from vispco.search.teach import Lesson, learn, scouted
+from vispco.search.teach import Lesson, learn, measure, passes, scouted
 
 QWEN_3B = Dimensions(
     num_layers=36, hidden=2048, heads=16, kv_heads=2, head_dim=128, ffn=11008, gated=True,
@@ -141,6 +141,17 @@ def test_each_budget_has_anchors_of_its_own_and_what_was_seen_of_them_is_kept(ba
     assert seen.kl.isinf().sum(-1).tolist() == [2] * (2 * samples)
     own = kl_of(objective, batches[0], kernel, found[2:], 0.7)
     assert torch.allclose(seen.kl[samples : samples + len(batches[0]), 2:].T, own)
+
+
+def test_the_work_that_is_told_adds_up_to_what_was_foreseen(batches, objective):
+    lesson = Lesson(anchors=2, scouts=1, shortlist=4, explore=6, scouting=(0.5, 0.7))
+    told = []
+    many = [*batches] * 7  # 14: two of them are behind the last look
+    measure(objective, many, kernels.get("steps", steps=2), lesson, lambda work, what: told.append((work, what)))
+    assert sum(work for work, _ in told) == pytest.approx(passes(lesson, many), rel=0.15)
+    assert {"budget 0.5: 6 shapes", "budget 0.7: 6 shapes", f"table: {sum(map(len, many))} samples"} <= {
+        w for _, w in told
+    }
 
 
 def test_an_anchor_is_chosen_and_measured_only_within_its_reach(batches, objective):

@@ -21,8 +21,9 @@ from vispco.search.objective import Objective
 from vispco.search.planner import BudgetPlanner, predicted, same_for_all
 from vispco.search.predictor import Predictor
 from vispco.search.presets import Preset
+from vispco.search.progress import Bar
 from vispco.search.static import Descent, static_search
-from vispco.search.teach import Lesson, teach
+from vispco.search.teach import Lesson, passes, teach
 from vispco.search.trainer import Trainer
 from vispco.search.training_plan import TrainingPlan
 
@@ -91,7 +92,7 @@ def carry_out(
 ) -> Outcome:
     """Search in one mode with one solver."""
     if mode == "predictor" and solver == "table":
-        return _table(objective, batches, kernel, budgets, effort, cost, say)
+        return _table(objective, batches, kernel, budgets, effort, cost, say, show=show)
     if mode == "predictor":
         return _gradient(objective, batches, kernel, budgets, solver, preset, effort, cost, folder, show=show)
     found = []
@@ -148,8 +149,20 @@ def _table(
     effort: Effort,
     cost: str,
     say: Callable[[str], None],
+    *,
+    show: bool,
 ) -> Outcome:
-    taught = teach(objective, batches, kernel, lesson=effort.lesson, plan=effort.fit, cost=cost, **effort.predictor)
+    with Bar(passes(effort.lesson, batches), show=show, share=True) as bar:
+        taught = teach(
+            objective,
+            batches,
+            kernel,
+            lesson=effort.lesson,
+            plan=effort.fit,
+            cost=cost,
+            tell=bar.advance,
+            **effort.predictor,
+        )
     fitted = taught.fitted
     say(
         f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"

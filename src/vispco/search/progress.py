@@ -6,7 +6,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 FIELDS = ("kl", "violation", "w", "lambda")
 
@@ -18,12 +26,23 @@ def told(values: dict[str, float]) -> str:
 
 
 class Bar:
-    """A progress bar on the terminal's error stream; with `show=False` it says nothing."""
+    """A progress bar on the terminal's error stream; with `show=False` it says nothing.
 
-    def __init__(self, total: int, *, done: int = 0, show: bool = True, console: Console | None = None) -> None:
+    total: steps, of which it shows how many are done; or, with `share=True`, work in any unit, shown in per cent.
+    """
+
+    def __init__(
+        self,
+        total: float,
+        *,
+        done: int = 0,
+        show: bool = True,
+        share: bool = False,
+        console: Console | None = None,
+    ) -> None:
         columns: tuple[Any, ...] = (
             BarColumn(),
-            MofNCompleteColumn(),
+            TaskProgressColumn() if share else MofNCompleteColumn(),
             TextColumn("{task.fields[values]}"),
             TimeRemainingColumn(),
         )
@@ -39,6 +58,11 @@ class Bar:
     def step(self, values: dict[str, float]) -> None:
         if self.task is not None:
             self.progress.update(self.task, advance=1, values=told(values))
+
+    def advance(self, work: float, what: str) -> None:
+        """So much is done; `what` is what happens."""
+        if self.task is not None:
+            self.progress.update(self.task, advance=work, values=what)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,7 +7,7 @@ Anchors may be meant for a range of budgets only (their `reach`): what is good a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -121,22 +121,27 @@ def tabulate(
     budgets: Tensor,
     reach: Tensor | None = None,
     number: int = 0,
+    tell: Callable[[float, str], None] = lambda *_: None,
 ) -> Table:
     """Measure anchors [K, P] on all samples; batch b at the budgets budgets[b] ([batches, R], R drawn for each).
 
     reach: [K, 2], the budgets from .. to which each anchor is measured; default: all. number: the first sample's.
+    tell: called after each batch with the passes over it, in units of the unpruned one, and what was done.
     """
     rows: list[tuple[Observation, Tensor, Tensor, Tensor]] = []
     seen = number
     for batch, drawn in zip(batches, budgets, strict=True):
+        passes = 0.0
         for budget in drawn.tolist():
             every = torch.ones(len(anchors), dtype=torch.bool)
             meant = every if reach is None else (reach[:, 0] <= budget) & (budget < reach[:, 1])
             kl = torch.full((len(batch), len(anchors)), torch.inf)
             kl[:, meant] = kl_tried(objective, batch, kernel, anchors[meant], budget).T.cpu()
+            passes += budget * int(meant.sum())
             drawn_here = torch.full((len(batch),), budget, dtype=torch.float64)
             rows.append((batch.observation.to("cpu"), drawn_here, kl, torch.arange(seen, seen + len(batch))))
         seen += len(batch)
+        tell(passes, f"table: {seen} samples")
     observations, drawn_all, kls, samples = zip(*rows, strict=True)
     return Table(join(list(observations)), torch.cat(drawn_all), torch.cat(kls), torch.cat(samples))
 

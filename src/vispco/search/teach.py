@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,8 @@ from vispco.search.recall import greedy, remembered
 from vispco.search.table import Fitted, Table, drawn_budgets, stacked, tabulate
 
 WAYS = ("recall", "network")
+Tell = Callable[[float, str], None]
+"""(passes over a batch that were made, in units of the unpruned one; what was done)."""
 
 
 @dataclass(frozen=True)
@@ -77,26 +79,40 @@ def teach(
     lesson: Lesson | None = None,
     plan: Fit | None = None,
     cost: str = "exact",
+    tell: Tell = lambda *_: None,
     **options: Any,
 ) -> Taught:
-    """Teach a fresh predictor; `options` go to its config (width, queries, dropout)."""
-    measured = measure(objective, batches, kernel, lesson)
+    """Teach a fresh predictor; `options` go to its config (width, queries, dropout). tell: as work goes on (`passes`)."""
+    measured = measure(objective, batches, kernel, lesson, tell)
     return learn(objective, kernel, measured, plan=plan, cost=cost, **options)
 
 
+def passes(lesson: Lesson, batches: Sequence[Batch]) -> float:
+    """About how many passes over a batch all of it takes, in units of the unpruned one: what `tell` adds up to."""
+    first, second, third = map(len, _looked_at(lesson, batches))
+    shapes = lesson.shortlist + lesson.shortlist // 2
+    looks = (lesson.explore or lesson.shortlist) * first + shapes * second + 2 * lesson.anchors * (third - second)
+    table = lesson.draws * lesson.anchors * (len(batches) - third)
+    return sum(lesson.scouting) * (looks + table)
+
+
 def measure(
-    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson | None = None
+    objective: Objective,
+    batches: Sequence[Batch],
+    kernel: Kernel,
+    lesson: Lesson | None = None,
+    tell: Tell = lambda *_: None,
 ) -> tuple[Table, Tensor, Tensor]:
     """All that runs the language model: the table, anchors [K, P] and their reach [K, 2]."""
     lesson = lesson or Lesson()
-    anchors, reach, looked_at = scouted(objective, batches, kernel, lesson)
+    anchors, reach, looked_at = scouted(objective, batches, kernel, lesson, tell)
     ranges = _near(lesson)
     drawn = drawn_budgets(len(batches) * lesson.draws * len(ranges), ranges).view(len(batches), -1)
     told = len(_looked_at(lesson, batches)[-1])  # batches that have told of these anchors at just these budgets
     table = looked_at
     if told < len(batches):
         samples = len(looked_at) // len(ranges)
-        rest = tabulate(objective, batches[told:], kernel, anchors, drawn[told:], reach, number=samples)
+        rest = tabulate(objective, batches[told:], kernel, anchors, drawn[told:], reach, number=samples, tell=tell)
         table = stacked([looked_at, rest])
     return table, anchors, reach
 
@@ -138,12 +154,12 @@ def learn(
 
 
 def scouted(
-    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, lesson: Lesson, tell: Tell = lambda *_: None
 ) -> tuple[Tensor, Tensor, Table]:
     """Anchors [K, P], their reach [K, 2], and what was seen of them: for each scouting budget three looks and a choice."""
     found, reach, seen = [], [], []
     for budget, ends in zip(sorted(lesson.scouting), _ranges(lesson), strict=True):
-        anchors, kl = _scouted_at(objective, batches, kernel, budget, lesson)
+        anchors, kl = _scouted_at(objective, batches, kernel, budget, lesson, tell)
         found.append(anchors)
         reach.append(torch.tensor([ends] * len(anchors), dtype=torch.float64))
         seen.append((budget, kl))
@@ -151,7 +167,7 @@ def scouted(
 
 
 def _scouted_at(
-    objective: Objective, batches: Sequence[Batch], kernel: Kernel, budget: float, lesson: Lesson
+    objective: Objective, batches: Sequence[Batch], kernel: Kernel, budget: float, lesson: Lesson, tell: Tell
 ) -> tuple[Tensor, Tensor]:
     """Anchors [K, P] for one budget and their KL [samples of the last look, K].
 
@@ -165,7 +181,11 @@ def _scouted_at(
     def look(places: Tensor, at: Sequence[Batch]) -> Tensor:  # [samples, N]
         if not len(places) or not at:
             return torch.empty(sum(map(len, at)), len(places))
-        return torch.cat([kl_tried(objective, each, kernel, pool.params[places], budget).T.cpu() for each in at])
+        kls = []
+        for batch in at:
+            kls.append(kl_tried(objective, batch, kernel, pool.params[places], budget).T.cpu())
+            tell(budget * len(places), f"budget {budget:g}: {len(places)} shapes")
+        return torch.cat(kls)
 
     wide = pool.some(lesson.explore)
     kl = look(wide, first)
