@@ -6,7 +6,7 @@ import torch
 import tiny
 from vispco import kernels
 from vispco.kernels import KERNELS
-from vispco.search.descending import FURTHEST, cheapest, direction, felt, further, slopes, typical
+from vispco.search.descending import FURTHEST, cheapest, direction, felt, further, plausible, slopes, typical
 from vispco.search.halving import kl_of
 from vispco.search.lagrangian import AugmentedLagrangian, Settings, penalty
 from vispco.search.objective import frozen
@@ -104,3 +104,14 @@ def test_the_best_length_is_the_one_with_the_least_kl_by_real_dropping(batches, 
     kl = torch.cat([kl_of(objective, batch, kernel, tried, 0.6) for batch in batches], dim=-1).mean(-1)
     assert torch.equal(best, tried[place])
     assert place == int(kl.argmin())
+
+
+def test_no_slope_takes_away_more_than_all_of_the_kl_in_a_step_of_epsilon():
+    kl = torch.tensor([0.4, 0.4, 0.4])
+    found = plausible(torch.tensor([-4e5, -3.0, 2.0], dtype=torch.float64), kl, 0.005)
+    assert found.tolist() == pytest.approx([-80.0, -3.0, 2.0])
+    w, lam, price = (torch.zeros(1, dtype=torch.float64) + each for each in (0.0, 100.0, 0.8))
+    for _ in range(12):  # Algorithm 1 with a slope that stays
+        price = cheapest(price, found[:1], 0.5, w, lam)
+        w = (w - lam * (0.5 - price)).clamp_min(0.0)
+    assert float(price) == pytest.approx(0.5, abs=0.005)

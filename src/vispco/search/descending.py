@@ -67,6 +67,15 @@ def typical(objective: Objective, batches: Sequence[Batch]) -> Pricing:
     return Pricing(text.median()[None], visual.median()[None], objective.cost, objective.scorer.site)
 
 
+def plausible(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
+    """The price's slope, no steeper than if a step of epsilon took all of the KL away, for KL is never under 0; all [S].
+
+    Where the kernel's budget parameter stands at the end of its range, the price hardly feels it, and the slope of KL in
+    the price explodes: on tiny-qwen, `free`, to -4e5, which no multiplier below its cap can hold.
+    """
+    return torch.maximum(slope, -kl.to(slope) / epsilon)
+
+
 def cheapest(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: Tensor) -> Tensor:
     """The price f that minimises slope * f + penalty(budget - f): phi with KL made linear; all [S], in closed form.
 

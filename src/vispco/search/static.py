@@ -22,7 +22,7 @@ from torch import Tensor
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
-from vispco.search.descending import cheapest, direction, felt, further, slopes, typical
+from vispco.search.descending import cheapest, direction, felt, further, plausible, slopes, typical
 from vispco.search.found import Found
 from vispco.search.halving import rank
 from vispco.search.lagrangian import AugmentedLagrangian, Settings
@@ -87,7 +87,8 @@ def static_search(
                 found = slopes(objective, some, kernel, shape, price, gamma)
                 if not bool(found.kl.isfinite().all()):
                     raise DivergedError(f"KL became {found.kl.tolist()} at iteration {outer}.")
-                worth = worth + (found.price - worth) / (steps := steps + 1)  # the mean so far: few samples are noisy
+                slope = plausible(found.price, found.kl, multiplier.settings.epsilon)
+                worth = worth + (slope - worth) / (steps := steps + 1)  # the mean so far: few samples are noisy
                 if solver == "lagrangian":
                     price = cheapest(price, worth, budget, multiplier.w, multiplier.lam)
                 towards = direction(kernel, shape, found.shape, price, size, gamma)
