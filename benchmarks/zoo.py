@@ -1,6 +1,6 @@
 """What the shipped models can do, and what pruning does to them.
 
-    python benchmarks/zoo.py [--models tiny-qwen,tiny-llava] [--limit N]
+    python benchmarks/zoo.py [--models tiny-qwen,tiny-llava] [--limit N] [--spread]
 
 For each model: accuracy on the test set, its worst task, what is left when the picture is blanked, and the seconds of a
 first and a second configuration on the same pictures. With FastV's scores: `loss_at_90`, what the schedule loses that a
@@ -63,13 +63,18 @@ def measure(name: str, samples: list[Any]) -> tuple[dict[str, Figure], dict[str,
 
 
 def random_schedules(cost: CostModel, count: int, seed: int = 0) -> list[Schedule]:
-    """Non-increasing curves that a typical picture pays 45-55 % of the FLOPs for."""
-    rng, found = random.Random(seed), []
+    """Non-increasing curves that a typical picture pays 45-55 % of the FLOPs for, each with a random number of steps.
+
+    Layers and heights of the steps are random, too. Curves of as many steps as layers (sorted uniform numbers) are all
+    much alike at a given price, and would say little about how schedules differ.
+    """
+    rng, found, L = random.Random(seed), [], cost.num_layers
     while len(found) < count:
-        bend = 2 ** rng.uniform(-3, 3)
-        curve = (1.0, *sorted((rng.random() ** bend for _ in range(cost.num_layers - 1)), reverse=True))
-        if BAND[0] <= float(cost.fraction(torch.tensor(curve), TEXT, VISUAL)) <= BAND[1]:
-            found.append(Schedule(curve))
+        layers = sorted(rng.sample(range(1, L), rng.randint(1, L - 1)))
+        heights = sorted((rng.random() for _ in layers), reverse=True)
+        schedule = Schedule.stages(dict(zip(layers, heights, strict=True)), L)
+        if BAND[0] <= float(cost.fraction(schedule.tensor(), TEXT, VISUAL)) <= BAND[1]:
+            found.append(schedule)
     return found
 
 
@@ -136,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(zoo.names()))
     parser.add_argument("--limit", type=int, default=None, help="test items per task (all 128 unless told)")
+    parser.add_argument("--spread", action="store_true", help="spread_at_50 alone; what else was measured stays")
     given = parser.parse_args()
     samples = list(dataset("test", limit=given.limit))
     figures: dict[str, Figure] = {}
@@ -145,10 +151,11 @@ def main() -> None:
         old = json.loads(file.read_text())
         figures = {key: Figure(**value) for key, value in old["figures"].items()}
         details = old["details"]
-    for name in given.models.split(","):
-        found, details[name] = measure(name, samples)
-        lost, details[name]["at_90"] = loss(name, samples, min(32, given.limit or 32))
-        figures |= found | lost
+    for name in [SPREAD] if given.spread else given.models.split(","):
+        if not given.spread:
+            found, details[name] = measure(name, samples)
+            lost, details[name]["at_90"] = loss(name, samples, min(32, given.limit or 32))
+            figures |= found | lost
         if name == SPREAD:
             apart, details[name]["at_50"], frontier = spread(name, samples)
             figures |= apart
