@@ -95,13 +95,13 @@ def network(lab: Lab, cache: Path) -> dict[str, Any]:
 
 def gap(lab: Lab, cache: Path) -> dict[str, Any]:
     """Best static anchor (chosen on the calibration table), predictor, per-sample oracle over the same anchors."""
-    return _gap(lab, torch.load(cache / "taught.pt", weights_only=False), kernels.get("steps", **TWO))
+    return _gap(lab, torch.load(cache / "taught.pt", weights_only=False), kernels.get("steps", **TWO), BUDGETS)
 
 
-def _gap(lab: Lab, result: Taught, kernel: Kernel) -> dict[str, Any]:
+def _gap(lab: Lab, result: Taught, kernel: Kernel, budgets: tuple[float, ...] = (0.3, 0.4, 0.5)) -> dict[str, Any]:
     told: dict[str, Any] = {}
     batches = lab.by_size("test", 128)
-    for budget in (0.3, 0.4, 0.5):
+    for budget in budgets:
         meant = result.meant(budget)
         anchors, static = result.anchors[meant], result.best_static(budget)
         place = int((anchors - static.params).abs().sum(-1).argmin())
