@@ -142,7 +142,7 @@ def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[s
     asked = {b: each for b, each in found.get("gap", {}).items() if b in ("0.3", "0.4", "0.5")}  # the others: details
     for budget, each in asked.items():
         ratio(f"gap_closed.{round(100 * float(budget))}", each["closed_kl"], "higher", 0.3)
-    for budget, each in asked.items():
+    for budget, each in ((b, each) for b, each in asked.items() if each["closed"] is not None):
         ratio(f"gap_closed_accuracy.{round(100 * float(budget))}", each["closed"], "higher", None)
     if "violations" in found:
         over = found["violations"]["violations"] + sum(each.get("violations", 0) for n, each in found.items() if n != "violations")  # fmt: skip

@@ -120,7 +120,7 @@ def _gap(lab: Lab, result: Taught, kernel: Kernel, budgets: tuple[float, ...] = 
             "static": a_static, "predictor": a_own, "oracle": a_best,
             "static_kl": k_static, "predictor_kl": k_own, "oracle_kl": k_best,
             "anchors": len(anchors),
-            "closed": (a_own - a_static) / max(a_best - a_static, 1e-9),
+            "closed": (a_own - a_static) / (a_best - a_static) if a_best > a_static else None,
             "closed_kl": (k_static - k_own) / max(k_static - k_best, 1e-9),
         }  # fmt: skip
         print("   ", told[f"{budget:g}"], flush=True)
