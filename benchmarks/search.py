@@ -89,7 +89,7 @@ def run(given: argparse.Namespace, cache: Path) -> dict[str, Any]:
 
 
 def tell(name: str, found: Any) -> None:
-    if "points" in found:
+    if "volume" in found:
         points = " ".join(f"{b}:{p[1]:.3f}" for b, p in found["points"].items())
         print(f"  {name} volume {found['volume']:.4f} flops {found['flops']:.3g} s {found['seconds']:.0f} | {points}")
 
