@@ -70,8 +70,8 @@ def typical(objective: Objective, batches: Sequence[Batch]) -> Pricing:
 def plausible(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
     """The price's slope, no steeper than if a step of epsilon took all of the KL away, for KL is never under 0; all [S].
 
-    Where the kernel's budget parameter stands at the end of its range, the price hardly feels it, and the slope of KL in
-    the price explodes: on tiny-qwen, `free`, to -4e5, which no multiplier below its cap can hold.
+    The straight-through slope can be far too steep (docs/search.md): on tiny-qwen, `free`, it was -4e5, which no
+    multiplier below its cap can hold.
     """
     return torch.maximum(slope, -kl.to(slope) / epsilon)
 

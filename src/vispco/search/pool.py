@@ -12,6 +12,7 @@ from torch import Tensor
 from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
+from vispco.search.descending import typical
 from vispco.search.halving import sharp
 from vispco.search.objective import Objective
 from vispco.search.shapes import GOLDEN, shapes
@@ -28,17 +29,15 @@ class Pool:
     def at(cls, objective: Objective, kernel: Kernel, budget: float, batches: Sequence[Batch]) -> Pool:
         """All shapes of a kernel that come to different tokens at a budget, simple ones first."""
         every = shapes(kernel, objective.cost.num_layers)
-        text, visual = (
-            int(torch.cat([getattr(b, size) for b in batches]).median()) for size in ("num_text", "num_visual")
-        )
+        size = typical(objective, batches)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)  # is told where samples are measured
             counts = counts_for_budget(
                 kernel,
                 every,
                 torch.full((len(every),), budget, dtype=torch.float64),
-                torch.full((len(every),), text),
-                torch.full((len(every),), visual),
+                size.num_text.expand(len(every)),
+                size.num_visual.expand(len(every)),
                 objective.cost,
                 site=objective.scorer.site,
                 gamma=sharp(kernel),
@@ -49,7 +48,7 @@ class Pool:
             0, place, torch.arange(len(every)), reduce="amin"
         )
         kept = first.sort().values
-        return cls(every[kept], counts[kept].double() / max(visual, 1))
+        return cls(every[kept], counts[kept].double() / size.num_visual.clamp_min(1))
 
     def __len__(self) -> int:
         return len(self.params)

@@ -37,12 +37,6 @@ class Worth:
     oracle: Tensor
 
 
-def bands(table: Table) -> list[tuple[Tensor, list[int]]]:
-    """Rows and columns of the table that belong together: those of one range of budgets."""
-    groups, place = torch.unique(table.kl.isfinite(), dim=0, return_inverse=True)
-    return [((place == n).nonzero()[:, 0], group.nonzero()[:, 0].tolist()) for n, group in enumerate(groups)]
-
-
 def worth(kl: Tensor, observation: Observation) -> Worth:
     """Which anchors of kl [M, K] to choose among, so that the choice for a left-out sample is best.
 
@@ -88,7 +82,7 @@ def remembered(table: Table) -> tuple[Observation, Tensor, list[Worth], Fitted]:
     first = torch.full((len(names),), len(table)).scatter_reduce(0, place, torch.arange(len(table)), reduce="amin")
     seen, told = table.observation.take(first[:MOST]), (sums / counts.clamp_min(1))[:MOST]
     kept = []
-    for every, columns in bands(table):
+    for every, columns in table.bands:
         rows = every[:MOST]
         one = worth(table.kl[rows][:, columns], table.observation.take(rows))
         kept.append(Worth([columns[i] for i in one.columns], one.warmth, one.static, one.predictor, one.oracle))

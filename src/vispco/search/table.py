@@ -55,6 +55,12 @@ class Table:
         return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
 
     @property
+    def bands(self) -> list[tuple[Tensor, list[int]]]:
+        """Rows and columns that belong together: those of one range of budgets."""
+        groups, place = torch.unique(self.kl.isfinite(), dim=0, return_inverse=True)
+        return [((place == n).nonzero()[:, 0], group.nonzero()[:, 0].tolist()) for n, group in enumerate(groups)]
+
+    @property
     def one_for_all(self) -> Tensor:
         """For each row, the anchor of its budget that is best for all rows of such budgets: int64 [N]."""
         measured = self.kl.isfinite()
@@ -73,12 +79,9 @@ class Table:
     def smoothed(self) -> Table:
         """Each row's KL as the rows with like instructions tell it, among those of the same range of budgets."""
         kl = self.kl.clone()
-        groups, place = torch.unique(kl.isfinite(), dim=0, return_inverse=True)
-        for number, columns in enumerate(groups):
-            rows = (place == number).nonzero()[:, 0]
+        for rows, columns in self.bands:
             if 1 < len(rows) <= MOST:
-                told = alike(self.observation.take(rows)) @ kl[rows][:, columns]
-                kl[rows[:, None], columns.nonzero()[:, 0]] = told
+                kl[rows[:, None], torch.tensor(columns)] = alike(self.observation.take(rows)) @ kl[rows][:, columns]
         return replace(self, kl=kl)
 
     @property
