@@ -12,6 +12,7 @@ from real.command import vispco
 from real.files import save_small, write_benchmarks
 from vispco.cli.info import read_config, read_preprocessor
 from vispco.cli.preset import PresetOptions
+from vispco.errors import UnknownNameError
 from vispco.estimates import memory, visual_tokens
 from vispco.estimates.describe import Setting, describe
 from vispco.estimates.work import Machine
@@ -112,6 +113,9 @@ def test_single_values_override_a_preset(monkeypatch):
     assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
+    assert PresetOptions(change=["fit.way=network"]).resolve(None, "steps", 1)[1].fit.way == "network"
+    with pytest.raises(UnknownNameError, match="network, recall"):
+        PresetOptions(change=["fit.way=magic"]).resolve(None, "steps", 1)
     monkeypatch.setenv("WORLD_SIZE", "4")  # as accelerate sets it
     plan = PresetOptions().resolve(config_of("llava"), "single", 160)[1].training
     assert (plan.batches, plan.steps) == (4, 10)

@@ -80,6 +80,8 @@ def changed(values: T, name: str, text: str) -> T:
     optional = {each.name: str(each.type) for each in fields(values)}  # type: ignore[arg-type]
     if name not in known:
         raise UnknownNameError("setting", name, list(known))
+    if isinstance(known[name], str):
+        return replace(values, **{name: text})  # type: ignore[type-var]
     try:
         value = json.loads(text)
         if value is None and "None" in optional[name]:

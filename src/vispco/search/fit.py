@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vispco.errors import UnknownNameError
 from vispco.search.predictor import Predictor
 from vispco.search.table import Fitted, Table
+
+WAYS = ("recall", "network")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,10 @@ class Fit:
     held_out: float = 0.15
     openness: float = 0.1  # see `expected_kl`; in units of the best static shape's KL
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS:
+            raise UnknownNameError("way", self.way, list(WAYS))
 
 
 def fit(

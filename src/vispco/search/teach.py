@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco.errors import UnknownNameError
 from vispco.kernels import Kernel
 from vispco.search.batch import Batch
 from vispco.search.fit import Fit, fit
@@ -24,7 +23,6 @@ from vispco.search.predictor import Predictor
 from vispco.search.recall import greedy, remembered
 from vispco.search.table import Fitted, Table, drawn_budgets, stacked, tabulate
 
-WAYS = ("recall", "network")
 Tell = Callable[[float, str], None]
 """(passes over a batch that were made, in units of the unpruned one; what was done)."""
 
@@ -129,8 +127,6 @@ def learn(
     """A predictor from what was measured; the language model rests."""
     table, anchors, reach = measured
     plan = plan or Fit()
-    if plan.way not in WAYS:
-        raise UnknownNameError("way", plan.way, list(WAYS))
 
     def made(anchors: int, **more: Any) -> Predictor:
         found = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, anchors=anchors, **more)
