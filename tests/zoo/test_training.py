@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vispco.data.dataset import random_for
+from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
 from vispco.zoo import checkpoint
@@ -19,7 +19,7 @@ from vispco.zoo.images import build_image_processor
 from vispco.zoo.models import NAMES, build_model
 from vispco.zoo.muon import orthogonalize
 from vispco.zoo.neighbours import shift, sincos_2d
-from vispco.zoo.recipe import Recipe, recipe
+from vispco.zoo.recipe import Recipe, Round, recipe
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
 from vispco.zoo.trainer import Trainer
 
@@ -169,26 +169,53 @@ def test_the_rate_rises_holds_and_falls_to_zero_in_each_stretch():
 
 def test_rounds_of_polish_come_behind_and_change_nothing_before_them():
     plain = Recipe(steps=1000, warmup=200)
-    longer = replace(plain, steps=1300, polish=150, rounds=((0.5, 9), (1.5, 2)))
+    longer = replace(plain, steps=1300, polish=150, rounds=(Round(0.5), Round(1.5, beside=2)))
     assert [longer.rate_at(step) for step in range(1000)] == [plain.rate_at(step) for step in range(1000)]
     assert [longer.least_level(step) for step in range(1000)] == [plain.least_level(step) for step in range(1000)]
     for first in (1000, 1150):
         rates = [longer.rate_at(step) for step in range(first, first + 150)]
         assert max(rates[:50]) == max(rates) <= longer.polish_rate
         assert rates[-1] == pytest.approx(longer.polish_rate / 150)
-    assert [longer.counting_at(step) for step in (999, 1000, 1149, 1150)] == [0.5, 0.5, 0.5, 1.5]
-    assert [longer.beside_at(step) for step in (999, 1000, 1150, 1299)] == [None, 9, 2, 2]
+    assert [longer.round_at(step) for step in (999, 1000, 1149)] == [None, longer.rounds[0], longer.rounds[0]]
+    assert [longer.round_at(step) for step in (1150, 1299)] == [longer.rounds[1]] * 2
 
 
 def test_polish_asks_a_counting_scene_about_its_subject():
     only = {"counting": 1.0}
-    given = examples(random_for("polish"), 12, only, 1.0, 10, beside=2)
+    given = examples(random_for("polish"), 12, only, 1.0, 10, Round(0.5, beside=2))
     for example in given:
         counted = [question for task, question, _ in example.questions if task == "counting"]
         assert len(counted) == 1
         assert len(example.questions) <= 3
     before = examples(random_for("polish"), 12, only, 1.0, 10)
     assert max(sum(task == "counting" for task, *_ in example.questions) for example in before) == 3
+
+
+def test_a_crowd_is_asked_about_what_is_there():
+    given = examples(random_for("crowd"), 40, {"counting": 1.0}, 1.0, 10, Round(0.5, crowds=1.0))
+    counts = []
+    for example in given:
+        assert example.scene.fingerprint % 16 in SPLITS["train"]
+        assert 5 <= len(example.scene.objects) <= 10
+        counts += [int(answer) for task, _, answer in example.questions if task == "counting"]
+    assert min(counts) == 1
+    assert max(counts) == 5
+    assert sum(count > 1 for count in counts) > 0.7 * len(counts)
+    assert len(counts) > 3 * len(given)
+
+
+@pytest.mark.parametrize("tower", [None, 0.5])
+def test_answers_train_the_tower_in_a_round_that_says_so(tmp_path, monkeypatch, tower):
+    plan = replace(SHORT, warmup=0, steps=8, polish=4, rounds=(Round(0.5, tower=tower),))
+    trainer = Trainer("tiny-llava", tmp_path, plan=plan)
+    monkeypatch.setattr(trainer.heads, "forward", lambda features, _: (0.0 * features.sum(), {}))
+    trainer.progress.step = 4
+    moved = {}
+    monkeypatch.setattr(trainer.optimizer, "step", lambda _, slow: moved.update(slow))
+    trainer.step()
+    gradient = trainer.parameters["model.vision_tower.embeddings.patch_embedding.weight"].grad
+    assert bool(gradient.any()) == (tower is not None)
+    assert set(moved.values()) == {0.1 if tower is None else tower}
 
 
 def test_scenes_grow_fuller_with_accuracy_and_are_full_before_the_rate_falls(tmp_path):

@@ -17,7 +17,7 @@ from torch import Tensor
 from vispco.data.canvas import draw
 from vispco.data.dataset import compose, random_for
 from vispco.data.tasks import TASKS
-from vispco.zoo import soup
+from vispco.zoo import crowd, soup
 from vispco.zoo.dense import labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, build_tokenizer, token_ids
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from vispco.data.scene import Scene
+    from vispco.zoo.recipe import Round
 
 IGNORE = -100
 
@@ -56,26 +57,27 @@ class Batch:
 
 
 def examples(
-    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, *, beside: int | None = None
+    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, part: Round | None = None
 ) -> list[Example]:  # fmt: skip
-    """`count` training pictures, tasks drawn by weight.
-
-    beside: if given, all are as full as the test's, and a counting scene is asked about its subject and so much more.
-    """
+    """`count` training pictures, tasks drawn by weight; in a `part` of the polish all are as full as the test's."""
     names = list(weights)
     chosen = rng.choices(names, [weights[name] for name in names], k=count)
     made = []
     for name in chosen:
-        level = difficulty if beside is not None or rng.random() < 0.6 else rng.random() * difficulty
-        scene, own = compose(name, "train", rng, level)
-        most = 6 if name != "counting" else 3 if beside is None else 1  # high counts come first
+        level = difficulty if part is not None or rng.random() < 0.6 else rng.random() * difficulty
+        most = 6 if name != "counting" else 3 if part is None else 1  # high counts come first
+        if name == "counting" and part is not None and part.crowds and rng.random() < part.crowds:
+            scene, own = crowd.compose(rng, level)
+            most = 7
+        else:
+            scene, own = compose(name, "train", rng, level)
         asked = [(name, *question) for question in own[:most]]
         others = []
         for other, task in TASKS.items():
             if other != name:
                 others += [(other, *question) for question in task.ask(scene, rng)[: 1 if other == "counting" else 2]]
         rng.shuffle(others)
-        asked = (asked + (others[:beside] if name == "counting" else others))[:questions]
+        asked = (asked + (others[: part.beside] if part is not None and name == "counting" else others))[:questions]
         rng.shuffle(asked)
         made.append(Example(scene, draw(scene), tuple(asked)))
     return made

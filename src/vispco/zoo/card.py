@@ -17,7 +17,7 @@ def sparkline(values: list[float], width: int = 60) -> str:
     """A curve of numbers in [0, 1] in one line of text."""
     if not values:
         return ""
-    step = max(1, len(values) // width)
+    step = -(-len(values) // width)
     picked = values[::step]
     return "".join(BARS[round(min(1.0, max(0.0, value)) * (len(BARS) - 1))] for value in picked)
 
@@ -34,6 +34,7 @@ def write_card(folder: Path, facts: dict[str, Any], curve: list[dict[str, Any]])
     facts = facts | {"curve": curve, "sha256": {name: digest(folder / name) for name in files}}
     (folder / CARD).write_text(json.dumps(facts, indent=1) + "\n")
     lines = [f"    {sparkline([entry[task] for entry in curve])}  {task}" for task in facts["accuracy"] if curve]
+    late = ",\nand counts higher near the end" if facts["recipe"]["polish"] else ""
     text = f"""# {facts["name"]}
 
 A {facts["architecture"]} of {facts["parameters"]:,} parameters, trained from scratch on the drawn pictures of
@@ -50,7 +51,7 @@ the command: another one adds up in another order.
 
 ## Curve
 
-Training accuracy from the first answer to the last step, 0 to 100 %; scenes grow fuller on the way.
+Training accuracy from the first answer to the last step, 0 to 100 %. Scenes grow fuller on the way{late}.
 
 {chr(10).join(lines)}
 

@@ -9,12 +9,23 @@ from vispco.errors import UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """A part of the polish: what it asks, and what it moves."""
+
+    counting: float  # counting is asked this much more
+    beside: int = 9  # other questions beside a count
+    crowds: float = 0.0  # share of the counting scenes that hold many things of few kinds
+    tower: float | None = None  # if given, the answers train the tower too, and it moves by this share of the rate
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """Three stretches: the vision tower alone on dense labels, the language model on what the tower sees, and a polish.
 
     In the second, the tower goes on learning from the dense labels alone: with the answers' gradient in it, a small
     tower forgets how to read faster than the language model learns to use it. In the third, every scene is as full as
-    those of the test set, and a counting scene is asked about its subject alone: beside it, high counts are rare.
+    those of the test set, and a counting scene is asked about its subject alone (beside it, high counts are rare) or is
+    a crowd, in which most counts are high; and the language model knows enough to teach the tower what it misses.
     """
 
     steps: int  # of all stretches
@@ -30,8 +41,7 @@ class Recipe:
     clip: float = 1.0
     polish: int = 0  # steps of each round of the last stretch
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
-    # of the last stretch: how much more counting is asked in each, and how many other questions beside a count
-    rounds: tuple[tuple[float, int], ...] = ()
+    rounds: tuple[Round, ...] = ()
     counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,15 +52,9 @@ class Recipe:
         """Steps before the polish."""
         return self.steps - self.polish * len(self.rounds)
 
-    def counting_at(self, step: int) -> float:
-        return self.counting if step < self.plain else self._round(step)[0]
-
-    def beside_at(self, step: int) -> int | None:
-        """How many other questions a counting scene has in the last stretch; before it, None."""
-        return None if step < self.plain else self._round(step)[1]
-
-    def _round(self, step: int) -> tuple[float, int]:
-        return self.rounds[(step - self.plain) // self.polish]
+    def round_at(self, step: int) -> Round | None:
+        """The part of the polish that a step belongs to; before it, None."""
+        return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
 
     def rate_at(self, step: int) -> float:
         if step >= self.plain:
@@ -71,9 +75,15 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny-qwen": Recipe(steps=4200, warmup=800, codes=True, polish=600, rounds=((0.5, 9), (1.5, 9))),
-    "tiny-llava": Recipe(steps=2600, warmup=800, codes=True),
-    "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True),
+    "tiny-qwen": Recipe(
+        steps=5400,
+        warmup=800,
+        codes=True,
+        polish=600,
+        rounds=(Round(0.5), Round(1.5), Round(1.5, crowds=0.7, tower=0.3), Round(1.5, crowds=0.7, tower=1.0)),
+    ),
+    "tiny-llava": Recipe(steps=3800, warmup=800, codes=True, polish=600, rounds=(Round(1.0, crowds=0.7),) * 2),
+    "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True, counting=0.0),
 }
 
 

@@ -73,7 +73,8 @@ class Trainer:
 
     def weights(self) -> dict[str, float]:
         """Tasks that go badly are trained more."""
-        more = {"counting": self.plan.counting_at(self.progress.step)}
+        part = self.plan.round_at(self.progress.step)
+        more = {"counting": self.plan.counting if part is None else part.counting}
         return {name: 0.25 + (1 - self.progress.accuracy[name]) + more.get(name, 0.0) for name in TASKS}
 
     def level(self) -> float:
@@ -93,8 +94,7 @@ class Trainer:
                 given = first_examples(rng, POOL * pictures, plan.least_level(first))
             else:
                 weights, level = self._mix
-                beside = plan.beside_at(first)
-                given = examples(rng, POOL * pictures, weights, level, plan.questions, beside=beside)
+                given = examples(rng, POOL * pictures, weights, level, plan.questions, plan.round_at(first))
             given.sort(key=lambda example: example.scene.width * example.scene.height)
             parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
             rng.shuffle(parts)
@@ -113,8 +113,10 @@ class Trainer:
         progress.blend("dense", float(loss.detach()))
         for key, value in seen.items():
             progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
+        part = plan.round_at(progress.step)
+        through = part is not None and part.tower is not None
         if progress.step >= plan.warmup:
-            logits, targets, asked = answers(self.model, batch, features.detach())
+            logits, targets, asked = answers(self.model, batch, features if through else features.detach())
             told = answer_loss(logits, targets)
             loss = told + loss
             progress.blend("loss", float(told.detach()))
@@ -124,7 +126,8 @@ class Trainer:
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
-        slow = dict.fromkeys(TOWERS, plan.tower) if progress.step >= plan.warmup else None
+        share = plan.tower if part is None or part.tower is None else part.tower
+        slow = dict.fromkeys(TOWERS, share) if progress.step >= plan.warmup else None
         self.optimizer.step(plan.rate_at(progress.step), slow)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
