@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -92,6 +93,30 @@ def test_a_killed_run_goes_on(tmp_path):
     before = trainer.progress.step
     trainer.step()
     assert trainer.progress.step == before + 1 > 1
+
+
+def test_a_run_of_other_settings_is_not_gone_on_with(tmp_path):
+    first = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    first.step()
+    first.save()
+    for seed, plan in ((1, SHORT), (0, replace(SHORT, questions=2)), (0, replace(SHORT, warmup=2))):
+        with pytest.raises(VispcoError, match=r"1 steps of another run .*--no-resume"):
+            Trainer("tiny-llava", tmp_path, seed=seed, plan=plan).resume()
+    longer = replace(SHORT, steps=16, polish=4, rounds=(Round(0.5, crowds=0.5),))
+    assert Trainer("tiny-llava", tmp_path, plan=longer).resume()
+
+
+def test_a_plan_survives_its_file():
+    plan = replace(SHORT, steps=16, polish=4, rounds=(Round(0.5, crowds=0.5, tower=1.0),))
+    assert Recipe.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_the_curve_has_each_step_once(tmp_path):
+    trainer = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    trainer.curve.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"ste')
+    trainer.progress.step = SHORT.steps - 8
+    trainer.run(note_every=2)
+    assert [json.loads(line)["step"] for line in trainer.curve.read_text().splitlines()] == [2, 4, 6, 8, 10, 12]
 
 
 def test_the_seed_decides_everything(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -77,11 +78,18 @@ def train_model(
     from vispco.zoo.training import train  # noqa: PLC0415
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as bar:
         line = bar.add_task(name, total=None)
+        began: list[tuple[float, int]] = []
 
         def report(step: int, total: int, text: str) -> None:
             bar.update(line, completed=step, total=total, description=text)
+            began[:] = began or [(time.monotonic(), step)]
+            if not (as_json or console.is_terminal) and (step % 50 == 0 or step == total):  # a log file, not a screen
+                since, first = began[0]
+                left = (time.monotonic() - since) / max(1, step - first) * (total - step) / 60
+                console.print(f"step {step:,} of {total:,} | {text} | about {left:.0f} min left", soft_wrap=True)
 
         facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=report)
     table = Table(title=f"{name}: {folder}")

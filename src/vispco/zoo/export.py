@@ -59,8 +59,7 @@ def export(trainer: Any, folder: Path, *, limit: int | None = None) -> dict[str,
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
     processor = load_processor(folder)
     samples = list(dataset("test", limit=limit))
-    curve_file = trainer.out / "curve.jsonl"
-    curve = [json.loads(line) for line in curve_file.read_text().splitlines()] if curve_file.exists() else []
+    curve = [json.loads(line) for line in trainer.curve.read_text().splitlines()] if trainer.curve.exists() else []
     facts = {
         "name": name,
         "architecture": type(model).__name__,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vispco.errors import UnknownNameError
@@ -46,6 +46,18 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> Recipe:
+        return cls(**given | {"rounds": tuple(Round(**part) for part in given["rounds"])})
+
+    def begins_like(self, other: Recipe, steps: int) -> bool:
+        """Whether the first so many steps of both are the same; what comes behind them may differ."""
+        alike = replace(self, steps=other.steps, polish=other.polish, rounds=other.rounds) == other
+        return alike and all(self._at(step) == other._at(step) for step in range(steps))
+
+    def _at(self, step: int) -> tuple[Any, ...]:
+        return self.rate_at(step), self.least_level(step), self.round_at(step)
 
     @property
     def plain(self) -> int:

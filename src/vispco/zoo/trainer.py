@@ -13,6 +13,7 @@ from torch import nn
 
 from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
+from vispco.errors import VispcoError
 from vispco.zoo import checkpoint
 from vispco.zoo.batch import Batch, Packer, examples, first_examples
 from vispco.zoo.dense import DenseHeads
@@ -70,6 +71,10 @@ class Trainer:
     @property
     def file(self) -> Path:
         return self.out / "checkpoint.safetensors"
+
+    @property
+    def curve(self) -> Path:
+        return self.out / "curve.jsonl"
 
     def weights(self) -> dict[str, float]:
         """Tasks that go badly are trained more."""
@@ -147,6 +152,7 @@ class Trainer:
         if not self.file.exists():
             return False
         tensors, state = checkpoint.load(self.file)
+        self._check(state)
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(tensors[f"weight.{name}"])
@@ -154,6 +160,18 @@ class Trainer:
         self._mix = tuple(state["mix"])
         self.optimizer.load(tensors, self.progress.step)
         return True
+
+    def _check(self, state: dict[str, Any]) -> None:
+        """Going on with other settings would give weights that no command gives."""
+        step = state["progress"]["step"]
+        other = {key: state[key] for key in ("name", "seed") if state[key] != getattr(self, key)}
+        if not other and not self.plan.begins_like(Recipe.from_dict(state["plan"]), step):
+            other = {"steps": state["plan"]["steps"]}
+        if other:
+            told = ", ".join(f"{key} {value}" for key, value in other.items())
+            raise VispcoError(
+                f"{self.out} holds {step:,} steps of another run ({told}). Take another --out, or start again with --no-resume."
+            )
 
     def note(self) -> dict[str, Any]:
         """One line of the curve."""
@@ -170,11 +188,21 @@ class Trainer:
             "seen": {key: round(value, 2) for key, value in progress.seen.items()},
         }
 
+    def _cut_curve(self) -> None:
+        """A run that was killed goes on from its last checkpoint: what came behind it is noted again."""
+        if self.curve.exists():
+            lines = self.curve.read_text().splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.progress.step]
+            part = self.curve.with_name(self.curve.name + ".part")
+            part.write_text("".join(kept))
+            part.replace(self.curve)
+
     def run(
         self, *, every: float = 90.0, note_every: int = 50, report: Callable[[Progress], None] | None = None
     ) -> None:
         """Train to the end of the plan, saving every so many seconds."""
         self.out.mkdir(parents=True, exist_ok=True)
+        self._cut_curve()
         saved = time.monotonic()
         stable = round(self.plan.plain - self.plan.decay * (self.plan.plain - self.plan.warmup))
         while self.progress.step < self.plan.steps:
@@ -182,7 +210,7 @@ class Trainer:
             if report is not None:
                 report(self.progress)
             if self.progress.step % note_every == 0:
-                with (self.out / "curve.jsonl").open("a") as file:
+                with self.curve.open("a") as file:
                     file.write(json.dumps(self.note()) + "\n")
             if self.progress.step == self.plan.warmup:
                 self.save(self.out / "tower.safetensors")
