@@ -8,6 +8,7 @@ from vispco import zoo
 from vispco.data import dataset
 from vispco.errors import UnknownNameError
 from vispco.zoo import shelf
+from vispco.zoo.recipe import Recipe, recipe
 
 SHIPPED = [name for name in zoo.names() if (shelf.WEIGHTS / name).exists()]
 shipped = pytest.mark.parametrize(
@@ -23,6 +24,15 @@ def test_a_shipped_model_answers_what_its_card_promises(name):
     scores = zoo.accuracy(model, processor, samples)
     assert model.dtype == torch.float32
     assert scores["average"] >= card["accuracy"]["average"] - 0.17  # 48 items: more than two standard errors
+
+
+@shipped
+def test_a_shipped_model_was_made_by_the_recipe_that_is_here(name):
+    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    plan = recipe(name)
+    assert Recipe.from_dict(card["recipe"]) == plan
+    assert card["steps"] == plan.steps
+    assert card["command"] == f"OMP_NUM_THREADS=1 vispco zoo train {name} --seed 0"
 
 
 @shipped

@@ -95,7 +95,9 @@ RECIPES = {
         rounds=(Round(0.5), Round(1.5), Round(1.5, crowds=0.7, tower=0.3), Round(1.5, crowds=0.7, tower=1.0)),
     ),
     "tiny-llava": Recipe(steps=3800, warmup=800, codes=True, polish=600, rounds=(Round(1.0, crowds=0.7),) * 2),
-    "tiny-gemma": Recipe(steps=2200, warmup=800, codes=True, counting=0.0),
+    "tiny-gemma": Recipe(
+        steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
+    ),
 }
 
 
