@@ -52,7 +52,7 @@ def _number(figure: dict[str, Any]) -> str:
     """Shares as percentages; ratios, times and counts as they are."""
     value, unit = figure["value"], figure["unit"]
     if unit == "fraction":
-        return f"{value:.1%}"
+        return f"{value:.1%}" if value == 0 or abs(value) >= 0.0005 else f"{100 * value:.1g}%"
     return (
         f"{value:.3g}" if unit == "ratio" else f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
     )
