@@ -1,8 +1,9 @@
 """Makes the README's pictures from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
 
     python benchmarks/pictures.py runs/demo [MORE RUNS...]
+    python benchmarks/pictures.py tasks              # a test item of each drawn task, for docs/zoo.md
 
-Needs chromium and chromedriver (`make browser`). The same runs give the same names.
+The page needs chromium and chromedriver (`make browser`). The same runs give the same names.
 """
 
 from __future__ import annotations
@@ -43,6 +44,27 @@ def main(runs: list[str]) -> None:
                 keep(Image.open(path), f"figure-{name}")
             elif name == f"survivors-{shown}":
                 keep(Image.open(path), "figure-survivors")
+
+
+def tasks() -> None:
+    """A test item of each task, with its question and answer."""
+    from matplotlib.figure import Figure
+
+    from vispco.data import TASKS, dataset
+
+    sheet = Figure(figsize=(12, 7), dpi=110, facecolor="#fbfaf6")
+    for place, name in enumerate(TASKS):
+        sample = dataset("test", tasks=[name])[1]
+        axes = sheet.add_subplot(2, 4, place + 1)
+        axes.imshow(sample.image)
+        axes.set_axis_off()
+        axes.set_title(f"{name} ({TASKS[name].group})", fontsize=11, loc="left")
+        said = f"{sample.question}\n{sample.answer}"
+        axes.text(0.0, -0.03, said, transform=axes.transAxes, va="top", fontsize=9.5)
+    sheet.subplots_adjust(left=0.02, right=0.98, top=0.94, bottom=0.07, wspace=0.08, hspace=0.32)
+    buffer = io.BytesIO()
+    sheet.savefig(buffer)
+    keep(Image.open(buffer), "tasks")
 
 
 def screenshots(page: Path, example: int) -> Iterator[tuple[str, Image.Image]]:
@@ -109,4 +131,4 @@ def keep(picture: Image.Image, name: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit("Give the folders of runs: python benchmarks/pictures.py runs/demo")
-    main(sys.argv[1:])
+    tasks() if sys.argv[1:] == ["tasks"] else main(sys.argv[1:])
