@@ -1,4 +1,4 @@
-"""Makes the README's pictures from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
+"""Makes the pictures of the README and the docs from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
 
     python benchmarks/pictures.py runs/demo [MORE RUNS...]
     python benchmarks/pictures.py tasks              # a test item of each drawn task, for docs/zoo.md
@@ -131,4 +131,7 @@ def keep(picture: Image.Image, name: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit("Give the folders of runs: python benchmarks/pictures.py runs/demo")
-    tasks() if sys.argv[1:] == ["tasks"] else main(sys.argv[1:])
+    if sys.argv[1:] == ["tasks"]:
+        tasks()
+    else:
+        main(sys.argv[1:])

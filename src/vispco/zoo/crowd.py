@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def compose(rng: Random, difficulty: float) -> tuple[Scene, list[Question]]:
-    """A scene of the training split, five to ten objects of two or three shapes and as many colours; what is there."""
+    """A scene of the training split, five to ten objects of two or three shapes and as many colours; what is there.
+
+    What is drawn from `rng`, and in which order, is part of the shipped weights: they come from it bit by bit.
+    """
     while True:
         made = board(rng, difficulty)
         shapes, colors = rng.sample(SHAPES, rng.randint(2, 3)), rng.sample(list(COLORS), rng.randint(2, 3))

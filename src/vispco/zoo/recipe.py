@@ -49,7 +49,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
-        return cls(**given | {"rounds": tuple(Round(**part) for part in given["rounds"])})
+        return cls(**given | {"rounds": tuple(Round(**part) for part in given.get("rounds", ()))})
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
         """Whether the first so many steps of both are the same; what comes behind them may differ."""
@@ -67,6 +67,11 @@ class Recipe:
     def round_at(self, step: int) -> Round | None:
         """The part of the polish that a step belongs to; before it, None."""
         return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
+
+    def tower_taught_at(self, step: int) -> float | None:
+        """The share of the rate that the tower moves by where the answers train it; elsewhere None."""
+        part = self.round_at(step)
+        return None if part is None else part.tower
 
     def rate_at(self, step: int) -> float:
         if step >= self.plain:

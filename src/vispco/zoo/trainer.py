@@ -118,10 +118,9 @@ class Trainer:
         progress.blend("dense", float(loss.detach()))
         for key, value in seen.items():
             progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
-        part = plan.round_at(progress.step)
-        through = part is not None and part.tower is not None
+        through = plan.tower_taught_at(progress.step)
         if progress.step >= plan.warmup:
-            logits, targets, asked = answers(self.model, batch, features if through else features.detach())
+            logits, targets, asked = answers(self.model, batch, features.detach() if through is None else features)
             told = answer_loss(logits, targets)
             loss = told + loss
             progress.blend("loss", float(told.detach()))
@@ -131,8 +130,9 @@ class Trainer:
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
-        share = plan.tower if part is None or part.tower is None else part.tower
-        slow = dict.fromkeys(TOWERS, share) if progress.step >= plan.warmup else None
+        slow = (
+            dict.fromkeys(TOWERS, plan.tower if through is None else through) if progress.step >= plan.warmup else None
+        )
         self.optimizer.step(plan.rate_at(progress.step), slow)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
@@ -164,13 +164,13 @@ class Trainer:
     def _check(self, state: dict[str, Any]) -> None:
         """Going on with other settings would give weights that no command gives."""
         step = state["progress"]["step"]
-        other = {key: state[key] for key in ("name", "seed") if state[key] != getattr(self, key)}
-        if not other and not self.plan.begins_like(Recipe.from_dict(state["plan"]), step):
-            other = {"steps": state["plan"]["steps"]}
-        if other:
-            told = ", ".join(f"{key} {value}" for key, value in other.items())
+        told = [f"{key} {state[key]}" for key in ("name", "seed") if state[key] != getattr(self, key)]
+        if not told and not self.plan.begins_like(Recipe.from_dict(state["plan"]), step):
+            told = ["another recipe"]
+        if told:
             raise VispcoError(
-                f"{self.out} holds {step:,} steps of another run ({told}). Take another --out, or start again with --no-resume."
+                f"{self.out} holds {step:,} steps of another run ({', '.join(told)}). "
+                "Take another --out, or start again with --no-resume."
             )
 
     def note(self) -> dict[str, Any]:
