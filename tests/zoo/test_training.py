@@ -95,6 +95,22 @@ def test_a_killed_run_goes_on(tmp_path):
     assert trainer.progress.step == before + 1 > 1
 
 
+def test_ctrl_c_waits_for_the_end_of_a_step_and_saves_it(tmp_path):
+    trainer = Trainer("tiny-llava", tmp_path, plan=SHORT)
+
+    def stop(progress):
+        if progress.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(report=stop)
+    assert signal.getsignal(signal.SIGINT) is before
+    again = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    assert again.resume()
+    assert again.progress.step == 3
+
+
 def test_a_run_of_other_settings_is_not_gone_on_with(tmp_path):
     first = Trainer("tiny-llava", tmp_path, plan=SHORT)
     first.step()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +27,7 @@ from vispco.zoo.muon import Muon
 from vispco.zoo.recipe import Recipe, recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 SMOOTH = 0.97
@@ -200,23 +203,41 @@ class Trainer:
     def run(
         self, *, every: float = 90.0, note_every: int = 50, report: Callable[[Progress], None] | None = None
     ) -> None:
-        """Train to the end of the plan, saving every so many seconds."""
+        """Train to the end of the plan, saving every so many seconds. Ctrl-C waits for the end of a step, and saves."""
         self.out.mkdir(parents=True, exist_ok=True)
         self._cut_curve()
         saved = time.monotonic()
         stable = round(self.plan.plain - self.plan.decay * (self.plan.plain - self.plan.warmup))
-        while self.progress.step < self.plan.steps:
-            self.step()
-            if report is not None:
-                report(self.progress)
-            if self.progress.step % note_every == 0:
-                with self.curve.open("a") as file:
-                    file.write(json.dumps(self.note()) + "\n")
-            if self.progress.step == self.plan.warmup:
-                self.save(self.out / "tower.safetensors")
-            if self.progress.step == stable:
-                self.save(self.out / "stable.safetensors")
-            if time.monotonic() - saved > every:
-                self.save()
-                saved = time.monotonic()
+        with _held_back() as stopped:
+            while self.progress.step < self.plan.steps:
+                self.step()
+                if report is not None:
+                    report(self.progress)
+                if self.progress.step % note_every == 0:
+                    with self.curve.open("a") as file:
+                        file.write(json.dumps(self.note()) + "\n")
+                if self.progress.step == self.plan.warmup:
+                    self.save(self.out / "tower.safetensors")
+                if self.progress.step == stable:
+                    self.save(self.out / "stable.safetensors")
+                if stopped:
+                    self.save()
+                    raise KeyboardInterrupt
+                if time.monotonic() - saved > every:
+                    self.save()
+                    saved = time.monotonic()
         self.save()
+
+
+@contextmanager
+def _held_back() -> Iterator[list[int]]:
+    """Ctrl-C is noted in the list instead of breaking into a step; outside of the main thread nothing is changed."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
