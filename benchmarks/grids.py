@@ -18,7 +18,7 @@ from figures import RESULTS
 from vispco import sweep, zoo
 from vispco.evaluation import EvaluatorSpec
 from vispco.frontier import Frontier, frontier_info
-from vispco.frontier.file import FORMAT, VERSION
+from vispco.frontier.frontier import FORMAT, VERSION
 from vispco.plots import style
 
 GRIDS = RESULTS / "grids"

@@ -40,15 +40,14 @@ from vispco.data import dataset
 from vispco.evaluation import Evaluation, EvaluatorSpec, FeatureStore, TaskEvaluator
 from vispco.frontier import Axis
 from vispco.schedule import Schedule
-from vispco.sweep import plan as plans
-from vispco.sweep.book import Book
-from vispco.sweep.dispatch import Dispatch
-from vispco.sweep.engines.local import LocalPool
-from vispco.sweep.identity import open_study
-from vispco.sweep.ledger import Ledger
-from vispco.sweep.liveness import Pulse
+from vispco.sweep import sweep_plan as plans
+from vispco.sweep.dispatcher import Dispatch
+from vispco.sweep.heartbeat import Pulse
 from vispco.sweep.spaces import Single
 from vispco.sweep.storage import open_store
+from vispco.sweep.study import Book, open_study
+from vispco.sweep.trial_queue import Ledger
+from vispco.sweep.workers.local import LocalPool
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
 BLOCK, THIRD, SEVENTH = 20, 3, 7  # the last two have no divisor in common with 20, the number of ratios

@@ -22,7 +22,7 @@ MODULES = (
     "vispco.search",
     "vispco.search.deploy",
     "vispco.sweep",
-    "vispco.baselines",
+    "vispco.rivals",
     "vispco.data",
     "vispco.sources",
     "vispco.metrics",

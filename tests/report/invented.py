@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vispco.baselines.comparison import Comparison, Row
 from vispco.cost import Dimensions, get
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskResult
@@ -19,6 +18,7 @@ from vispco.frontier import Frontier, Point
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
+from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
 from vispco.search.spent import Spent
 from vispco.sources.sampling import equalise_areas

@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from report.invented import BUDGETS, swept
-from vispco.baselines.comparison import Comparison, Row
 from vispco.errors import InvalidInputError
 from vispco.evaluation import Evaluation, TaskResult
 from vispco.frontier import Frontier, Point
 from vispco.report import build
+from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
 from vispco.search.spent import Spent
 

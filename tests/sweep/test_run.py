@@ -13,9 +13,9 @@ from sweep.synthetic import LAYERS, Factory, evaluated, fraction
 from vispco import sweep
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.frontier import Frontier
-from vispco.sweep.display import Display
-from vispco.sweep.engines.pool import WorkerError
+from vispco.sweep.progress import Display
 from vispco.sweep.storage import open_store
+from vispco.sweep.workers.worker_pool import WorkerError
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from sweep.synthetic import fraction
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.kernels import KERNELS
 from vispco.schedule import Schedule
-from vispco.sweep import plan, spaces
-from vispco.sweep.window import Window
+from vispco.sweep import spaces
+from vispco.sweep import sweep_plan as plan
+from vispco.sweep.cost_range import Window
 
 NAMES = ["single", "stages", "free", *(f"kernel:{name}" for name in KERNELS)]
 SPACE = st.builds(spaces.get, st.sampled_from(NAMES), st.integers(2, 40))

@@ -13,7 +13,7 @@ from vispco.cli.options import spread
 from vispco.cli.output import check_writable, fitted, show
 
 if TYPE_CHECKING:
-    from vispco.baselines import Comparison
+    from vispco.rivals import Comparison
 
 METHODS = "vtw,fitprune,g-search,p-sigmoid-bo,random-40,single-grid,vispco-paper,vispco-static,vispco-predictor"
 FILE, FIGURE = "comparison.json", "search-cost.png"
@@ -57,13 +57,13 @@ def searches(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from dataclasses import replace  # noqa: PLC0415
 
-    from vispco.baselines import Calibration, compare, search_cost_info  # noqa: PLC0415
-    from vispco.baselines.compare import named  # noqa: PLC0415
-    from vispco.baselines.resume import rows_done  # noqa: PLC0415
     from vispco.cli.bars import Bars  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.plots.searches import draw_searches  # noqa: PLC0415
+    from vispco.rivals import Calibration, compare, search_cost_info  # noqa: PLC0415
+    from vispco.rivals.compare import named  # noqa: PLC0415
+    from vispco.rivals.comparison import rows_done  # noqa: PLC0415
 
     for name in names:
         named(name)  # a wrong name is told before a model is loaded
@@ -116,7 +116,7 @@ def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
 def _tables(found: Comparison, title: str) -> Any:
     from rich.console import Group  # noqa: PLC0415
 
-    from vispco.baselines import narrow_tables  # noqa: PLC0415
+    from vispco.rivals import narrow_tables  # noqa: PLC0415
 
     cost, accuracy = narrow_tables(found)
     return Group(fitted(cost.columns, cost.rows, title), fitted(accuracy.columns, accuracy.rows, "accuracy, %"))

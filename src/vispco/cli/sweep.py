@@ -56,10 +56,10 @@ def sweep(
     from functools import cache  # noqa: PLC0415
 
     from vispco import sweep as sweeps  # noqa: PLC0415
-    from vispco.baselines import Sizes  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
+    from vispco.rivals import Sizes  # noqa: PLC0415
 
     spec = EvaluatorSpec(
         model=model,

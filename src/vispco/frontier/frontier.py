@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vispco.errors import InvalidInputError
-from vispco.frontier import file, measures
+from vispco.frontier import measures
 from vispco.frontier.axis import Axis
 from vispco.frontier.point import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+FORMAT = "vispco-frontier"
+VERSION = 1
 
 
 class Frontier:
@@ -107,11 +114,11 @@ class Frontier:
 
     def save(self, path: str | Path) -> None:
         """Write one JSON file, whole or not at all."""
-        file.write(self.to_dict(), Path(path))
+        write(self.to_dict(), Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Frontier:
-        data = file.read(Path(path))
+        data = read(Path(path))
         try:
             return cls.from_dict(data)
         except (KeyError, TypeError) as error:
@@ -134,3 +141,74 @@ class Frontier:
             np.array([(f.cost(p) / scale, p.accuracy) for p in f.front]).reshape(-1, 2) for f in (self, theirs)
         )
         return mine, target
+
+
+@dataclass(frozen=True)
+class FrontierInfo:
+    """Columns of equal length, cheapest first; `steps` is the frontier as the corners of a staircase."""
+
+    axis: str
+    cost: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    optimal: tuple[bool, ...]
+    labels: tuple[str, ...]
+    steps: tuple[tuple[float, float], ...]
+
+
+def frontier_info(frontier: Frontier) -> FrontierInfo:
+    """The data of a plot of cost against accuracy."""
+    points = frontier.points
+    front = {id(point) for point in frontier.front}
+    corners: list[tuple[float, float]] = []
+    for point in frontier.front:
+        corner = (frontier.cost(point), point.accuracy)
+        if corners and corner != corners[-1]:
+            corners.append((corner[0], corners[-1][1]))
+        if not corners or corner != corners[-1]:
+            corners.append(corner)
+    return FrontierInfo(
+        axis=str(frontier.axis),
+        cost=tuple(frontier.cost(p) for p in points),
+        accuracy=tuple(p.accuracy for p in points),
+        low=tuple(p.low for p in points),
+        high=tuple(p.high for p in points),
+        optimal=tuple(id(p) in front for p in points),
+        labels=tuple(p.name for p in points),
+        steps=tuple(corners),
+    )
+
+
+def write(data: dict[str, Any], path: Path) -> None:
+    """Write under a temporary name in the same folder, then rename: a reader never sees half a file."""
+    text = json.dumps({"format": FORMAT, "version": VERSION, **data}, indent=1, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)  # mkstemp makes files private; a frontier is as readable as any other result
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The file's content; keys that this version does not know are left in it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError(f"The frontier {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{path} is not JSON ({error}); a frontier file is written by Frontier.save."
+        ) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("points"), list):
+        raise InvalidInputError(f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".')
+    return data

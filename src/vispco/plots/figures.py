@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from vispco.baselines import search_cost_info as comparison_info
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.plots.areas import areas_info, draw_areas
@@ -20,6 +19,7 @@ from vispco.plots.survivors import draw_survivors, survivors_info
 from vispco.report.payload import Areas
 from vispco.report.progress import search_seconds
 from vispco.report.run_files import RunFiles, read
+from vispco.rivals import search_cost_info as comparison_info
 
 
 def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -> list[Path]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vispco.baselines.search_cost_info import SearchCostInfo
 from vispco.plots import style
+from vispco.rivals.comparison_views import SearchCostInfo
 
 FREE = 3.0  # what cost nothing stands so many times left of the cheapest
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from vispco.baselines import Comparison, comparison_table
 from vispco.errors import InvalidInputError
 from vispco.report.payload import Areas, Bench, Provenance
 from vispco.report.run_files import RunFiles
+from vispco.rivals import Comparison, comparison_table
 
 
 def areas(files: RunFiles) -> Areas:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vispco.baselines.comparison import Comparison
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.report.payload import Example
+from vispco.rivals.comparison import Comparison
 
 SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep

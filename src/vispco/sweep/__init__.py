@@ -11,14 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vispco.sweep.display import Display
-    from vispco.sweep.engines.pool import Factory
-    from vispco.sweep.progress import OnProgress, Progress
+    from vispco.sweep.progress import Display, OnProgress, Progress
     from vispco.sweep.runner import run
+    from vispco.sweep.workers.worker_pool import Factory
 
 _HOMES = {
-    "Display": "vispco.sweep.display",
-    "Factory": "vispco.sweep.engines.pool",
+    "Display": "vispco.sweep.progress",
+    "Factory": "vispco.sweep.workers.worker_pool",
     "OnProgress": "vispco.sweep.progress",
     "Progress": "vispco.sweep.progress",
     "run": "vispco.sweep.runner",

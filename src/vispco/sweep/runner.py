@@ -10,23 +10,22 @@ import optuna
 
 from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.frontier import Axis, Frontier
-from vispco.sweep import plan as plans
 from vispco.sweep import spaces
-from vispco.sweep.book import Book
-from vispco.sweep.dispatch import Dispatch
-from vispco.sweep.engines.inline import InlinePool
-from vispco.sweep.engines.local import LocalPool
-from vispco.sweep.identity import open_study
-from vispco.sweep.ledger import Ledger
-from vispco.sweep.liveness import Pulse
+from vispco.sweep import sweep_plan as plans
+from vispco.sweep.cost_range import Cost, Window
+from vispco.sweep.dispatcher import Dispatch
+from vispco.sweep.heartbeat import Pulse
 from vispco.sweep.storage import open_store
-from vispco.sweep.window import Cost, Window
+from vispco.sweep.study import Book, open_study
+from vispco.sweep.trial_queue import Ledger
+from vispco.sweep.workers.local import LocalPool
+from vispco.sweep.workers.worker_pool import InlinePool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vispco.sweep.engines.pool import Factory, Pool
     from vispco.sweep.progress import OnProgress
+    from vispco.sweep.workers.worker_pool import Factory, Pool
 
 
 ENGINES = ("inline", "local", "ray")
@@ -122,7 +121,7 @@ def _window(space: spaces.Space, budget: tuple[float, float] | None, cost: Cost 
 
 def _pool(factory: Factory, engine: str, workers: int, address: str | None, gpus: float) -> Pool:
     if engine == "ray":
-        from vispco.sweep.engines.ray_actors import RayPool  # noqa: PLC0415  # Ray is optional
+        from vispco.sweep.workers.ray_actors import RayPool  # noqa: PLC0415  # Ray is optional
 
         return RayPool(factory, workers, address=address, num_gpus=gpus)
     if engine == "inline" or workers == 0:

@@ -12,7 +12,7 @@ import optuna
 import sqlalchemy
 
 from vispco.errors import InvalidInputError
-from vispco.sweep import reach
+from vispco.sweep import connection
 from vispco.sweep.journal import Journal, exclusive
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -52,7 +52,7 @@ def open_store(storage: str | None, directory: Path) -> Store:
     shown = url.render_as_string(hide_password=True)
     if url.host:
         port = url.port or PORTS.get(url.get_backend_name(), 5432)
-        why = reach.complaint(url.host, port)
+        why = connection.complaint(url.host, port)
         if why is not None:
             raise InvalidInputError(
                 f"The storage {shown} cannot be reached: {why} (port {port}). Is the database server running?"

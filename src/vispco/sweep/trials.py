@@ -20,7 +20,7 @@ from vispco.schedule import Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vispco.sweep.plan import Plan
+    from vispco.sweep.sweep_plan import Plan
 
 CONFIG = "config"  # STRATEGY:INDEX
 ATTEMPT = "attempt"  # 0, 1, ...; a trial that a sampler made has none, and is attempt 0

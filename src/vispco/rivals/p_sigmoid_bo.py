@@ -1,0 +1,80 @@
+"""After P-Sigmoid: a sigmoid over depth that meets the budget, its free parameters by Bayesian optimisation.
+
+Zhao et al., "Accelerating Multimodal Large Language Models by Searching Optimal Vision Token Reduction" (CVPR 2025).
+No code is released; the exact sigmoid, the calibration size and the optimiser's settings could not be read. This is
+*after* the method: r_i = 1 + (r - 1) sigm(gamma (i - k)), VisPCO's kernel, which is said to follow it. r is solved to
+meet the budget, so every trial spends the same; k and gamma are searched by Optuna, by its tree-structured Parzen
+estimator or its Gaussian process. The same seed gives the same trials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import optuna
+import torch
+
+from vispco import kernels
+from vispco.cost import clamp_budget, solve_kernel
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.rivals.calibration import Calibration
+from vispco.rivals.rival import Baseline, Choice
+from vispco.rivals.sample_sizes import Sizes
+from vispco.schedule import Schedule
+
+Sampler = Literal["tpe", "gp"]
+GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
+
+
+@dataclass(frozen=True)
+class PSigmoidBO(Baseline):
+    """Bayesian optimisation of centre and steepness. startup: random trials before the model decides."""
+
+    name: ClassVar[str] = "p-sigmoid-bo"
+
+    trials: int = 40
+    sampler: Sampler = "tpe"
+    seed: int = 0
+    startup: int = 10
+
+    def __post_init__(self) -> None:
+        if self.trials < 1 or self.startup < 1 or self.seed < 0:
+            raise InvalidInputError(
+                f"trials={self.trials}, startup={self.startup}, seed={self.seed} were given to {self.name!r}. "
+                "Give at least 1 trial, 1 of startup, and a seed from 0."
+            )
+        if self.sampler not in get_args(Sampler):
+            raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
+
+    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        assert budget is not None  # noqa: S101 - needs_budget
+        L, sizes = calibration.num_layers, calibration.sizes
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(direction="maximize", sampler=self._sampler())
+        for _ in range(self.trials):
+            trial = study.ask()
+            k = trial.suggest_float("k", 0.0, float(L - 1))
+            gamma = trial.suggest_float("gamma", *GAMMA, log=True)
+            curve = sigmoid(k, gamma, budget, sizes)
+            study.tell(trial, calibration.score(sizes.fit(curve, budget)))
+        found = study.best_trial.params
+        history = [[t.params["k"], t.params["gamma"], t.value] for t in study.trials]
+        chosen = sigmoid(found["k"], found["gamma"], budget, sizes)
+        return Choice(chosen, provenance={**found, "score": study.best_value, "trials": history})
+
+    def _sampler(self) -> optuna.samplers.BaseSampler:
+        if self.sampler == "gp":
+            return optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
+        return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
+
+
+def sigmoid(k: float, gamma: float, budget: float, sizes: Sizes) -> Schedule:
+    """The sigmoid with this centre and steepness that costs the budget on a sample of typical size."""
+    kernel = kernels.get("p-sigmoid", gamma=gamma, first_full=sizes.first_full)
+    params = kernel.initial(sizes.num_layers, k=k)[None]  # type: ignore[call-arg]
+    text, visual = sizes.typical
+    asked = torch.tensor([budget], dtype=torch.float64)
+    limit = clamp_budget(asked, text, visual, sizes.cost, site=sizes.site, first_full=sizes.first_full)
+    solved = solve_kernel(kernel, params, limit, text, visual, sizes.cost, site=sizes.site)
+    return Schedule.from_kernel(kernel, solved[0], sizes.num_layers)

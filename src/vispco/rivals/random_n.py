@@ -1,0 +1,55 @@
+"""Random-N: the best of N random schedules that meet the budget, as in the paper's Table 2.
+
+Faithful: N draws, each evaluated on the whole calibration set, the most accurate is taken.
+
+Not faithful: the paper does not say what its schedules are drawn from. Here they are any non-increasing curves, from the
+sweep's space `free` (or another), drawn or moved into a window just below the budget and then solved, so that all N
+spend the same; the N schedules of one seed are the first N of the same seed with more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from vispco.errors import InvalidInputError
+from vispco.rivals.calibration import Calibration
+from vispco.rivals.rival import Baseline, Choice, best
+from vispco.sweep import spaces
+from vispco.sweep.cost_range import Window
+
+WIDTH = 0.05  # of the window below the budget; within it, the curve is lifted to the budget
+
+
+@dataclass(frozen=True)
+class RandomN(Baseline):
+    """Best of n. space: a space of `vispco.sweep` ('free', 'stages', 'single' or 'kernel:NAME')."""
+
+    name: ClassVar[str] = "random"
+
+    n: int = 40
+    space: str = "free"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.seed < 0:
+            raise InvalidInputError(
+                f"n={self.n}, seed={self.seed} were given to {self.name!r}. Give n from 1 and a seed from 0."
+            )
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-{self.n}"
+
+    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        assert budget is not None  # noqa: S101 - needs_budget
+        sizes = calibration.sizes
+        window = Window(
+            spaces.get(self.space, calibration.num_layers), max(0.0, budget - WIDTH), budget, sizes.fraction
+        )
+        drawn = [window.draw(np.random.default_rng((self.seed, i))) for i in range(self.n)]
+        curves = [window.space.schedule(params) for params in drawn]
+        chosen, scores = best(calibration, [sizes.fit(curve, budget) for curve in curves])
+        return Choice(curves[chosen], provenance={"draw": chosen, "scores": scores})

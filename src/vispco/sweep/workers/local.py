@@ -1,0 +1,159 @@
+"""Processes on this machine: spawned, each with one thread and an evaluator of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vispco.schedule import Schedule
+
+INDEX = "VISPCO_WORKER"  # which of the workers a process is: it chooses its GPU by that
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+QUIET = "ignore:resource_tracker:UserWarning"  # a worker that is killed cannot give back its semaphores; others do it
+LEAVE = 5.0  # seconds that a worker may take to leave
+MAX_STILLBORN = 3  # workers that may die in a row before one of them becomes ready
+READY = "ready"
+
+
+class LocalPool:
+    """`workers` processes, each at the other end of a pipe; the pipe's end is how either side learns of a death."""
+
+    def __init__(self, factory: Factory, workers: int) -> None:
+        self._factory = factory
+        self._context = multiprocessing.get_context("spawn")
+        self._stillborn = 0
+        self._workers: list[_Worker] = []
+        try:
+            for index in range(workers):
+                self._workers.append(self._start(index))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def free(self) -> int:
+        return sum(worker.ready and worker.job is None for worker in self._workers)
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
+
+    def submit(self, job: int, schedule: Schedule) -> None:
+        worker = next(w for w in self._workers if w.ready and w.job is None)
+        worker.job = job
+        try:
+            worker.pipe.send((job, schedule))
+        except OSError:  # it died a moment ago: the next `wait` finds out
+            return
+
+    def wait(self, timeout: float) -> list[Outcome]:
+        ready = set(wait([worker.pipe for worker in self._workers], timeout))
+        outcomes = (self._hear(index) for index, worker in enumerate(self._workers) if worker.pipe in ready)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.pipe.close()  # one that waits for a job leaves by itself, and tidies up
+            if not worker.ready or worker.job is not None:
+                worker.process.kill()
+        for worker in self._workers:
+            worker.process.join(LEAVE)
+            worker.process.kill()
+            worker.process.join()
+        self._workers = []
+
+    def _hear(self, index: int) -> Outcome | None:
+        worker = self._workers[index]
+        try:
+            message = worker.pipe.recv()
+        except (EOFError, OSError):
+            return self._replace(index)
+        if isinstance(message, WorkerError):
+            raise message
+        if message == READY:
+            worker.ready = True
+            self._stillborn = 0
+            return None
+        worker.job = None
+        outcome: Outcome = message
+        return outcome
+
+    def _replace(self, index: int) -> Outcome | None:
+        dead = self._workers[index]
+        dead.process.kill()
+        dead.process.join()
+        dead.pipe.close()
+        self._stillborn += not dead.ready
+        if self._stillborn >= MAX_STILLBORN:
+            raise WorkerError(
+                f"{MAX_STILLBORN} workers in a row died before their evaluator was built "
+                f"(the last with exit code {dead.process.exitcode}). Is there enough memory for it?"
+            )
+        self._workers[index] = self._start(index)
+        return Outcome(dead.job) if dead.job is not None else None
+
+    def _start(self, index: int) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs, self._factory, index), daemon=True)
+        with environment():
+            process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+
+class _Worker:
+    def __init__(self, process: Any, pipe: Connection) -> None:
+        self.process, self.pipe = process, pipe
+        self.ready = False
+        self.job: int | None = None
+
+
+@contextmanager
+def environment() -> Iterator[None]:
+    """Processes started inside use one thread each: more threads than cores is an order of magnitude slower."""
+    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), QUIET)))
+    changed = {**dict.fromkeys(THREADS, "1"), "PYTHONWARNINGS": warnings}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _work(pipe: Connection, factory: Factory, index: int) -> None:
+    """A worker's life: build, say so, evaluate what comes, leave when nobody is at the other end."""
+    os.environ[INDEX] = str(index)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the sweep decides what stops
+    try:
+        try:
+            evaluator = build(factory)
+        except WorkerError as error:
+            pipe.send(WorkerError(str(error)))  # without its cause, which may not be picklable
+            return
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
+        pipe.send(READY)
+        while True:
+            outcome = evaluate(evaluator, *pipe.recv())
+            try:
+                pipe.send(outcome)
+            except (AttributeError, TypeError, pickle.PicklingError) as error:
+                pipe.send(Outcome(outcome.job, error=f"Its evaluation cannot be sent: {error}"))
+    except (EOFError, OSError):
+        return
