@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from vispco.registry import Registry
+
 PAGE = Path(__file__).parent / "api.md"
 MODULES = (
     "vispco",
@@ -77,7 +79,7 @@ def _entry(name: str, value: Any) -> list[str]:
 
 
 def _constant(value: Any) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict | Registry):
         return "by name: " + ", ".join(f"`{key}`" for key in value)
     shown = repr(value)
     return f"`{shown}`" if len(shown) < 90 and " at 0x" not in shown else f"a {type(value).__name__}"

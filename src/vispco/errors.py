@@ -3,6 +3,8 @@
 Every message says what was given, what is allowed, and what to do. The command line prints it and exits non-zero.
 """
 
+from difflib import get_close_matches
+
 
 class VispcoError(Exception):
     """The parent of all errors of this package that speak to the user."""
@@ -13,13 +15,25 @@ class InvalidInputError(VispcoError, ValueError):
 
 
 class UnknownNameError(VispcoError, KeyError):
-    """A name (scorer, kernel, task, model) that nothing is registered under; the message lists those that are."""
+    """A name (scorer, kernel, task, model) that nothing is registered under.
+
+    The message lists the known names, and suggests the nearest one.
+    """
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
-        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {', '.join(sorted(known))}.")
+        near = _nearest_name(name, known)
+        suggestion = f" Did you mean {near!r}?" if near else ""
+        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {', '.join(sorted(known))}.{suggestion}")
 
     def __str__(self) -> str:  # KeyError would show the message in quotes
         return str(self.args[0])
+
+
+def _nearest_name(name: str, known: list[str]) -> str | None:
+    """The known name that is most like `name`, whatever the case; None if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(str(name).lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else None
 
 
 def _plural(noun: str) -> str:

@@ -200,6 +200,6 @@ def test_bad_subjects_are_refused_in_words(qwen, samples):
         evaluator(Schedule((0.5,) * 10))
     with pytest.raises(UnknownNameError, match="Known scorers"):
         TaskEvaluator(model, processor, samples, "best")
-    with pytest.raises(UnknownNameError, match="Known cost models"):
+    with pytest.raises(UnknownNameError, match="Known costs"):
         TaskEvaluator(model, processor, samples, costs=("free",))
     assert not model._forward_pre_hooks

@@ -9,16 +9,17 @@ from vispco.cost.model import CostModel, Site
 from vispco.cost.paper import Paper
 from vispco.cost.snap import meet, snap
 from vispco.cost.solve import counts_for_budget, schedule_for_budget, solve_kernel
-from vispco.errors import UnknownNameError
+from vispco.registry import Registry
 
-COSTS: dict[str, type[CostModel]] = {cost.name: cost for cost in (Exact, Paper)}
+COSTS: Registry[type[CostModel]] = Registry("cost", "vispco.costs")
+for _cost in (Exact, Paper):
+    COSTS.register(_cost)
 
 
 def get(name: str, config: Any) -> CostModel:
-    """The cost model `name` ("exact" or "paper") of a transformers config or of `Dimensions`."""
-    if name not in COSTS:
-        raise UnknownNameError("cost model", name, list(COSTS))
-    return COSTS[name](config if isinstance(config, Dimensions) else Dimensions.from_config(config))
+    """The cost registered under `name` ("exact", "paper") for a transformers config or `Dimensions`."""
+    cost = COSTS.get(name)
+    return cost(config if isinstance(config, Dimensions) else Dimensions.from_config(config))
 
 
 __all__ = [

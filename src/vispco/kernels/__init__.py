@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.errors import InvalidInputError
 from vispco.kernels.exponential import Exponential
 from vispco.kernels.free import Free
 from vispco.kernels.kernel import Kernel
@@ -11,22 +11,22 @@ from vispco.kernels.linear import Linear
 from vispco.kernels.multi_step import MultiStep
 from vispco.kernels.single import PSigmoid, Single
 from vispco.kernels.steps import Steps
+from vispco.registry import Registry
 
-KERNELS: dict[str, type[Kernel]] = {
-    kernel.name: kernel for kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free)
-}
+KERNELS: Registry[type[Kernel]] = Registry("kernel", "vispco.kernels")
+for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):
+    KERNELS.register(_kernel)
 
 
 def get(name: str, **options: Any) -> Kernel:
     """The kernel registered under `name`, with its options (r_min, first_full, and gamma or steps where it has them)."""
-    if name not in KERNELS:
-        raise UnknownNameError("kernel", name, list(KERNELS))
+    kernel = KERNELS.get(name)
     try:
-        return KERNELS[name](**options)
+        return kernel(**options)
     except TypeError as error:
         raise InvalidInputError(
             f"Kernel {name!r} was given the options {sorted(options)}. "
-            f"It takes: {', '.join(field.name for field in fields(KERNELS[name]))}."
+            f"It takes: {', '.join(field.name for field in fields(kernel))}."
         ) from error
 
 
