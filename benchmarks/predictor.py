@@ -19,8 +19,8 @@ import torch
 from figures import Figure, write
 from prefill import BUDGET, LAYERS, TEXT, VISUAL, build, inputs, timed
 from vispco import Pruner, cost, kernels, scorers
-from vispco.search.planner import BudgetPlanner, predicted
-from vispco.search.predictor import Predictor
+from vispco.planning.planner import BudgetPlanner, predicted
+from vispco.planning.predictor import Predictor
 
 MEMORY, ANCHORS = 2048, 8
 

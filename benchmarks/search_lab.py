@@ -16,10 +16,10 @@ from vispco.loading import load
 from vispco.schedule import whole_tokens
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.halving import counts_at
+from vispco.search.calibration import Prepared
+from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.objective import Objective
-from vispco.search.prepared import Prepared
-from vispco.search.relaxation import GaussianMask
+from vispco.search.shapes.halving import counts_at
 
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SCORERS = ("fastv", "sparsevlm", "fitprune")

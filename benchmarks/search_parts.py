@@ -19,18 +19,19 @@ from vispco import kernels
 from vispco.cost import counts_for_budget, snap
 from vispco.data import dataset
 from vispco.kernels import KERNELS, Kernel
+from vispco.planning.found_shape import sharp
+from vispco.planning.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.fit import Fit
-from vispco.search.halving import counts_at, sharp
+from vispco.search.calibration import Prepared
+from vispco.search.gradient.trainer import Trainer
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.modes import Effort, carry_out
 from vispco.search.objective import Objective
-from vispco.search.predictor import Predictor
-from vispco.search.prepared import Prepared
-from vispco.search.shapes import shapes
-from vispco.search.teach import Taught, learn, measure
-from vispco.search.trainer import Trainer
-from vispco.search.training_plan import TrainingPlan
+from vispco.search.shapes.halving import counts_at
+from vispco.search.shapes.initial import shapes
+from vispco.search.table.network import Fit
+from vispco.search.table.scouting import Taught, learn, measure
 from vispco.sweep.spaces import Free, Single
 
 RANDOM = 160

@@ -15,11 +15,11 @@ from vispco.kernels import KERNELS
 from vispco.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
+from vispco.search.calibration import Prepared
+from vispco.search.gradient.relaxation import GaussianMask
+from vispco.search.gradient.static import Descent, static_search
 from vispco.search.journal import Journal, name_of
 from vispco.search.objective import Objective, frozen
-from vispco.search.prepared import Prepared
-from vispco.search.relaxation import GaussianMask
-from vispco.search.static import Descent, static_search
 
 FOUR = ("attribute", "counting", "word", "chart")  # one sample of each, to see whether Algorithm 1 converges
 BUDGET = 0.5

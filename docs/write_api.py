@@ -22,7 +22,7 @@ MODULES = (
     "vispco.frontier",
     "vispco.evaluation",
     "vispco.search",
-    "vispco.search.deploy",
+    "vispco.planning.deployment",
     "vispco.sweep",
     "vispco.rivals",
     "vispco.data",

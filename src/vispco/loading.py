@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vispco.errors import InvalidInputError, VispcoError
+from vispco.weight_bars import hide_weight_bars
 
 JOINED = (
     "%s: its own processor cannot be built here (torchvision is missing), so its image processor and its tokenizer were "
     "joined; pictures go through Pillow."
 )
-
-WEIGHTS = ("Loading weights", "Writing model shards")  # what transformers calls its bars
 
 
 class LoadError(VispcoError, OSError):
@@ -59,7 +56,7 @@ def load(
         "trust_remote_code": trust_remote_code,
     }
     try:
-        with quiet():
+        with hide_weight_bars():
             model = AutoModelForImageTextToText.from_pretrained(
                 source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
             )
@@ -126,18 +123,3 @@ def _check_source(source: str | Path, shipped: list[str]) -> None:
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
             "A hub id has the form owner/name."
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No bars for weights that are read from a disk or written to it; a download keeps its own."""
-    from transformers.utils import logging as notices  # noqa: PLC0415
-
-    def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return factory(*args, **{**options, "disable": True} if options.get("desc") in WEIGHTS else options)
-
-    previous = notices.set_tqdm_hook(bar)
-    try:
-        yield
-    finally:
-        notices.set_tqdm_hook(previous)

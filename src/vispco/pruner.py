@@ -15,6 +15,7 @@ from vispco.engine import Engine, Mode, Plan, Planner
 from vispco.engine.masking import Relaxation
 from vispco.errors import PrunerStateError
 from vispco.layout import TokenLayout
+from vispco.planning import deployment
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
 
@@ -50,9 +51,7 @@ class Pruner:
 
         folder: the directory of a search, or a saved predictor (a folder or a hub id).
         """
-        from vispco.search import deploy  # noqa: PLC0415 - the search stands above the pruner
-
-        scorer, planner = deploy.load(folder, budget)
+        scorer, planner = deployment.load(folder, budget)
         return cls(scorer, planner, record=record)
 
     @contextmanager

@@ -36,7 +36,7 @@ MIDST = {
     ),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.plots.style.canvas", ("{run}",)),
-    "export": ("vispco.search.deploy.export", ("{run}",)),
+    "export": ("vispco.planning.deployment.export", ("{run}",)),
     "info": ("vispco.cost.get", ("tiny-llava",)),
     "zoo list": ("vispco.zoo.shelf.path", ()),
     "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),

@@ -17,8 +17,8 @@ from vispco.estimates import memory, visual_tokens
 from vispco.estimates.describe import Setting, describe
 from vispco.estimates.work import Machine
 from vispco.loading import load
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
-from vispco.search.training_plan import TrainingPlan
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
 

@@ -20,7 +20,7 @@ from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
 from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 from vispco.sources.sampling import equalise_areas
 
 LAYERS, TEXT, VISUAL, ITEMS = 12, 24, 144, 256

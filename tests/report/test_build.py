@@ -13,7 +13,7 @@ from vispco.frontier import Frontier, Point
 from vispco.report import build
 from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 
 @pytest.fixture(scope="module")

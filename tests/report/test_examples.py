@@ -12,12 +12,12 @@ from vispco import cost as costs
 from vispco import kernels, scorers
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
+from vispco.planning import run_files as disk
+from vispco.planning.found_shape import Found
 from vispco.report.examples import choices_of, collect, collect_run
 from vispco.report.picture import as_seen, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
 from vispco.schedule import Schedule
-from vispco.search import directory as disk
-from vispco.search.found import Found
 from vispco.zoo.images import build_image_processor
 from vispco.zoo.models import build_model
 from vispco.zoo.processor import JoinedProcessor

@@ -20,7 +20,7 @@ from vispco.rivals import (
     search_cost_info,
 )
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 METHODS = ["vtw", "g-search", get("p-sigmoid-bo", trials=6), "random-4", "single-grid"]
 OTHER = ((20, 14), (80, 50))  # the test samples have other sizes

@@ -10,8 +10,8 @@ from vispco.rivals import Calibration, Comparison, Sizes, compare, get, narrow_t
 from vispco.rivals.compare import named
 from vispco.rivals.comparison import rows_done
 from vispco.rivals.vispco_search import OWN
+from vispco.search.gradient.static import Descent
 from vispco.search.modes import Effort
-from vispco.search.static import Descent
 
 OTHER = ((20, 14), (80, 50))
 GROUND = {"model": "known", "test": {"limit": 2, "seed": 0}}

@@ -4,8 +4,8 @@ import pytest
 
 import tiny
 from search.random_batches import make_batches
+from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.objective import Objective
-from vispco.search.relaxation import GaussianMask
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,12 @@ from transformers import AutoModelForImageTextToText
 import tiny
 from vispco import kernels
 from vispco.evaluation.encoded import Encoded
+from vispco.planning.predictor import Predictor
 from vispco.search.batch import with_teacher
+from vispco.search.gradient.relaxation import GaussianMask
+from vispco.search.gradient.trainer import Trainer
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.objective import Objective
-from vispco.search.predictor import Predictor
-from vispco.search.relaxation import GaussianMask
-from vispco.search.trainer import Trainer
-from vispco.search.training_plan import TrainingPlan
 from vispco.zoo.export import save_model
 from vispco.zoo.models import build_model
 from vispco.zoo.processor import load_processor

@@ -6,12 +6,12 @@ import torch
 import tiny
 from vispco import kernels
 from vispco.kernels import KERNELS
-from vispco.search.descending import FURTHEST, cheapest, direction, felt, further, plausible, slopes, typical
-from vispco.search.halving import kl_of
-from vispco.search.lagrangian import AugmentedLagrangian, Settings, penalty
+from vispco.search.gradient.descent_step import FURTHEST, cheapest, direction, felt, further, plausible, slopes, typical
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings, penalty
+from vispco.search.gradient.projection import project
 from vispco.search.objective import frozen
-from vispco.search.projection import project
-from vispco.search.shapes import shapes
+from vispco.search.shapes.halving import kl_of
+from vispco.search.shapes.initial import shapes
 
 L = tiny.LAYERS
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco.errors import InvalidInputError
-from vispco.search.lagrangian import AugmentedLagrangian, Settings, penalty
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings, penalty
 
 numbers = st.floats(-3.0, 3.0)
 

@@ -7,8 +7,8 @@ import tiny
 from search.random_batches import make_batches, zoo_model
 from vispco.data import dataset
 from vispco.schedule import Schedule, whole_tokens
+from vispco.search.calibration import Prepared
 from vispco.search.objective import Objective, frozen
-from vispco.search.prepared import Prepared
 
 SCHEDULES = torch.tensor([[1.0, 1.0, 0.5, 0.5], [1.0, 0.6, 0.3, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
 

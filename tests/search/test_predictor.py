@@ -10,15 +10,15 @@ import tiny
 from vispco import kernels, scorers
 from vispco.cost import BudgetWarning, Dimensions
 from vispco.errors import UnknownNameError
-from vispco.search.fit import Fit, chosen_kl, fit
-from vispco.search.halving import kl_of, kl_tried
-from vispco.search.likeness import alike, described, placed, scales
-from vispco.search.observation import Observation, join
-from vispco.search.predictor import Predictor, PredictorConfig
-from vispco.search.recall import greedy, worth
-from vispco.search.shapes import shapes
-from vispco.search.table import Table, drawn_budgets, tabulate
-from vispco.search.teach import Lesson, learn, measure, passes, scouted
+from vispco.planning.observation import Observation, join
+from vispco.planning.predictor import Predictor, PredictorConfig
+from vispco.planning.similarity import alike, described, placed, scales
+from vispco.search.shapes.halving import kl_of, kl_tried
+from vispco.search.shapes.initial import shapes
+from vispco.search.table.kl_table import Table, drawn_budgets, tabulate
+from vispco.search.table.network import Fit, chosen_kl, fit
+from vispco.search.table.recall import greedy, worth
+from vispco.search.table.scouting import Lesson, learn, measure, passes, scouted
 
 QWEN_3B = Dimensions(
     num_layers=36, hidden=2048, heads=16, kv_heads=2, head_dim=128, ffn=11008, gated=True,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vispco import kernels
 from vispco.cost import Dimensions, Exact
 from vispco.kernels import KERNELS
-from vispco.search.projection import Pricing, project
+from vispco.search.gradient.projection import Pricing, project
 
 L = 6
 COST = Exact(

@@ -13,15 +13,16 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
-from vispco.search import checkpoint, presets
-from vispco.search.deploy import export, load
-from vispco.search.fit import Fit
+from vispco.planning.deployment import export, load
+from vispco.search import presets
+from vispco.search.gradient import checkpoint
+from vispco.search.gradient.static import Descent
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.modes import SOLVERS, Effort
 from vispco.search.rebalance import rebalanced
 from vispco.search.run import search
-from vispco.search.static import Descent
-from vispco.search.teach import Lesson
-from vispco.search.training_plan import TrainingPlan
+from vispco.search.table.network import Fit
+from vispco.search.table.scouting import Lesson
 
 SMALL = Effort(
     batch_size=4,

@@ -9,15 +9,15 @@ from vispco import kernels
 from vispco.cost import BudgetWarning
 from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS
-from vispco.search.found import Found
-from vispco.search.halving import counts_at, kl_of, rank
-from vispco.search.lagrangian import Settings
-from vispco.search.line import line_search
+from vispco.planning.found_shape import Found
+from vispco.search.gradient.lagrangian import Settings
+from vispco.search.gradient.relaxation import GaussianMask
+from vispco.search.gradient.static import Descent, static_search
 from vispco.search.objective import Objective
-from vispco.search.pool import Pool
-from vispco.search.relaxation import GaussianMask
-from vispco.search.shapes import shapes
-from vispco.search.static import Descent, static_search
+from vispco.search.shapes.halving import counts_at, kl_of, rank
+from vispco.search.shapes.initial import shapes
+from vispco.search.shapes.line import line_search
+from vispco.search.shapes.pool import Pool
 
 SHORT = Descent(starts=2, outer=2, inner=1, explore=4)
 L = tiny.LAYERS

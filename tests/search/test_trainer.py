@@ -14,10 +14,10 @@ from rich.console import Console
 
 from search.random_batches import make_trainer
 from vispco.errors import InvalidInputError
-from vispco.search import checkpoint
-from vispco.search.draws import batch_at, budgets_at
+from vispco.search.gradient import checkpoint
+from vispco.search.gradient.draws import batch_at, budgets_at
+from vispco.search.gradient.static import DivergedError
 from vispco.search.progress import Bar
-from vispco.search.static import DivergedError
 
 SCRIPT = Path(__file__).with_name("train_script.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

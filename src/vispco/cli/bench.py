@@ -95,7 +95,7 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
     from vispco import scorers  # noqa: PLC0415
     from vispco.bench import Contender  # noqa: PLC0415
     from vispco.cli.choice import FORMS, check_found, schedule_from  # noqa: PLC0415
-    from vispco.search import deploy  # noqa: PLC0415
+    from vispco.planning import deployment  # noqa: PLC0415
 
     found: list[Contender] = []
     rated = scorers.get(scorer).to_dict()
@@ -103,7 +103,7 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
         if Path(text).is_dir():
             check_found(text)
             for budget in budgets:
-                deploy.load(text, budget)  # what is wrong with it is told before anything is timed
+                deployment.load(text, budget)  # what is wrong with it is told before anything is timed
                 found.append(Contender(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
         elif ":" not in text and text != "full" and not Path(text).exists():
             raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")

@@ -43,8 +43,8 @@ class PresetOptions:
         batch of every step, unless its settings say otherwise.
         """
         from vispco.search import presets  # noqa: PLC0415
+        from vispco.search.gradient.training_plan import TrainingPlan  # noqa: PLC0415
         from vispco.search.modes import PASSES, Effort  # noqa: PLC0415
-        from vispco.search.training_plan import TrainingPlan  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
         effort, training = Effort(), {"batches": os.environ.get("WORLD_SIZE", "1")}

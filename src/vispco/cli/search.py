@@ -136,9 +136,9 @@ def export(
         vispco export runs/qwen --budget 0.4 --out schedule.json
     """
     check_writable(out)
-    from vispco.search import deploy  # noqa: PLC0415
+    from vispco.planning import deployment  # noqa: PLC0415
 
-    schedule = deploy.export(run, budget)
+    schedule = deployment.export(run, budget)
     write_json(out, schedule.to_dict())
     show(schedule.to_dict(), as_json=json, table=f"{out}: {len(schedule.retention)} layers, {budget:.0%} of the FLOPs")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.search.directory import write_json
+from vispco.planning.run_files import write_json
 
 FILE = "demo.json"
 

@@ -16,9 +16,9 @@ import torch
 
 from vispco.cost import CostModel
 from vispco.schedule import whole_tokens
+from vispco.search.gradient.static import Descent
 from vispco.search.modes import PASSES, Effort
 from vispco.search.run import BUDGETS
-from vispco.search.static import Descent
 from vispco.sweep.spaces import RATIOS
 
 

@@ -18,13 +18,13 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.families import family_of
 from vispco.frontier import Frontier
+from vispco.planning import deployment
 from vispco.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
-from vispco.search import deploy
 
 MAX_LAYERS = 255  # a token's depth is one byte
 
@@ -85,7 +85,7 @@ def collect_run(
     budgets = files.config.get("budgets") or []
     if not files.deployable or not budgets:
         raise InvalidInputError(f"{run} is not the folder of a search, so it has no planners to show examples of.")
-    loaded = {float(budget): deploy.load(run, float(budget)) for budget in budgets}
+    loaded = {float(budget): deployment.load(run, float(budget)) for budget in budgets}
     scorer = next(iter(loaded.values()))[0]
     planners = {budget: planner for budget, (_, planner) in loaded.items()}
     examples = collect(model, processor, samples, planners, scorer, max_new_tokens=max_new_tokens)

@@ -10,7 +10,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.result import Evaluator
 from vispco.rivals.sample_sizes import Sizes
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 Measure = Literal["accuracy", "kl"]
 

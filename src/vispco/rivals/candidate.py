@@ -8,7 +8,7 @@ from typing import Any
 
 from vispco.rivals.sample_sizes import Sizes
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 
 @dataclass(frozen=True)

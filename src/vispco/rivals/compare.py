@@ -17,7 +17,7 @@ from vispco.rivals.rival import Baseline
 from vispco.rivals.sample_sizes import Sizes
 from vispco.rivals.vispco_search import OWN, Own
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 FULL = "unpruned"
 OnMethod = Callable[[str], None]

@@ -13,7 +13,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.rivals.candidate import spent_from
 from vispco.schedule import Schedule
-from vispco.search.spent import Spent
+from vispco.search.bill import Spent
 
 FORMAT, VERSION = "vispco-comparison", 1
 

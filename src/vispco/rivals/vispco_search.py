@@ -15,10 +15,10 @@ from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import Entrant
 from vispco.search import presets
+from vispco.search.calibration import Prepared
+from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.modes import Effort, Mode, carry_out
 from vispco.search.objective import Objective
-from vispco.search.prepared import Prepared
-from vispco.search.relaxation import GaussianMask
 
 
 @dataclass(frozen=True)

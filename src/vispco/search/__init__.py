@@ -1,6 +1,6 @@
 """From a budget to a schedule: the paper's gradient search, its rivals, and a predictor that does it per sample.
 
-`search` is the way in; `deploy.load` and `deploy.export` are the way out. Names are imported when they are first used.
+`search` is the way in; `vispco.planning.deployment` are the way out. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vispco.planning.predictor import Predictor, PredictorConfig
+    from vispco.search.gradient.trainer import Trainer
+    from vispco.search.gradient.training_plan import TrainingPlan
     from vispco.search.modes import Effort
     from vispco.search.objective import Objective
-    from vispco.search.predictor import Predictor, PredictorConfig
     from vispco.search.presets import Preset
     from vispco.search.run import search
-    from vispco.search.trainer import Trainer
-    from vispco.search.training_plan import TrainingPlan
 
 _HOMES = {
-    "Effort": "modes",
-    "Objective": "objective",
-    "Predictor": "predictor",
-    "PredictorConfig": "predictor",
-    "Preset": "presets",
-    "Trainer": "trainer",
-    "TrainingPlan": "training_plan",
-    "search": "run",
+    "Effort": "vispco.search.modes",
+    "Objective": "vispco.search.objective",
+    "Predictor": "vispco.planning.predictor",
+    "PredictorConfig": "vispco.planning.predictor",
+    "Preset": "vispco.search.presets",
+    "Trainer": "vispco.search.gradient.trainer",
+    "TrainingPlan": "vispco.search.gradient.training_plan",
+    "search": "vispco.search.run",
 }
 
 __all__ = ["Effort", "Objective", "Predictor", "PredictorConfig", "Preset", "Trainer", "TrainingPlan", "search"]
@@ -33,5 +33,5 @@ __all__ = ["Effort", "Objective", "Predictor", "PredictorConfig", "Preset", "Tra
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,8 +15,8 @@ from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.reference import log_probabilities
 from vispco.families import family_of
+from vispco.planning.observation import Observation, observe
 from vispco.search.journal import name_of
-from vispco.search.observation import Observation, observe
 
 
 @dataclass(frozen=True, eq=False)

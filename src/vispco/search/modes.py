@@ -11,21 +11,21 @@ import torch
 
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import Found
+from vispco.planning.planner import BudgetPlanner, predicted, same_for_all
+from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.fit import Fit
-from vispco.search.found import Found
-from vispco.search.halving import kl_of
+from vispco.search.gradient.static import Descent, static_search
+from vispco.search.gradient.trainer import Trainer
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.journal import name_of
-from vispco.search.line import line_search
 from vispco.search.objective import Objective
-from vispco.search.planner import BudgetPlanner, predicted, same_for_all
-from vispco.search.predictor import Predictor
 from vispco.search.presets import Preset
 from vispco.search.progress import Bar
-from vispco.search.static import Descent, static_search
-from vispco.search.teach import Lesson, passes, teach
-from vispco.search.trainer import Trainer
-from vispco.search.training_plan import TrainingPlan
+from vispco.search.shapes.halving import kl_of
+from vispco.search.shapes.line import line_search
+from vispco.search.table.network import Fit
+from vispco.search.table.scouting import Lesson, passes, teach
 
 Mode = Literal["static", "predictor", "line"]
 # The first is the default.

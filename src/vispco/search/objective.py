@@ -22,9 +22,9 @@ from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
 from vispco.scorers import Scorer
 from vispco.search.batch import Batch
+from vispco.search.bill import Spent
+from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.journal import Journal, name_of
-from vispco.search.relaxation import GaussianMask
-from vispco.search.spent import Spent
 
 
 @contextmanager

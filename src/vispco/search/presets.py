@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from vispco.errors import UnknownNameError
-from vispco.search.lagrangian import Settings
+from vispco.search.gradient.lagrangian import Settings
 
 
 @dataclass(frozen=True)

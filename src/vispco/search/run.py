@@ -16,19 +16,19 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
-from vispco.loading import quiet
+from vispco.planning import run_files as disk
 from vispco.provenance import machine, versions
 from vispco.scorers import Scorer
-from vispco.search import directory as disk
 from vispco.search import presets
+from vispco.search.calibration import Prepared
+from vispco.search.evaluate import frontier_of
+from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.journal import Journal
-from vispco.search.judged import frontier_of
 from vispco.search.modes import Effort, Mode, carry_out, solver_of
 from vispco.search.objective import Objective
-from vispco.search.prepared import Prepared
 from vispco.search.presets import Preset
-from vispco.search.relaxation import GaussianMask
 from vispco.version import __version__
+from vispco.weight_bars import hide_weight_bars
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -64,7 +64,7 @@ def search(
     default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
     default: the paper's row for this model and kernel. seed: of everything that is drawn. facts: more for config.json,
     such as the command that was given.
-    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.search.deploy`.
+    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.planning.deployment`.
     """
     way = solver_of(mode, solver)
     if not budgets or not all(0.0 < b <= 1.0 for b in budgets):
@@ -129,7 +129,7 @@ def search(
         disk.write_shapes(folder, outcome.found)
         disk.write_metrics(folder, outcome.records)
         if outcome.predictor is not None:
-            with quiet():
+            with hide_weight_bars():
                 outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
     planners = {budget: outcome.planner(objective, shape, budget) for budget in budgets}
     judged = samples if test is None else test

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vispco.search.observation import Observation
+from vispco.planning.observation import Observation
 
 WARMTH = 0.15  # how far likeness reaches: two samples at a distance d speak for each other with exp(-d^2 / 2 warmth)
 PICTURE, SIZE = 0.5, 0.3  # how much the picture and its size count beside the instruction

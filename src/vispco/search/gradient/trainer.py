@@ -18,16 +18,16 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
-from vispco.search import checkpoint
+from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.draws import batch_at, budgets_at, floors
-from vispco.search.lagrangian import AugmentedLagrangian, Settings
+from vispco.search.gradient import checkpoint
+from vispco.search.gradient.draws import batch_at, budgets_at, floors
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings
+from vispco.search.gradient.projection import Pricing, project
+from vispco.search.gradient.static import Descent, DivergedError, Solver, gamma_at
+from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.objective import Objective, frozen
-from vispco.search.predictor import Predictor
 from vispco.search.progress import Bar
-from vispco.search.projection import Pricing, project
-from vispco.search.static import Descent, DivergedError, Solver, gamma_at
-from vispco.search.training_plan import TrainingPlan
 
 
 class Trainer:

@@ -11,9 +11,9 @@ from vispco.cost import CostModel, Site, counts_for_budget
 from vispco.engine.plan import Plan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
-from vispco.search.halving import sharp
-from vispco.search.observation import observe
-from vispco.search.predictor import Predictor
+from vispco.planning.found_shape import sharp
+from vispco.planning.observation import observe
+from vispco.planning.predictor import Predictor
 
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vispco.search.likeness import described, placed, scales, weights
-from vispco.search.observation import Observation
+from vispco.planning.observation import Observation
+from vispco.planning.similarity import described, placed, scales, weights
 
 AXES = 64  # numbers by which a sample is remembered
 

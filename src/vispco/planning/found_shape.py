@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -11,7 +12,11 @@ from torch import Tensor
 from vispco.cost import CostModel, Site, schedule_for_budget
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
-from vispco.search.halving import sharp
+
+
+def sharp(kernel: Kernel) -> float | None:
+    """The gamma that is deployed: a kernel of steps has hard ones."""
+    return math.inf if kernel.annealable else None
 
 
 @dataclass(frozen=True, eq=False)

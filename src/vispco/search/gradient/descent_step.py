@@ -15,10 +15,10 @@ from torch import Tensor
 from vispco.kernels import Kernel
 from vispco.kernels.free import Free
 from vispco.search.batch import Batch
-from vispco.search.draws import floors
-from vispco.search.halving import kl_tried
+from vispco.search.gradient.draws import floors
+from vispco.search.gradient.projection import Pricing, project
 from vispco.search.objective import Objective
-from vispco.search.projection import Pricing, project
+from vispco.search.shapes.halving import kl_tried
 
 LOOSE = 5.0
 DAMPING = 1e-3

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import Found
 from vispco.search.batch import Batch
-from vispco.search.descending import cheapest, direction, felt, further, plausible, slopes, typical
-from vispco.search.found import Found
-from vispco.search.halving import rank
-from vispco.search.lagrangian import AugmentedLagrangian, Settings
+from vispco.search.gradient.descent_step import cheapest, direction, felt, further, plausible, slopes, typical
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings
 from vispco.search.objective import Objective, frozen
-from vispco.search.pool import Pool
+from vispco.search.shapes.halving import rank
+from vispco.search.shapes.pool import Pool
 
 Solver = Literal["lagrangian", "projection"]
 PATIENCE = 4

@@ -18,9 +18,9 @@ from vispco import cost, kernels
 from vispco.cost import CostModel, Dimensions
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
+from vispco.planning.memory import AXES, Memory
+from vispco.planning.observation import Observation
 from vispco.scorers import Scorer
-from vispco.search.memory import AXES, Memory
-from vispco.search.observation import Observation
 
 WAVES = 8  # sines and cosines of the budget
 NEVER = -1e4  # the logit of an anchor that is not meant for a budget

@@ -14,9 +14,9 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from vispco.search.likeness import described, placed, scales, weights
-from vispco.search.observation import Observation
-from vispco.search.table import Fitted, Table
+from vispco.planning.observation import Observation
+from vispco.planning.similarity import described, placed, scales, weights
+from vispco.search.table.kl_table import Fitted, Table
 
 WARMTHS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 MOST = 4096  # samples that are remembered

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import sharp
 from vispco.search.batch import Batch
-from vispco.search.descending import typical
-from vispco.search.halving import sharp
+from vispco.search.gradient.descent_step import typical
 from vispco.search.objective import Objective
-from vispco.search.shapes import GOLDEN, shapes
+from vispco.search.shapes.initial import GOLDEN, shapes
 
 
 @dataclass(frozen=True, eq=False)

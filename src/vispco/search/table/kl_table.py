@@ -15,12 +15,12 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
+from vispco.planning.observation import Observation, join
+from vispco.planning.similarity import alike
 from vispco.search.batch import Batch
-from vispco.search.halving import kl_tried
-from vispco.search.likeness import alike
 from vispco.search.objective import Objective
-from vispco.search.observation import Observation, join
-from vispco.search.shapes import GOLDEN
+from vispco.search.shapes.halving import kl_tried
+from vispco.search.shapes.initial import GOLDEN
 
 MOST = 4096  # rows of like budgets that speak for each other; with more, a network averages by itself
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.search.found import Found
+from vispco.planning.found_shape import Found
 
 FORMAT, VERSION = "vispco-search", 1
 CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR = (

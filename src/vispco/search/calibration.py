@@ -11,8 +11,8 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.lazy import Lazy
+from vispco.planning.observation import Observation
 from vispco.search.batch import Batch, with_teacher
-from vispco.search.observation import Observation
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from vispco.errors import UnknownNameError
-from vispco.search.predictor import Predictor
-from vispco.search.table import Fitted, Table
+from vispco.planning.predictor import Predictor
+from vispco.search.table.kl_table import Fitted, Table
 
 WAYS = ("recall", "network")
 

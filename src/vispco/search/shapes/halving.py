@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +11,9 @@ from torch import Tensor
 
 from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import sharp
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
-
-
-def sharp(kernel: Kernel) -> float | None:
-    """The gamma that is deployed: a kernel of steps has hard ones."""
-    return math.inf if kernel.annealable else None
 
 
 def counts_at(objective: Objective, batch: Batch, kernel: Kernel, params: Tensor, budget: Tensor | float) -> Tensor:

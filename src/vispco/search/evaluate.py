@@ -12,8 +12,8 @@ from vispco.engine.plan import Plan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier, Point
 from vispco.layout import TokenLayout
+from vispco.planning.planner import BudgetPlanner
 from vispco.schedule import Schedule
-from vispco.search.planner import BudgetPlanner
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import Found
+from vispco.planning.observation import join
+from vispco.planning.predictor import Predictor
+from vispco.planning.similarity import alike
 from vispco.search.batch import Batch
-from vispco.search.fit import Fit, fit
-from vispco.search.found import Found
-from vispco.search.halving import kl_tried
-from vispco.search.likeness import alike
 from vispco.search.objective import Objective
-from vispco.search.observation import join
-from vispco.search.pool import Pool
-from vispco.search.predictor import Predictor
-from vispco.search.recall import greedy, remembered
-from vispco.search.table import Fitted, Table, drawn_budgets, stacked, tabulate
+from vispco.search.shapes.halving import kl_tried
+from vispco.search.shapes.pool import Pool
+from vispco.search.table.kl_table import Fitted, Table, drawn_budgets, stacked, tabulate
+from vispco.search.table.network import Fit, fit
+from vispco.search.table.recall import greedy, remembered
 
 Tell = Callable[[float, str], None]
 """(passes over a batch that were made, in units of the unpruned one; what was done)."""

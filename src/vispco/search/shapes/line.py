@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
+from vispco.planning.found_shape import Found
 from vispco.search.batch import Batch
-from vispco.search.found import Found
-from vispco.search.halving import rank
 from vispco.search.objective import Objective
-from vispco.search.shapes import shapes
+from vispco.search.shapes.halving import rank
+from vispco.search.shapes.initial import shapes
 
 
 def line_search(

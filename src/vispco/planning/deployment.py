@@ -9,13 +9,13 @@ from vispco import cost as costs
 from vispco import kernels, scorers
 from vispco.cost import CostModel, Dimensions
 from vispco.errors import InvalidInputError
-from vispco.loading import quiet
+from vispco.planning import run_files as disk
+from vispco.planning.found_shape import Found
+from vispco.planning.planner import BudgetPlanner, predicted, same_for_all
+from vispco.planning.predictor import Predictor
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
-from vispco.search import directory as disk
-from vispco.search.found import Found
-from vispco.search.planner import BudgetPlanner, predicted, same_for_all
-from vispco.search.predictor import Predictor
+from vispco.weight_bars import hide_weight_bars
 
 
 def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
@@ -27,10 +27,10 @@ def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
     _check(budget)
     place = Path(folder)
     if not place.is_dir() or not _is_search(place):
-        with quiet():
+        with hide_weight_bars():
             return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
     if (place / disk.PREDICTOR).is_dir():
-        with quiet():
+        with hide_weight_bars():
             return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
     config = disk.read_config(place)
     scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
