@@ -67,7 +67,7 @@ class Lab:
     def by_size(self, split: str, per_task: int) -> list[Batch]:
         """Pictures of a size together, so that little is padded: for what is run over all samples."""
         samples = list(dataset(split, limit=per_task))
-        samples.sort(key=lambda s: s.meta["width"] * s.meta["height"])
+        samples.sort(key=lambda s: s.area)
         return list(Prepared(self.model, self.processor, samples, batch_size=32))
 
     @cached_property

@@ -32,7 +32,7 @@ def test_a_sample_is_known_by_its_pixels_on_every_machine():
     first = dataset("test", "attribute")[0]
     other = dataset("test", "attribute", seed=1)[0]
     assert first.id == "test/attribute/0/0"
-    assert first.meta["scene"].fingerprint != other.meta["scene"].fingerprint
+    assert first.scene.fingerprint != other.scene.fingerprint
 
 
 def test_splits_cannot_share_a_picture():
@@ -69,7 +69,7 @@ def test_no_answer_is_a_good_guess(task, most):
 
 def test_a_question_is_about_a_small_part_of_the_picture():
     for sample in dataset("test", "word,table", limit=8):
-        scene = sample.meta["scene"]
+        scene = sample.scene
         wanted = [mark for mark in scene.marks if mark.char and mark.char in sample.answer]
         area = sum((m.box[2] - m.box[0]) * (m.box[3] - m.box[1]) for m in wanted[: len(sample.answer)])
         assert area < 0.25

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from vispco.data.sample import Sample
+from vispco.data import DrawnSample
 from vispco.errors import InvalidInputError
 from vispco.evaluation import encode
 from vispco.evaluation.encoded import conversation, end_tokens, read
@@ -51,7 +51,7 @@ def test_counts_are_those_of_the_prompt_with_or_without_answers(pair, samples):
 def test_earlier_turns_come_before_the_question_and_the_picture_comes_first(qwen, samples):
     model, processor = qwen
     first = samples[0]
-    later = Sample("x", first.task, first.image, "how many?", "2", {"history": [("what color?", "red")]})
+    later = DrawnSample("x", first.task, first.images, "how many?", "2", history=(("what color?", "red"),))
     text = processor.apply_chat_template(conversation(later), tokenize=False, add_generation_prompt=True)
     image = "<image_start><image><image_end>"
     assert text == f"<user>{image}what color?<assistant>red<end><user>how many?<assistant>"

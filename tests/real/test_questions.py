@@ -125,9 +125,9 @@ def test_turns_are_samples_and_areas_are_equalised(tmp_path):
     path = write_instruct(tmp_path, 6)
     turns, facts = training_samples(path, tmp_path / "train2017")
     assert len(turns) == facts["samples"] == 8
-    second = next(sample for sample in turns if sample.meta["history"])
+    second = next(sample for sample in turns if sample.history)
     assert (second.question, second.answer) == ("how many are there?", "one")
-    assert second.meta["history"] == (("what color is the circle?", "white"),)
+    assert second.history == (("what color is the circle?", "white"),)
     few, told = training_samples(path, tmp_path / "train2017", downsample=12, limit=5, seed=1)
     assert len(few) == 5
     assert sum(told["areas"]["after"]) == 12

@@ -26,7 +26,7 @@ def test_a_record_gives_one_sample_per_turn_with_what_was_said_before(instruct, 
     ((record,), _) = read(LlavaInstruct(*instruct([element])))
     first, second = record.samples()
     assert (first.id, first.question, first.answer) == ("7#1/turn-0", "One?", "1")
-    assert (second.question, second.answer, second.meta["history"]) == ("Two?", "2", (("One?", "1"),))
+    assert (second.question, second.answer, second.history) == ("Two?", "2", (("One?", "1"),))
 
 
 @pytest.mark.parametrize(

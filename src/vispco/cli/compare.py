@@ -105,9 +105,8 @@ def searches(
 def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
     """The test evaluator, with the model that the calibration's has loaded."""
     from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
-    from vispco.evaluation.spec import readable_by  # noqa: PLC0415
 
-    samples = readable_by(spec.samples(), loaded.processor)
+    samples = spec.samples().readable_by(loaded.processor)
     return TaskEvaluator(
         loaded.model, loaded.processor, samples, loaded.scorer, batch_size=spec.batch_size, progress=progress
     )

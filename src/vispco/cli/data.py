@@ -15,7 +15,7 @@ from vispco.errors import InvalidInputError
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.spec import EvaluatorSpec
-    from vispco.sources import SkipReport
+    from vispco.sources import SampleSet, SkipReport
 
 PER_TASK, FROM_FILE = 24, 256  # calibration items, where --samples does not say
 
@@ -110,16 +110,15 @@ class TrainingOptions:
         )
 
 
-def judged_on(spec: EvaluatorSpec, samples: Sequence[Sample]) -> dict[str, Any]:
+def judged_on(spec: EvaluatorSpec, samples: SampleSet[Sample]) -> dict[str, Any]:
     """What a run should remember of what it was judged on: files, counts, what was skipped and why."""
-    reports: Mapping[str, SkipReport] = getattr(samples, "skipped", {})
     return {
         "tasks": sorted({sample.task for sample in samples}),
         "files": dict(spec.files),
         "limit": spec.limit,
         "seed": spec.seed,
         "samples": len(samples),
-        "skipped": {task: report.to_dict() for task, report in reports.items()},
+        "skipped": {task: report.to_dict() for task, report in samples.skipped.items()},
     }
 
 

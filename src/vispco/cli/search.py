@@ -73,7 +73,7 @@ def search(
     fractions = budgets_of(budgets)
     check_writable(out / "config.json")
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.evaluation.spec import EvaluatorSpec, readable_by  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
 
@@ -90,9 +90,9 @@ def search(
     loaded, processor = loading.load(model)
     samples, about = learned.load(asked, processor, seed=seed)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
-    questions = readable_by(questions, processor)
+    questions = questions.readable_by(processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
-    tell_skipped(getattr(questions, "skipped", {}), say)
+    tell_skipped(questions.skipped, say)
     if first:
         write_areas(out, about)
     frontier = run(

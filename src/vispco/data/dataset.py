@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from vispco.data.canvas import draw
-from vispco.data.sample import Sample
+from vispco.data.metric import metric
 from vispco.data.tasks import TASKS, select
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.lazy import Lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from vispco.data.sample import Question
+    from PIL.Image import Image
+
+    from vispco.data.sample import History, Question
     from vispco.data.scene import Scene
 
 # A scene belongs to the split that its own fingerprint falls to, so the splits cannot share a picture.
@@ -42,7 +45,53 @@ def compose(
                 return scene, questions
 
 
-class Dataset(Lazy[Sample]):
+@dataclass(frozen=True, slots=True)
+class DrawnSample:
+    """A drawn picture with a question of its task: a `Sample` whose pictures are in memory.
+
+    `id` is split/task/seed/index. `scene` is what the picture shows; None where the pictures were replaced.
+    """
+
+    id: str
+    task: str
+    images: tuple[Image, ...] = field(repr=False, compare=False)
+    question: str
+    answer: str
+    history: History = ()
+    scene: Scene | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def image(self) -> Image:
+        """The first picture; drawn samples have one."""
+        return self.images[0]
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return (self.answer,)
+
+    @property
+    def num_images(self) -> int:
+        return len(self.images)
+
+    @property
+    def area(self) -> int:
+        return sum(image.width * image.height for image in self.images)
+
+    @property
+    def max_new_tokens(self) -> None:
+        return None
+
+    def score(self, prediction: str) -> float:
+        return metric(self.task, prediction, self.answer)
+
+    def with_images(self, images: Sequence[Image]) -> DrawnSample:
+        return replace(self, images=tuple(images), scene=None)
+
+    def with_id(self, identity: str) -> DrawnSample:
+        return replace(self, id=identity)
+
+
+class Dataset(Lazy[DrawnSample]):
     """A lazy list: a sample is drawn when it is asked for."""
 
     def __init__(self, split: str, tasks: list[str], per_task: int, seed: int) -> None:
@@ -54,14 +103,13 @@ class Dataset(Lazy[Sample]):
     def __repr__(self) -> str:
         return f"Dataset({self.split!r}, {len(self.tasks)} tasks x {self.per_task}, seed={self.seed})"
 
-    def make(self, place: int) -> Sample:
+    def make(self, place: int) -> DrawnSample:
         number, task = divmod(place, len(self.tasks))
         name = self.tasks[task]
         identity = f"{self.split}/{name}/{self.seed}/{number}"
         scene, questions = compose(name, self.split, random_for(identity))
         question, answer = questions[0]
-        meta = {"group": TASKS[name].group, "width": scene.width, "height": scene.height, "scene": scene}
-        return Sample(identity, name, draw(scene), question, answer, meta)
+        return DrawnSample(identity, name, (draw(scene),), question, answer, scene=scene)
 
 
 def dataset(split: str, tasks: str | Iterable[str] = "all", limit: int | None = None, seed: int = 0) -> Dataset:

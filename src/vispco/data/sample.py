@@ -1,12 +1,12 @@
-"""One question about one picture, and what a task is."""
+"""What a sample is, wherever it comes from, and what a drawn task is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from PIL.Image import Image
@@ -14,23 +14,69 @@ if TYPE_CHECKING:
     from vispco.data.scene import Scene
 
 Question = tuple[str, str]  # question, answer
+History = tuple[tuple[str, str], ...]  # earlier (question, answer) turns of the same conversation
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A picture, a question in words and its short answer. `id` names it for good: split/task/seed/index."""
+class Sample(Protocol):
+    """Pictures, a question about them, its answer, and how a prediction is scored.
 
-    id: str
-    task: str
-    image: Image = field(repr=False, compare=False)
-    question: str
-    answer: str
-    meta: dict[str, Any] = field(default_factory=dict, compare=False)
+    Everything that asks a model (evaluator, search, bench, report) takes any object with these members. Drawn samples,
+    benchmark rows and conversation turns have them.
+    """
+
+    @property
+    def id(self) -> str:
+        """Unique among all samples of a run."""
+
+    @property
+    def task(self) -> str:
+        """Scores are averaged by task."""
+
+    @property
+    def question(self) -> str:
+        """The whole text that the model is asked, without image placeholders."""
+
+    @property
+    def answer(self) -> str:
+        """The reference answer; empty where people gave several different ones."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """All accepted answers."""
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The pictures. They may be decoded at each access: keep the tuple if you need it twice."""
+
+    @property
+    def num_images(self) -> int:
+        """The number of pictures, without decoding them."""
+
+    @property
+    def area(self) -> int:
+        """Pixels of all pictures, without decoding them. Batches are sorted by it."""
+
+    @property
+    def history(self) -> History:
+        """Earlier turns of the conversation, oldest first."""
+
+    @property
+    def max_new_tokens(self) -> int | None:
+        """The longest answer to generate; None for the longest reference answer of the run."""
+
+    def score(self, prediction: str) -> float:
+        """How right a prediction is, in [0, 1]."""
+
+    def with_images(self, images: Sequence[Image]) -> Sample:
+        """The same sample with other pictures, held in memory; `()` frees the old ones."""
+
+    def with_id(self, identity: str) -> Sample:
+        """The same sample under another id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of question.
+    """A kind of drawn question.
 
     `compose(rng, difficulty)` lays out a scene that the task can ask about, `difficulty` in [0, 1] being how much
     stands in it; `ask(scene, rng)` gives the questions that any scene allows, the one it was composed for first.

@@ -34,13 +34,7 @@ def batches(samples: Sequence[Sample], size: int, answer_lengths: Sequence[int])
     if len(set(ids)) != len(ids):
         twice = next(key for key in ids if ids.count(key) > 1)
         raise InvalidInputError(f"The sample {twice!r} is there twice. Every sample needs an id of its own.")
-    keys = [(length, area(s), len(s.question), s.id) for s, length in zip(samples, answer_lengths, strict=True)]
+    keys = [(length, s.area, len(s.question), s.id) for s, length in zip(samples, answer_lengths, strict=True)]
     order = sorted(range(len(samples)), key=keys.__getitem__)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
     return [SampleBatch(tuple(part), tuple(samples[row] for row in part)) for part in parts]
-
-
-def area(sample: Sample) -> int:
-    """Pixels; a benchmark's row knows them without decoding its picture."""
-    known: int | None = getattr(sample, "area", None)
-    return sample.image.width * sample.image.height if known is None else known

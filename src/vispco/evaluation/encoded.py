@@ -68,22 +68,11 @@ def encode(model: Any, processor: Any, samples: Sequence[Sample], *, answers: bo
     return collate(model, processor, samples, [read(model, processor, s) for s in samples], answers=answers)
 
 
-def pictures(sample: Sample) -> list[Any]:
-    """All pictures of a sample, decoded: `images` if it has them (a benchmark's row), `meta["images"]`, or the one."""
-    several = getattr(sample, "images", None) or sample.meta.get("images")
-    return list(several) if several else [sample.image]
-
-
-def num_pictures(sample: Sample) -> int:
-    """How many they are, without decoding them."""
-    return len(getattr(sample, "sizes", None) or sample.meta.get("images") or [None])
-
-
 def conversation(sample: Sample) -> list[dict[str, Any]]:
     """The chat that ends with the sample's question: the pictures first, then the words."""
     turns: list[dict[str, Any]] = []
-    for question, answer in (*sample.meta.get("history", ()), (sample.question, None)):
-        shown = [] if turns else [{"type": "image"}] * num_pictures(sample)
+    for question, answer in (*sample.history, (sample.question, None)):
+        shown = [] if turns else [{"type": "image"}] * sample.num_images
         turns.append({"role": "user", "content": [*shown, {"type": "text", "text": question}]})
         if answer is not None:
             turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
@@ -96,7 +85,7 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     text: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
-    found = processor(text=[text], images=[pictures(sample)], return_tensors="pt", **options)
+    found = processor(text=[text], images=[list(sample.images)], return_tensors="pt", **options)
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco import cost, scorers
-from vispco.data.metric import metric
 from vispco.errors import InvalidInputError
 from vispco.evaluation.batches import SampleBatch, batches
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
@@ -23,22 +22,21 @@ from vispco.evaluation.reference import Reference
 from vispco.evaluation.subject import Planned, Subject
 from vispco.evaluation.tally import Tally, mean
 from vispco.families import family_of
+from vispco.sources.sample_set import SampleSet
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.divergence import Direction
     from vispco.evaluation.result import Evaluation
     from vispco.scorers import Scorer
-    from vispco.sources.skipped import SkipReport
 
 Progress = Callable[[int, int], None]
 """(samples done, samples in all), counted once for each subject."""
 
 
 def task_score(sample: Sample, prediction: str) -> float:
-    """The metric of the sample's own task; a benchmark's row brings its own."""
-    own = getattr(sample, "score", None)
-    return metric(sample.task, prediction, sample.answer) if own is None else float(own(prediction))
+    """The metric of the sample's own task."""
+    return sample.score(prediction)
 
 
 class TaskEvaluator:
@@ -78,7 +76,7 @@ class TaskEvaluator:
         self.scorer = scorers.get(scorer)
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
-        self.skipped: Mapping[str, SkipReport] = getattr(samples, "skipped", {})
+        self.skipped = SampleSet.of(samples).skipped
         self.longest, answers = answer_limits(model, processor, self.samples, max_new_tokens)
         self.batches = batches(self.samples, batch_size, answers)
         self.max_new_tokens = max(self.longest)

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.errors import InvalidInputError
-from vispco.evaluation.encoded import Encoded, Prompt, collate, num_pictures, read
+from vispco.evaluation.encoded import Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
 
@@ -100,9 +100,9 @@ class FeatureStore:
             tiles = [p.num_visual // pooled.shape[1] for p in prompts]
             if sum(tiles) == pooled.shape[0]:
                 return list(torch.split(pooled, tiles))
-        elif isinstance(pooled, list | tuple) and len(pooled) == sum(map(num_pictures, samples)):
+        elif isinstance(pooled, list | tuple) and len(pooled) == sum(sample.num_images for sample in samples):
             parts = iter(pooled)
-            return [torch.cat([next(parts) for _ in range(num_pictures(sample))]) for sample in samples]
+            return [torch.cat([next(parts) for _ in range(sample.num_images)]) for sample in samples]
         self.note = self.note or (
             f"The image features of {type(self.model).__name__} cannot be told apart by sample, so they are not kept."
         )

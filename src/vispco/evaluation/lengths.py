@@ -19,7 +19,7 @@ def answer_limits(
 
     The limit is what was given, or the sample's own (a benchmark's row has one), or what the longest reference takes.
     """
-    own: list[int | None] = [getattr(sample, "max_new_tokens", None) for sample in samples]
+    own: list[int | None] = [sample.max_new_tokens for sample in samples]
     references = [
         len(answer_tokens(model, processor, conversation(sample), sample.answer)) if limit is None else 0
         for sample, limit in zip(samples, own, strict=True)

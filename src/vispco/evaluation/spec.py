@@ -14,6 +14,7 @@ from vispco.errors import InvalidInputError
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
+    from vispco.sources.sample_set import SampleSet
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
@@ -71,7 +72,7 @@ class EvaluatorSpec:
         scorer, _ = scorers.get(**self.scorer), self._device()  # told before anything is drawn or read
         samples = self.samples()
         model, processor = self.load()
-        samples = readable_by(samples, processor)
+        samples = samples.readable_by(processor)
         options: dict[str, Any] = {
             "kl": self.kl,
             "direction": self.direction,
@@ -82,16 +83,17 @@ class EvaluatorSpec:
         }
         return TaskEvaluator(model, processor, samples, scorer, **(options | more))
 
-    def samples(self) -> Sequence[Sample]:
-        """What is asked: drawn samples, or the rows of files (which have a sample's fields, and `score` themselves)."""
+    def samples(self) -> SampleSet[Sample]:
+        """What is asked: drawn samples, or the rows of benchmark files."""
         from vispco.data import dataset  # noqa: PLC0415
         from vispco.metrics import read_questions  # noqa: PLC0415
+        from vispco.sources.sample_set import SampleSet  # noqa: PLC0415
 
         if not self.files:
-            return list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed))
+            return SampleSet(list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed)))
         if self.limit is not None and self.limit < 1:
             raise InvalidInputError(f"limit is {self.limit}; it is the number of items per task, 1 or more.")
-        found: Any = read_questions(
+        return read_questions(
             self.files,
             limit=self.limit,
             seed=self.seed,
@@ -99,7 +101,6 @@ class EvaluatorSpec:
             max_side=self.max_side,
             max_new_tokens=self.max_new_tokens,
         )
-        return found  # type: ignore[no-any-return]
 
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
@@ -168,9 +169,3 @@ def digest(files: Sequence[Path]) -> str:
             stream.seek(max(0, size - SAMPLE_BYTES))
             found.update(stream.read())
     return found.hexdigest()[:16]
-
-
-def readable_by(samples: Sequence[Sample], processor: Any) -> Sequence[Sample]:
-    """Without the rows of files that the model's processor cannot read, which are counted; drawn samples as they are."""
-    check = getattr(samples, "readable_by", None)
-    return samples if check is None else check(processor)

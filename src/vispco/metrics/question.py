@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from PIL.Image import Image
 
+    from vispco.data.sample import History
     from vispco.metrics.benchmarks import Benchmark
     from vispco.sources.record import Record
 
@@ -26,10 +26,12 @@ class Question:
     benchmark: Benchmark
     sizes: tuple[tuple[int, int], ...]
     limit: int | None = None
+    replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
+    given_id: str = ""
 
-    @cached_property
+    @property
     def id(self) -> str:
-        return f"{self.benchmark.name}/{self.record.id}"
+        return self.given_id or f"{self.benchmark.name}/{self.record.id}"
 
     @property
     def task(self) -> str:
@@ -69,11 +71,26 @@ class Question:
 
     @property
     def image(self) -> Image:
-        return self.record.image()
+        """The first picture."""
+        return self.record.image() if self.replaced is None else self.replaced[0]
 
     @property
-    def images(self) -> list[Image]:
-        return self.record.images()
+    def images(self) -> tuple[Image, ...]:
+        return tuple(self.record.images()) if self.replaced is None else self.replaced
+
+    @property
+    def num_images(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def history(self) -> History:
+        return ()
+
+    def with_images(self, images: Sequence[Image]) -> Question:
+        return replace(self, replaced=tuple(images), sizes=tuple(image.size for image in images))
+
+    def with_id(self, identity: str) -> Question:
+        return replace(self, given_id=identity)
 
     def score(self, prediction: str) -> float:
         """In [0, 1], by the benchmark's metric."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from vispco.errors import InvalidInputError
 from vispco.metrics.evaluation_set import EvaluationSet
@@ -12,24 +12,12 @@ from vispco.metrics.question import Question
 from vispco.sources.checked import decoded, leave_out, refusal
 from vispco.sources.drawing import draw
 from vispco.sources.image import MAX_SIDE
+from vispco.sources.sample_set import SampleSet
 from vispco.sources.skipped import SkipReport
 
 
-class Questions(Sequence[Question]):
-    """A list that also says what was left out: `skipped` has a report for each benchmark."""
-
-    def __init__(self, items: Sequence[Question], skipped: Mapping[str, SkipReport]) -> None:
-        self.items, self.skipped = items, skipped
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    @overload
-    def __getitem__(self, index: int) -> Question: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Question]: ...
-    def __getitem__(self, index: int | slice) -> Question | Sequence[Question]:
-        return self.items[index]
+class Questions(SampleSet[Question]):
+    """The rows of benchmark files; `skipped` has a report for each benchmark."""
 
     def readable_by(self, processor: Any) -> Questions:
         """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco import scorers
-from vispco.data.metric import metric
 from vispco.data.sample import Sample
-from vispco.data.tasks import TASKS
 from vispco.engine import Planner
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
@@ -55,7 +53,7 @@ def collect(
                 depth = _depth(pruner.survivors(model))
             packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
             states.append(ExampleState(budget, answer, pack(packed.tolist()), _correct(sample, answer)))
-        picture = as_seen(sample.image, processor)
+        picture = as_seen(sample.images[0], processor)
         found.append(
             Example(
                 id=sample.id,
@@ -63,7 +61,7 @@ def collect(
                 width=picture.width,
                 height=picture.height,
                 question=sample.question,
-                reference=sample.answer or ", ".join(dict.fromkeys(getattr(sample, "references", ()))),
+                reference=sample.answer or ", ".join(dict.fromkeys(sample.references)),
                 unpruned=unpruned,
                 rows=rows,
                 columns=columns,
@@ -157,7 +155,7 @@ def _depth(survivors: list[Tensor]) -> Tensor:
 
 
 def _correct(sample: Sample, answer: str) -> bool | None:
-    own = getattr(sample, "score", None)  # a benchmark's row knows its metric
-    if own is not None:
-        return bool(own(answer) >= 0.5)
-    return metric(sample.task, answer, sample.answer) >= 0.5 if sample.task in TASKS else None
+    try:
+        return sample.score(answer) >= 0.5
+    except InvalidInputError:  # a conversation has no metric
+        return None

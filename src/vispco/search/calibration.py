@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,6 @@ class Prepared(Lazy[Batch]):
         if place not in self._known:
             start = place * self.batch_size
             chunk = [self.samples[i] for i in range(start, min(start + self.batch_size, len(self.samples)))]
-            nothing: Any = None
-            self._known[place] = [replace(sample, image=nothing, meta={}) for sample in chunk]
+            self._known[place] = [sample.with_images(()) for sample in chunk]
             return chunk
         return self._known[place]

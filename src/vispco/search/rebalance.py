@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vispco.sources.sampling import BINS, AreaSample, equalise_areas
@@ -28,11 +28,11 @@ def rebalanced(
 
     A repeated sample has `~1`, `~2`, ... behind its id, so that ids stay unique.
     """
-    areas = [float(sample.image.width * sample.image.height) for sample in samples]
+    areas = [float(sample.area) for sample in samples]
     drawn: AreaSample = equalise_areas(areas, n or len(areas), bins=bins, seed=seed, max_repeats=max_repeats)
     chosen, times = [], dict.fromkeys(drawn.indices, 0)
     for index in drawn.indices:
         sample, repeat = samples[index], times[index]
-        chosen.append(replace(sample, id=f"{sample.id}~{repeat}") if repeat else sample)
+        chosen.append(sample.with_id(f"{sample.id}~{repeat}") if repeat else sample)
         times[index] += 1
     return chosen, AreaHistogram(drawn.edges, drawn.before, drawn.after)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from vispco.data.sample import Sample
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from PIL.Image import Image
 
+    from vispco.data.sample import History
     from vispco.sources.handle import ImageHandle
 
 
@@ -65,16 +65,76 @@ class Record:
     def with_prompt(self, prompt: str) -> Record:
         return replace(self, prompt=prompt)
 
-    def samples(self) -> Iterator[Sample]:
-        """One `Sample` for each turn: the picture, this turn's instruction and its answer.
-
-        `meta["history"]` holds the turns before it, and `meta["images"]` all pictures, of which `image` is the first.
-        """
-        pictures = tuple(self.images())
-        if not pictures:
+    def samples(self) -> list[ConversationSample]:
+        """One sample for each turn: all pictures, this turn's instruction and answer, and the turns before it."""
+        if not self.handles:
             raise InvalidInputError(f"{self.file}, row {self.row}: item {self.id!r} has no image.")
-        for number, turn in enumerate(self.turns):
-            history = tuple((before.instruction, before.answer) for before in self.turns[:number])
-            identity = self.id if len(self.turns) == 1 else f"{self.id}/turn-{number}"
-            meta = {**self.meta, "history": history, "image_at": turn.image_at, "images": pictures}
-            yield Sample(identity, self.task, pictures[0], turn.instruction, turn.answer, meta)
+        names = [self.id] if len(self.turns) == 1 else [f"{self.id}/turn-{n}" for n in range(len(self.turns))]
+        return [ConversationSample(name, self, number) for number, name in enumerate(names)]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSample:
+    """One turn of a record as a `Sample`. Its pictures are decoded at each access."""
+
+    id: str
+    record: Record = field(repr=False)
+    turn: int
+    replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def task(self) -> str:
+        return self.record.task
+
+    @property
+    def question(self) -> str:
+        return self.record.turns[self.turn].instruction
+
+    @property
+    def answer(self) -> str:
+        return self.record.turns[self.turn].answer
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return (self.answer,)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        return tuple(self.record.images()) if self.replaced is None else self.replaced
+
+    @property
+    def image(self) -> Image:
+        """The first picture."""
+        return self.record.image() if self.replaced is None else self.replaced[0]
+
+    @property
+    def num_images(self) -> int:
+        return len(self.record.handles if self.replaced is None else self.replaced)
+
+    @property
+    def area(self) -> int:
+        sizes = [handle.size() for handle in self.record.handles]
+        if self.replaced is not None:
+            sizes = [image.size for image in self.replaced]
+        return sum(width * height for width, height in sizes)
+
+    @property
+    def history(self) -> History:
+        return tuple((before.instruction, before.answer) for before in self.record.turns[: self.turn])
+
+    @property
+    def max_new_tokens(self) -> None:
+        return None
+
+    def score(self, prediction: str) -> float:
+        """Free text has no metric; `TaskEvaluator(score=...)` takes one."""
+        raise InvalidInputError(
+            f"Sample {self.id!r} of task {self.task!r} is a turn of a conversation, which has no metric "
+            f"(asked to score {len(prediction)} characters). Give TaskEvaluator a score function, or a benchmark's file."
+        )
+
+    def with_images(self, images: Sequence[Image]) -> ConversationSample:
+        return replace(self, replaced=tuple(images))
+
+    def with_id(self, identity: str) -> ConversationSample:
+        return replace(self, id=identity)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ class Turns(Lazy["Sample"]):
 
     def make(self, place: int) -> Sample:
         record, number = self.turns[place]
-        return next(islice(record.samples(), number, None))
+        return record.samples()[number]
 
 
 def training_samples(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL import Image
 
-from vispco.data.metric import metric
 from vispco.data.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -40,13 +39,14 @@ def accuracy(
     model: Any, processor: Any, samples: Iterable[Sample], *, batch: int = 32, blank: bool = False
 ) -> dict[str, float]:
     """Mean score by task, and their `average`. `blank` hides the picture behind grey, to see what is guessed."""
-    given = sorted(samples, key=lambda sample: sample.image.width * sample.image.height)
+    given = sorted(samples, key=lambda sample: sample.area)
     scores: dict[str, list[float]] = {}
     for start in range(0, len(given), batch):
         part = given[start : start + batch]
-        images = [Image.new("RGB", sample.image.size, (128, 128, 128)) if blank else sample.image for sample in part]
+        pictures = [sample.images[0] for sample in part]
+        images = [Image.new("RGB", picture.size, (128, 128, 128)) for picture in pictures] if blank else pictures
         told = answer(model, processor, images, [sample.question for sample in part])
         for sample, prediction in zip(part, told, strict=True):
-            scores.setdefault(sample.task, []).append(metric(sample.task, prediction, sample.answer))
+            scores.setdefault(sample.task, []).append(sample.score(prediction))
     means = {task: sum(scores[task]) / len(scores[task]) for task in TASKS if task in scores}
     return means | {"average": sum(means.values()) / len(means)}
