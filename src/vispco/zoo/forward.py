@@ -38,8 +38,8 @@ def answers(model: Any, batch: Batch, features: Tensor) -> tuple[Tensor, Tensor,
     return model.lm_head(hidden[keep]), batch.targets[keep], batch.asked[keep]
 
 
-def answer_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(logits, targets)
+def answer_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    return nn.functional.cross_entropy(logits, targets, label_smoothing=smoothing)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ def build_image_processor(name: str) -> Any:
     from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil  # noqa: PLC0415
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil  # noqa: PLC0415
 
-    if name == "tiny-qwen":
+    if name in ("tiny-qwen", "tiny-deep"):
         token = 14 * 14  # pixels
         return Qwen2VLImageProcessorPil(
             patch_size=14,

@@ -46,12 +46,12 @@ TOWER = {  # of the two that take every picture at one size
 }
 
 
-def _qwen() -> PreTrainedModel:
+def _qwen(num_layers: int = 10) -> PreTrainedModel:
     ids = token_ids()
     text = {
         **_specials(),
         **WIDTHS,
-        "num_hidden_layers": 10,
+        "num_hidden_layers": num_layers,
         "num_key_value_heads": 2,
         "tie_word_embeddings": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 5, 5]},
@@ -137,13 +137,17 @@ def _gemma() -> PreTrainedModel:
     return Gemma3ForConditionalGeneration(config)
 
 
-BUILDERS = {"tiny-qwen": _qwen, "tiny-llava": _llava, "tiny-gemma": _gemma}
+def _deep() -> PreTrainedModel:
+    return _qwen(num_layers=36)
+
+
+BUILDERS = {"tiny-qwen": _qwen, "tiny-llava": _llava, "tiny-gemma": _gemma, "tiny-deep": _deep}
 
 
 def build_model(name: str, seed: int = 0) -> PreTrainedModel:
     """An untrained model; the same seed gives the same weights."""
     if name not in BUILDERS:
-        raise UnknownNameError("model", name, list(NAMES))
+        raise UnknownNameError("model", name, list(BUILDERS))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = BUILDERS[name]()

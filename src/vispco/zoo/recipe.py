@@ -43,13 +43,17 @@ class Recipe:
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
     rounds: tuple[Round, ...] = ()
     counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
+    start: str | None = None  # the shipped model whose weights this one grows from; None: random weights
+    copies: tuple[int, ...] = ()  # how many decoder layers each layer of `start` becomes
+    smoothing: float = 0.0  # share of the target probability that is spread over the whole vocabulary
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
-        return cls(**given | {"rounds": tuple(Round(**part) for part in given.get("rounds", ()))})
+        rounds = tuple(Round(**part) for part in given.get("rounds", ()))
+        return cls(**given | {"rounds": rounds, "copies": tuple(given.get("copies", ()))})
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
         """Whether the first so many steps of both are the same; what comes behind them may differ."""
@@ -87,6 +91,8 @@ class Recipe:
         """How full the scenes are at least; in the second stretch it is the accuracy that makes them fuller."""
         if step < self.warmup:
             return step / self.warmup
+        if step >= self.plain:
+            return 1.0
         done = (step - self.warmup) / (self.plain - self.warmup)
         return min(1.0, max(0.1, (done - 0.35) / 0.3))
 

@@ -21,10 +21,12 @@ from vispco.zoo import checkpoint
 from vispco.zoo.batch import Batch, Packer, examples, first_examples
 from vispco.zoo.dense import DenseHeads
 from vispco.zoo.forward import answer_loss, answers, right_by_task, visual_tokens
+from vispco.zoo.growth import grow
 from vispco.zoo.images import build_image_processor
 from vispco.zoo.models import build_model
 from vispco.zoo.muon import Muon
 from vispco.zoo.recipe import Recipe, recipe
+from vispco.zoo.shelf import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +59,8 @@ class Trainer:
         self.name, self.out, self.seed = name, Path(out), seed
         self.plan = plan or recipe(name)
         self.model: Any = build_model(name, seed)
+        if self.plan.start is not None:
+            grow(load(self.plan.start)[0], self.model, self.plan.copies)
         self.model.train()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -116,15 +120,19 @@ class Trainer:
             progress.level = max(self.level(), plan.least_level(progress.step))
             self._mix = (self.weights(), progress.level)
         batch = self.batch(progress.step)
-        features = visual_tokens(self.model, batch.pixels)
-        loss, seen = self.heads(features, batch.dense)
-        progress.blend("dense", float(loss.detach()))
-        for key, value in seen.items():
-            progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         through = plan.tower_taught_at(progress.step)
+        frozen = progress.step >= plan.warmup and plan.tower == 0.0 and through is None
+        with torch.set_grad_enabled(not frozen):
+            features = visual_tokens(self.model, batch.pixels)
+        loss = torch.zeros(())
+        if not frozen:
+            loss, seen = self.heads(features, batch.dense)
+            progress.blend("dense", float(loss.detach()))
+            for key, value in seen.items():
+                progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
             logits, targets, asked = answers(self.model, batch, features.detach() if through is None else features)
-            told = answer_loss(logits, targets)
+            told = answer_loss(logits, targets, plan.smoothing)
             loss = told + loss
             progress.blend("loss", float(told.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
