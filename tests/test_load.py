@@ -15,8 +15,8 @@ from tiny import build
 from vispco import intact, load
 from vispco.errors import InvalidInputError
 from vispco.loading import LoadError, pick_device
+from vispco.zoo.definitions import build_model
 from vispco.zoo.export import save_model
-from vispco.zoo.models import build_model
 
 
 def test_a_folder_without_a_config_is_no_model(tmp_path):

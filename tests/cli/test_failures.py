@@ -144,7 +144,7 @@ def test_kinds_of_names_have_their_plurals():
 
 
 def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
-    monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
+    monkeypatch.setattr("vispco.zoo.shipped.names", lambda: 1 / 0)
     done = invoke("zoo", "list")
     assert_refused(done, "ZeroDivisionError: division by zero")
     assert "--debug" in done.err
@@ -152,7 +152,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
 
 def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
     monkeypatch.setenv("VISPCO_DEBUG", "1")
-    monkeypatch.setattr("vispco.zoo.shelf.names", lambda: 1 / 0)
+    monkeypatch.setattr("vispco.zoo.shipped.names", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         invoke("zoo", "list")
 
@@ -165,7 +165,7 @@ def test_a_warning_is_one_line_for_each_budget(invoke, monkeypatch):
             warnings.warn(f"A budget of {budget} lies under the floor of {floor}.", BudgetWarning, stacklevel=1)
         return []
 
-    monkeypatch.setattr("vispco.zoo.shelf.names", names)
+    monkeypatch.setattr("vispco.zoo.shipped.names", names)
     monkeypatch.setattr("vispco.cli.main._TOLD", set())
     done = invoke("zoo", "list", "--json")
     assert done.code == 0

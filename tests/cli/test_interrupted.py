@@ -38,7 +38,7 @@ MIDST = {
     "plot": ("vispco.plots.style.canvas", ("{run}",)),
     "export": ("vispco.planning.deployment.export", ("{run}",)),
     "info": ("vispco.cost.get", ("tiny-llava",)),
-    "zoo list": ("vispco.zoo.shelf.path", ()),
+    "zoo list": ("vispco.zoo.shipped.path", ()),
     "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),
 }
 

@@ -19,8 +19,8 @@ from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.trainer import Trainer
 from vispco.search.gradient.training_plan import TrainingPlan
 from vispco.search.objective import Objective
+from vispco.zoo.definitions import build_model
 from vispco.zoo.export import save_model
-from vispco.zoo.models import build_model
 from vispco.zoo.processor import load_processor
 
 

@@ -13,16 +13,16 @@ from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
 from vispco.zoo import checkpoint
-from vispco.zoo.batch import Packer, encode, examples
-from vispco.zoo.dense import CLASSES, DenseHeads, labels
+from vispco.zoo.definitions import NAMES, build_model
 from vispco.zoo.forward import answer_loss, answers, visual_tokens
 from vispco.zoo.images import build_image_processor
-from vispco.zoo.models import NAMES, build_model
+from vispco.zoo.initialization import shift, sincos_2d
+from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
-from vispco.zoo.neighbours import shift, sincos_2d
+from vispco.zoo.packed_batch import Packer, encode, examples
 from vispco.zoo.recipe import Recipe, Round, recipe
+from vispco.zoo.token_labels import CLASSES, DenseHeads, labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
-from vispco.zoo.trainer import Trainer
 
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 
@@ -55,13 +55,13 @@ def test_a_packed_row_equals_its_questions_asked_alone(name):
 
 
 def test_a_run_that_was_stopped_gives_the_same_numbers(tmp_path):
-    whole = Trainer("tiny-llava", tmp_path / "whole", plan=SHORT)
+    whole = ModelTrainer("tiny-llava", tmp_path / "whole", plan=SHORT)
     whole.run()
-    first = Trainer("tiny-llava", tmp_path / "parts", plan=SHORT)
+    first = ModelTrainer("tiny-llava", tmp_path / "parts", plan=SHORT)
     for _ in range(6):
         first.step()
     first.save()
-    second = Trainer("tiny-llava", tmp_path / "parts", plan=SHORT)
+    second = ModelTrainer("tiny-llava", tmp_path / "parts", plan=SHORT)
     assert second.resume()
     second.run()
     assert second.progress.step == SHORT.steps
@@ -74,9 +74,9 @@ def test_a_killed_run_goes_on(tmp_path):
     code = (
         "import sys, torch; torch.set_num_threads(1)\n"
         "from pathlib import Path\n"
-        "from vispco.zoo.trainer import Trainer\n"
+        "from vispco.zoo.model_trainer import ModelTrainer\n"
         "from vispco.zoo.recipe import Recipe\n"
-        "t = Trainer('tiny-llava', Path(sys.argv[1]), plan=Recipe(steps=10**6, warmup=4, warmup_pictures=1, pictures=1, questions=2))\n"
+        "t = ModelTrainer('tiny-llava', Path(sys.argv[1]), plan=Recipe(steps=10**6, warmup=4, warmup_pictures=1, pictures=1, questions=2))\n"
         "t.run(every=0.0)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -88,7 +88,7 @@ def test_a_killed_run_goes_on(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     plan = Recipe(steps=10**6, warmup=4, warmup_pictures=1, pictures=1, questions=2)
-    trainer = Trainer("tiny-llava", tmp_path, plan=plan)
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=plan)
     assert trainer.resume()
     before = trainer.progress.step
     trainer.step()
@@ -96,7 +96,7 @@ def test_a_killed_run_goes_on(tmp_path):
 
 
 def test_ctrl_c_waits_for_the_end_of_a_step_and_saves_it(tmp_path):
-    trainer = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=SHORT)
 
     def stop(progress):
         if progress.step == 3:
@@ -106,20 +106,20 @@ def test_ctrl_c_waits_for_the_end_of_a_step_and_saves_it(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer.run(report=stop)
     assert signal.getsignal(signal.SIGINT) is before
-    again = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    again = ModelTrainer("tiny-llava", tmp_path, plan=SHORT)
     assert again.resume()
     assert again.progress.step == 3
 
 
 def test_a_run_of_other_settings_is_not_gone_on_with(tmp_path):
-    first = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    first = ModelTrainer("tiny-llava", tmp_path, plan=SHORT)
     first.step()
     first.save()
     for seed, plan in ((1, SHORT), (0, replace(SHORT, questions=2)), (0, replace(SHORT, warmup=2))):
         with pytest.raises(VispcoError, match=r"1 steps of another run .*--no-resume"):
-            Trainer("tiny-llava", tmp_path, seed=seed, plan=plan).resume()
+            ModelTrainer("tiny-llava", tmp_path, seed=seed, plan=plan).resume()
     longer = replace(SHORT, steps=16, polish=4, rounds=(Round(0.5, crowds=0.5),))
-    assert Trainer("tiny-llava", tmp_path, plan=longer).resume()
+    assert ModelTrainer("tiny-llava", tmp_path, plan=longer).resume()
 
 
 def test_a_plan_survives_its_file():
@@ -128,7 +128,7 @@ def test_a_plan_survives_its_file():
 
 
 def test_the_curve_has_each_step_once(tmp_path):
-    trainer = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=SHORT)
     trainer.curve.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"ste')
     trainer.progress.step = SHORT.steps - 8
     trainer.run(note_every=2)
@@ -136,7 +136,7 @@ def test_the_curve_has_each_step_once(tmp_path):
 
 
 def test_the_seed_decides_everything(tmp_path):
-    one, same, other = (Trainer("tiny-gemma", tmp_path, seed=seed, plan=SHORT) for seed in (1, 1, 2))
+    one, same, other = (ModelTrainer("tiny-gemma", tmp_path, seed=seed, plan=SHORT) for seed in (1, 1, 2))
     for trainer in (one, same, other):
         trainer.step()
     assert all(torch.equal(p, same.parameters[n]) for n, p in one.parameters.items())
@@ -144,7 +144,7 @@ def test_the_seed_decides_everything(tmp_path):
 
 
 def test_a_few_steps_lower_the_loss(tmp_path):
-    trainer = Trainer("tiny-llava", tmp_path, plan=Recipe(steps=1000, warmup=0, pictures=2, questions=4))
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=Recipe(steps=1000, warmup=0, pictures=2, questions=4))
     batch = trainer.batch(200)
 
     def loss():
@@ -248,7 +248,7 @@ def test_a_crowd_is_asked_about_what_is_there():
 @pytest.mark.parametrize("tower", [None, 0.5])
 def test_answers_train_the_tower_in_a_round_that_says_so(tmp_path, monkeypatch, tower):
     plan = replace(SHORT, warmup=0, steps=8, polish=4, rounds=(Round(0.5, tower=tower),))
-    trainer = Trainer("tiny-llava", tmp_path, plan=plan)
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=plan)
     monkeypatch.setattr(trainer.heads, "forward", lambda features, _: (0.0 * features.sum(), {}))
     trainer.progress.step = 4
     moved = {}
@@ -263,7 +263,7 @@ def test_scenes_grow_fuller_with_accuracy_and_are_full_before_the_rate_falls(tmp
     plan = Recipe(steps=2000, warmup=1000)
     assert plan.least_level(1000) == 0.1
     assert plan.least_level(1000 + 650) == pytest.approx(1.0)
-    trainer = Trainer("tiny-llava", tmp_path, plan=SHORT)
+    trainer = ModelTrainer("tiny-llava", tmp_path, plan=SHORT)
     assert trainer.level() == trainer.progress.level
     trainer.progress.accuracy = dict.fromkeys(TASKS, 0.9)
     assert trainer.level() > trainer.progress.level

@@ -27,12 +27,12 @@ def list_models(
 
         vispco zoo list
     """
-    from vispco.zoo import shelf  # noqa: PLC0415
+    from vispco.zoo import shipped  # noqa: PLC0415
 
     cards, rows = [], []
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
-    for name in shelf.names():
-        file = shelf.path(name) / shelf.CARD
+    for name in shipped.names():
+        file = shipped.path(name) / shipped.CARD
         if not file.exists():
             rows.append((name, "not shipped", "", "", "", "", ""))
             continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from vispco.data.canvas import draw
+from vispco.data.drawing import draw
 from vispco.data.metric import metric
 from vispco.data.tasks import TASKS, select
 from vispco.errors import InvalidInputError, UnknownNameError

@@ -2,7 +2,7 @@
 
 from vispco.zoo.accuracy import accuracy, answer
 from vispco.zoo.processor import JoinedProcessor, load_processor
-from vispco.zoo.shelf import DamagedWeightsError, load, names, path
+from vispco.zoo.shipped import DamagedWeightsError, load, names, path
 from vispco.zoo.training import train
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from vispco.zoo.shelf import CARD, digest
+from vispco.zoo.shipped import CARD, digest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from vispco.zoo.batch import IGNORE
+from vispco.zoo.packed_batch import IGNORE
 from vispco.zoo.tokenizer import IMAGE, token_ids
 
 if TYPE_CHECKING:
-    from vispco.zoo.batch import Batch
+    from vispco.zoo.packed_batch import Batch
 
 
 def visual_tokens(model: Any, pixels: dict[str, Tensor]) -> Tensor:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vispco.zoo.export import export
+from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.recipe import recipe
-from vispco.zoo.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vispco.zoo.trainer import Progress
+    from vispco.zoo.model_trainer import Progress
 
 Report = "Callable[[int, int, str], None]"
 
@@ -36,7 +36,7 @@ def train(
     """
     plan = recipe(name) if steps is None else replace(recipe(name), steps=steps, polish=0, rounds=())
     out = Path(out)
-    trainer = Trainer(name, out.with_name(out.name + ".run"), seed=seed, plan=plan)
+    trainer = ModelTrainer(name, out.with_name(out.name + ".run"), seed=seed, plan=plan)
     if resume:
         trainer.resume()
 

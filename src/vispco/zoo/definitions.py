@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from vispco.errors import UnknownNameError
-from vispco.zoo.neighbours import look_around, sincos_2d
+from vispco.zoo.initialization import look_around, sincos_2d
 from vispco.zoo.tokenizer import END, IMAGE, IMAGE_END, IMAGE_START, PAD, VIDEO, token_ids
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForImageTextToText
 
 from vispco.errors import UnknownNameError, VispcoError
-from vispco.zoo.models import NAMES
+from vispco.zoo.definitions import NAMES
 from vispco.zoo.processor import load_processor
 
 WEIGHTS = Path(__file__).parent / "weights"

@@ -7,10 +7,10 @@ import torch
 from vispco import zoo
 from vispco.data import dataset
 from vispco.errors import UnknownNameError
-from vispco.zoo import shelf
+from vispco.zoo import shipped as shipped_models
 from vispco.zoo.recipe import Recipe, recipe
 
-SHIPPED = [name for name in zoo.names() if (shelf.WEIGHTS / name).exists()]
+SHIPPED = [name for name in zoo.names() if (shipped_models.WEIGHTS / name).exists()]
 shipped = pytest.mark.parametrize(
     "name", SHIPPED or [pytest.param("none", marks=pytest.mark.skip(reason="no weights are here"))]
 )
@@ -19,7 +19,7 @@ shipped = pytest.mark.parametrize(
 @shipped
 def test_a_shipped_model_answers_what_its_card_promises(name):
     model, processor = zoo.load(name)
-    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    card = json.loads((zoo.path(name) / shipped_models.CARD).read_text())
     samples = dataset("test", limit=6)[:]
     scores = zoo.accuracy(model, processor, samples)
     assert model.dtype == torch.float32
@@ -28,7 +28,7 @@ def test_a_shipped_model_answers_what_its_card_promises(name):
 
 @shipped
 def test_a_shipped_model_was_made_by_the_recipe_that_is_here(name):
-    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    card = json.loads((zoo.path(name) / shipped_models.CARD).read_text())
     plan = recipe(name)
     assert Recipe.from_dict(card["recipe"]) == plan
     assert card["steps"] == plan.steps
@@ -39,14 +39,14 @@ def test_a_shipped_model_was_made_by_the_recipe_that_is_here(name):
 def test_a_shipped_model_loads_by_plain_from_pretrained(name):
     import transformers
 
-    card = json.loads((zoo.path(name) / shelf.CARD).read_text())
+    card = json.loads((zoo.path(name) / shipped_models.CARD).read_text())
     model = getattr(transformers, card["architecture"]).from_pretrained(zoo.path(name))
     assert sum(p.numel() for p in model.parameters()) == card["parameters"]
     assert model.config.text_config.num_hidden_layers >= (10 if name == "tiny-qwen" else 8)
 
 
 def test_all_weights_together_are_small():
-    size = sum(file.stat().st_size for file in shelf.WEIGHTS.rglob("*") if file.is_file())
+    size = sum(file.stat().st_size for file in shipped_models.WEIGHTS.rglob("*") if file.is_file())
     assert size <= 20 * 2**20
 
 
@@ -54,8 +54,8 @@ def test_all_weights_together_are_small():
 def copied(tmp_path, monkeypatch):
     if not SHIPPED:
         pytest.skip("no weights are here")
-    shutil.copytree(shelf.WEIGHTS / SHIPPED[0], tmp_path / SHIPPED[0])
-    monkeypatch.setattr(shelf, "WEIGHTS", tmp_path)
+    shutil.copytree(shipped_models.WEIGHTS / SHIPPED[0], tmp_path / SHIPPED[0])
+    monkeypatch.setattr(shipped_models, "WEIGHTS", tmp_path)
     return SHIPPED[0], tmp_path / SHIPPED[0]
 
 

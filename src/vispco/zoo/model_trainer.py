@@ -18,15 +18,15 @@ from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
 from vispco.zoo import checkpoint
-from vispco.zoo.batch import Batch, Packer, examples, first_examples
-from vispco.zoo.dense import DenseHeads
+from vispco.zoo.definitions import build_model
 from vispco.zoo.forward import answer_loss, answers, right_by_task, visual_tokens
 from vispco.zoo.growth import grow
 from vispco.zoo.images import build_image_processor
-from vispco.zoo.models import build_model
 from vispco.zoo.muon import Muon
+from vispco.zoo.packed_batch import Batch, Packer, examples, first_examples
 from vispco.zoo.recipe import Recipe, recipe
-from vispco.zoo.shelf import load
+from vispco.zoo.shipped import load
+from vispco.zoo.token_labels import DenseHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ class Progress:
         setattr(self, name, value if self.step == 0 else momentum * getattr(self, name) + (1 - momentum) * value)
 
 
-class Trainer:
+class ModelTrainer:
     """One run. `step()` is a pure function of the weights, the seed and the number of the step."""
 
     def __init__(self, name: str, out: Path, *, seed: int = 0, plan: Recipe | None = None) -> None:

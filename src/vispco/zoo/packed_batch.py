@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.data.canvas import draw
 from vispco.data.dataset import compose, random_for
+from vispco.data.drawing import draw
 from vispco.data.tasks import TASKS
-from vispco.zoo import crowd, soup
-from vispco.zoo.dense import labels
+from vispco.zoo import crowd, training_scenes
+from vispco.zoo.token_labels import labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, build_tokenizer, token_ids
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def first_examples(rng: Random, count: int, difficulty: float) -> list[Example]:
     made = []
     for _ in range(count):
         if rng.random() < 0.75 - 0.5 * difficulty:
-            scene = soup.compose(rng)
+            scene = training_scenes.compose(rng)
         else:
             name = rng.choice([*TASKS, "word", "chart", "table", "table"])  # reading is the last skill to come
             scene, _ = compose(name, "train", rng, difficulty)
