@@ -13,8 +13,8 @@ from real.files import base64_of, picture, write_instruct, write_table
 from vispco.data import dataset
 from vispco.data.sample import Sample
 from vispco.errors import InvalidInputError
-from vispco.metrics import read_questions
-from vispco.search.prepared import Prepared
+from vispco.metrics import read_benchmarks
+from vispco.search.calibration import Prepared
 from vispco.sources import SampleSet, training_samples
 from vispco.zoo import load
 
@@ -34,7 +34,7 @@ def kinds(tmp_path: Path) -> dict[str, Sample]:
     path = write_instruct(tmp_path, 2)
     return {
         "drawn": dataset("test", "word", limit=1)[0],
-        "benchmark": read_questions({"mme": table})[0],
+        "benchmark": read_benchmarks({"mme": table})[0],
         "conversation": training_samples(path, tmp_path / "train2017")[0][0],
     }
 
@@ -73,7 +73,7 @@ def test_a_search_prepares_batches_of_benchmark_rows(tmp_path):
         ["index", "image", "question", "answer"],
         [[str(n), base64_of(picture(n)), "is it red?", "no"] for n in range(2)],
     )
-    batches = Prepared(*load("tiny-gemma"), read_questions({"mme": table}), batch_size=1)
+    batches = Prepared(*load("tiny-gemma"), read_benchmarks({"mme": table}), batch_size=1)
     assert batches[0].encoded.ids == batches[0].encoded.ids == ("mme/0",)
 
 

@@ -86,14 +86,14 @@ class EvaluatorSpec:
     def samples(self) -> SampleSet[Sample]:
         """What is asked: drawn samples, or the rows of benchmark files."""
         from vispco.data import dataset  # noqa: PLC0415
-        from vispco.metrics import read_questions  # noqa: PLC0415
+        from vispco.metrics import read_benchmarks  # noqa: PLC0415
         from vispco.sources.sample_set import SampleSet  # noqa: PLC0415
 
         if not self.files:
             return SampleSet(list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed)))
         if self.limit is not None and self.limit < 1:
             raise InvalidInputError(f"limit is {self.limit}; it is the number of items per task, 1 or more.")
-        return read_questions(
+        return read_benchmarks(
             self.files,
             limit=self.limit,
             seed=self.seed,

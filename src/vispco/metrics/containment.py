@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vispco.metrics.item import Item
+    from vispco.metrics.metric import Item
 
 FORMULA = "handwritten mathematical expression recognition"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vispco.metrics.item import Item
+    from vispco.metrics.metric import Item
 
 TOLERANCE = 0.05
 SCALES = {

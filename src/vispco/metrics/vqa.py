@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vispco.metrics.contractions import RESTORED
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vispco.metrics.item import Item
+    from vispco.metrics.metric import Item
 
 ENOUGH = 3  # people who agree
 ARTICLES = {"a", "an", "the"}
@@ -25,6 +23,25 @@ NUMBERS = {
 PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 FULL_STOP = re.compile(r"\.(?!\d)")  # 3.5 keeps its point
 DIGITS_COMMA = re.compile(r"\d,\d")
+
+# Contractions that the official evaluation restores when an apostrophe was left out.
+FORMS = """
+ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've he's
+how'd how'll how's isn't it'd it'd've it'll ma'am might've mightn't mightn't've must've mustn't needn't not've o'clock
+oughtn't 'ow's'at shan't she'd've should've shouldn't shouldn't've somebody'd somebody'd've somebody'll somebody's
+someone'd someone'd've someone'll someone's something'd something'd've something'll that's there'd there'd've there're
+there's they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what'll what're what's what've
+when's where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't
+wouldn't've y'all y'all'll y'all'd've you'd you'd've you'll you're you've
+"""
+
+# Each form with exactly one apostrophe left out. Where that is another word ("hell", "were"), the form is not listed.
+CONTRACTIONS = {
+    form[:place] + form[place + 1 :]: form
+    for form in FORMS.split()
+    for place, character in enumerate(form)
+    if character == "'"
+}  # fmt: skip
 
 
 def normalize(answer: str) -> str:
@@ -41,7 +58,7 @@ def normalize(answer: str) -> str:
         cleaned = cleaned.replace(mark, "" if number or beside_space else " ")
     words = [NUMBERS.get(word, word) for word in FULL_STOP.sub("", cleaned).lower().split()]
     kept = [word for word in words if word not in ARTICLES] or words
-    return " ".join(RESTORED.get(word, word) for word in kept)
+    return " ".join(CONTRACTIONS.get(word, word) for word in kept)
 
 
 def vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vispco.metrics.item import Item
+    from vispco.metrics.metric import Item
 
 FIRST = re.compile(r"\W*(yes|no)\b\s*(?:$|[.,;:!?)\]*\"'\n–—-])")
 EITHER = re.compile(r"(?<![\w'’])(yes|no)(?![\w'’])")

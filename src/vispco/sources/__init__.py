@@ -3,13 +3,12 @@
 from vispco.sources.hf_folder import HfFolder
 from vispco.sources.jsonl import Jsonl
 from vispco.sources.llava_instruct import LlavaInstruct
-from vispco.sources.opening import open_data
 from vispco.sources.record import ConversationSample, Record, Turn
 from vispco.sources.records import Records
 from vispco.sources.sample_set import SampleSet
 from vispco.sources.sampling import AreaSample, area_equalised, equalise_areas, read_areas, take
 from vispco.sources.skipped import Skipped, SkippedItemError, SkipReport
-from vispco.sources.training import Turns, training_samples
+from vispco.sources.training import Turns, open_data, training_samples
 from vispco.sources.tsv import Tsv
 
 __all__ = [

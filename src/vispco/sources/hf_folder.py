@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
 from vispco.sources.conversation import ConversationError, make_turn, parse_conversation, place_images
-from vispco.sources.handle import ImageHandle, find_image
 from vispco.sources.image import MAX_SIDE
+from vispco.sources.image_handle import ImageHandle, find_image
 from vispco.sources.jsonl import as_answers, as_options
 from vispco.sources.record import Record
 from vispco.sources.records import Records

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
 from vispco.sources.conversation import ConversationError, brief, parse_conversation
-from vispco.sources.handle import ImageHandle, find_image
 from vispco.sources.image import MAX_SIDE
+from vispco.sources.image_handle import ImageHandle, find_image
 from vispco.sources.json_array import read_json_array
 from vispco.sources.record import Record
 from vispco.sources.records import Records

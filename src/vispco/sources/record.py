@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from vispco.data.sample import History
-    from vispco.sources.handle import ImageHandle
+    from vispco.sources.image_handle import ImageHandle
 
 
 @dataclass(frozen=True, slots=True)

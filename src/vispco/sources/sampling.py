@@ -10,7 +10,7 @@ from array import array
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vispco.errors import InvalidInputError
 from vispco.sources.skipped import SkippedItemError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from vispco.sources.record import Record
     from vispco.sources.records import Records
+
+T = TypeVar("T")
 
 SAMPLES = 30_000  # the paper's
 BINS = 20  # the paper gives no number
@@ -115,3 +117,20 @@ def area_equalised(
     """Both passes in one call: what was chosen, and the chosen records as they are read."""
     sample = equalise_areas(read_areas(records), n, bins=bins, seed=seed, max_repeats=max_repeats)
     return sample, take(records, sample.indices)
+
+
+def draw(items: Iterable[T], limit: int | None, seed: int = 0) -> list[T]:
+    """`limit` of the items, each as likely as any other, in their order; all of them without a limit.
+
+    The same items and seed give the same draw on every machine.
+    """
+    if limit is None:
+        return list(items)
+    rng = Random(seed)  # noqa: S311  reproducible, not secret
+    kept: list[tuple[int, T]] = []
+    for place, item in enumerate(items):
+        if place < limit:
+            kept.append((place, item))
+        elif (room := rng.randrange(place + 1)) < limit:
+            kept[room] = (place, item)
+    return [item for _, item in sorted(kept, key=lambda entry: entry[0])]

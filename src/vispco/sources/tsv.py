@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vispco.errors import InvalidInputError
-from vispco.sources.base64_image import parse_list
 from vispco.sources.image import MAX_SIDE
 from vispco.sources.jsonl import as_answers
 from vispco.sources.record import Record, Turn
 from vispco.sources.records import Records
-from vispco.sources.row_index import RowIndex
 from vispco.sources.skipped import Skipped
 from vispco.sources.tsv_header import Header, read_header
-from vispco.sources.tsv_images import TsvImages
-from vispco.sources.tsv_rows import read_rows
+from vispco.sources.tsv_images import TsvImages, parse_list
+from vispco.sources.tsv_rows import RowIndex, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation import EvaluatorSpec, TaskEvaluator
 from vispco.evaluation.encoded import end_tokens
-from vispco.metrics import read_questions
+from vispco.metrics import read_benchmarks
 from vispco.sources import training_samples
-from vispco.sources.drawing import draw
+from vispco.sources.sampling import draw
 
 PEOPLE = ["white"] * 4 + ["red"] * 6
 
@@ -41,7 +41,7 @@ def asked(tmp_path):
 
 
 def test_each_row_is_scored_by_its_benchmarks_metric(gemma, asked):
-    questions = read_questions({"textvqa": asked})
+    questions = read_benchmarks({"textvqa": asked})
     found = TaskEvaluator(*gemma, questions, details=True)()
     told = found.details["predictions"]
     assert found.tasks[0].accuracy == sum(q.score(told[q.id]) for q in questions) / len(questions)
@@ -52,7 +52,7 @@ def test_each_row_is_scored_by_its_benchmarks_metric(gemma, asked):
 
 def test_the_models_own_answer_stands_in_where_people_disagree(gemma, asked):
     model, processor = gemma
-    questions = read_questions({"textvqa": asked})
+    questions = read_benchmarks({"textvqa": asked})
     assert all(question.answer == "" for question in questions)
     evaluator = TaskEvaluator(model, processor, questions, kl=True, details=True)
     full = evaluator()
@@ -68,22 +68,22 @@ def test_the_models_own_answer_stands_in_where_people_disagree(gemma, asked):
 
 
 def test_one_agreed_answer_is_the_one_that_is_forced(root):
-    questions = read_questions({"mme": root / "MME.tsv", "vizwiz": root / "VizWiz.tsv"})
+    questions = read_benchmarks({"mme": root / "MME.tsv", "vizwiz": root / "VizWiz.tsv"})
     assert {question.task: question.answer for question in questions} == {"mme": "yes", "vizwiz": ""}
 
 
 def test_an_answer_ends_at_its_own_benchmarks_limit(gemma, root):
     """However long others in its batch may talk."""
     files = {"ocrbench": root / "OCRBench.tsv", "mme": root / "MME.tsv"}
-    together = TaskEvaluator(*gemma, read_questions(files, limit=1), details=True)
-    alone = TaskEvaluator(*gemma, read_questions({"mme": files["mme"]}, limit=1), details=True)
+    together = TaskEvaluator(*gemma, read_benchmarks(files, limit=1), details=True)
+    alone = TaskEvaluator(*gemma, read_benchmarks({"mme": files["mme"]}, limit=1), details=True)
     assert sorted(together.longest) == [32, 128]
     assert alone().details["predictions"].items() <= together().details["predictions"].items()
 
 
 def test_a_limit_draws_rows_by_the_seed(root):
     def ids(seed, limit=2):
-        return [q.record.id for q in read_questions({"mme": root / "MME.tsv"}, limit=limit, seed=seed)]
+        return [q.record.id for q in read_benchmarks({"mme": root / "MME.tsv"}, limit=limit, seed=seed)]
 
     assert ids(0) == ids(0)
     assert len({tuple(ids(seed)) for seed in range(8)}) > 1
@@ -101,7 +101,7 @@ def test_a_draw_is_fair():
 
 
 def test_pictures_are_not_kept(root):
-    question = read_questions({"mme": root / "MME.tsv"})[0]
+    question = read_benchmarks({"mme": root / "MME.tsv"})[0]
     assert question.image is not question.image
     assert question.sizes == (question.image.size,)
 
@@ -139,7 +139,7 @@ def test_several_pictures_of_one_row_are_all_shown(gemma, tmp_path):
     table = write_table(
         tmp_path / "MME.tsv", ["index", "image", "question", "answer"], [["0", images, "are they the same?", "no"]]
     )
-    questions = read_questions({"mme": table}, max_new_tokens=2)
+    questions = read_benchmarks({"mme": table}, max_new_tokens=2)
     evaluator = TaskEvaluator(*gemma, questions, kl=True)
     assert evaluator.store.prompt(questions[0]).num_visual == 200
     found = evaluator(Schedule.single(2, 0.5, evaluator.num_layers))

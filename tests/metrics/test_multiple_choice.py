@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.options import extract_option, options
+from vispco.metrics.multiple_choice import extract_option, options
 
 ANIMALS = {"A": "dog", "B": "cat", "C": "bird", "D": "horse"}
 

@@ -15,7 +15,7 @@ from vispco.metrics import option_label, option_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vispco.metrics.item import Item
+    from vispco.metrics.metric import Item
 
 THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 MARKUP = re.compile(r"\\(?:boxed|text|mathrm|mathbf)\b|[*`${}]+|</?[A-Za-z]+>")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vispco.errors import InvalidInputError
-from vispco.metrics.benchmarks import BENCHMARKS, Benchmark, benchmark, plain
+from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from vispco.errors import UnknownNameError
 from vispco.metrics.containment import containment
-from vispco.metrics.options import options
+from vispco.metrics.multiple_choice import options
 from vispco.metrics.relaxed import relaxed
 from vispco.metrics.vqa import vqa
 from vispco.metrics.yes_no import yes_no
 
 if TYPE_CHECKING:
-    from vispco.metrics.item import Metric
+    from vispco.metrics.metric import Metric
     from vispco.sources.record import Record
 
 SHORT = "Answer with a single word or phrase."
