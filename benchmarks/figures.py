@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -33,6 +32,7 @@ class Figure:
 def write(name: str, figures: dict[str, Figure], details: Any, seed: int, into: Path = RESULTS) -> Path:
     """Write results/NAME.json (to a temporary name first) and say which bars were reached."""
     from vispco import __version__
+    from vispco.files import write_json
 
     data = {
         "command": " ".join(["python", *(os.path.relpath(a) if Path(a).exists() else a for a in sys.argv)]),
@@ -46,10 +46,7 @@ def write(name: str, figures: dict[str, Figure], details: Any, seed: int, into: 
         "details": details,
     }
     path = into / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(data, indent=1) + "\n")
-    temporary.replace(path)
+    write_json(path, data)
     for key, figure in figures.items():
         sign = ">=" if figure.better == "higher" else "<="
         bar = (

@@ -17,6 +17,7 @@ from typing import Any
 from figures import RESULTS
 from vispco import sweep, zoo
 from vispco.evaluation import EvaluatorSpec
+from vispco.files import write_text
 from vispco.frontier import Frontier, frontier_info
 from vispco.frontier.frontier import FORMAT, VERSION
 from vispco.plots import style
@@ -76,10 +77,7 @@ def save(found: Frontier, path: Path, facts: dict[str, Any]) -> None:
         data["evaluation"]["details"] = {}
         points.append(json.dumps(rounded(data), separators=(",", ":")))
     head = json.dumps({"format": FORMAT, "version": VERSION, "about": facts, "axis": str(found.axis)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f'{head[:-1]}, "points": [\n' + ",\n".join(points) + "\n]}\n")
-    temporary.replace(path)
+    write_text(path, f'{head[:-1]}, "points": [\n' + ",\n".join(points) + "\n]}\n")
 
 
 def rounded(data: Any) -> Any:

@@ -24,6 +24,7 @@ import search_static
 from figures import Figure, write
 from search_lab import BUDGETS, Lab, volume
 from vispco.cost import BudgetWarning
+from vispco.files import write_json
 
 PAPER = ("single", "p-sigmoid", "linear", "exponential", "multi-step")
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
@@ -81,9 +82,7 @@ def run(given: argparse.Namespace, cache: Path) -> dict[str, Any]:
         clock, cpu = time.perf_counter(), time.process_time()
         found[name] = part(lab, cache)
         took = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
-        part_file = file.with_suffix(".part")
-        part_file.write_text(json.dumps({"settings": settings, "found": found[name], "took": took}, indent=1) + "\n")
-        part_file.replace(file)
+        write_json(file, {"settings": settings, "found": found[name], "took": took})
         tell(name, found[name])
     return found
 

@@ -132,7 +132,7 @@ def test_a_file_survives_and_a_bad_one_is_explained(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["schedule.json"]
     path.write_text(json.dumps({**schedule.to_dict(), "version": 99, "from the future": True}))
     assert Schedule.load(path) == schedule
-    for text, words in (("{", "not valid JSON"), ("[1.0]", "not a schedule"), ('{"retention": 1}', "not a schedule")):
+    for text, words in (("{", "not JSON"), ("[1.0]", "not a schedule"), ('{"retention": 1}', "not a schedule")):
         path.write_text(text)
         with pytest.raises(InvalidInputError, match=words):
             Schedule.load(path)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from vispco.errors import VispcoError
+from vispco.files import DamagedFileError, digest_file
 
 CARD = "card.json"
 RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
-
-
-class DamagedFileError(VispcoError, OSError):
-    """A file of a model cannot be what was saved; the message names it."""
 
 
 def check(folder: Path) -> None:
@@ -33,7 +28,7 @@ def check(folder: Path) -> None:
             raise DamagedFileError(f"{file} is damaged ({error}). {RESTORE}") from error
     for name, expected in _checksums(folder / CARD).items():
         file = folder / name
-        if file.suffix == ".safetensors" and file.is_file() and _digest(file) != expected:
+        if file.suffix == ".safetensors" and file.is_file() and digest_file(file) != expected:
             raise DamagedFileError(
                 f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
                 "If it was changed on purpose, delete that card."
@@ -56,8 +51,3 @@ def _checksums(card: Path) -> dict[str, str]:
     except (OSError, ValueError, AttributeError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

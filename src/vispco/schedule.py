@@ -1,16 +1,15 @@
 """What each decoder layer keeps: the retention of its input, relative to the original number of visual tokens."""
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
+from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 
@@ -142,25 +141,11 @@ class Schedule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule as JSON; the file appears whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self.to_dict()) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        files.write_json(path, self.to_dict(), indent=None)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInputError(
-                f"The schedule {path} cannot be read: {error}. Give a file written by save()."
-            ) from error
-        except json.JSONDecodeError as error:
-            raise InvalidInputError(
-                f"The schedule {path} is not valid JSON: {error}. Write it again by save()."
-            ) from error
-        return cls.from_dict(data)
+        return cls.from_dict(files.read_json(path, what="schedule", remedy="Give a file written by Schedule.save."))
 
 
 def _rows(retention: Any) -> Sequence[Any]:

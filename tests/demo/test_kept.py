@@ -23,5 +23,5 @@ def test_another_demo_in_the_folder_is_refused_by_what_differs(tmp_path):
 
 def test_a_damaged_list_is_named(tmp_path):
     (tmp_path / "demo.json").write_text("{")
-    with pytest.raises(InvalidInputError, match=r"demo\.json cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"demo\.json is damaged"):
         Kept(tmp_path, {})

@@ -11,8 +11,9 @@ import typer
 from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import bars, check_writable, show, write_json
+from vispco.cli.output import bars, show
 from vispco.errors import InvalidInputError
+from vispco.files import check_writable, write_json
 
 if TYPE_CHECKING:
     from vispco.bench import Contender

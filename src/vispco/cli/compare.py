@@ -10,7 +10,8 @@ import typer
 from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import check_writable, fitted, show
+from vispco.cli.output import fitted, show
+from vispco.files import check_writable
 
 if TYPE_CHECKING:
     from vispco.rivals import Comparison

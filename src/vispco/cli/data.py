@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.output import write_json
 from vispco.errors import InvalidInputError
+from vispco.files import write_json
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -14,7 +14,8 @@ import typer
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import check_writable, show
+from vispco.cli.output import show
+from vispco.files import check_writable
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -11,7 +11,8 @@ from vispco.cli.choice import SubjectOptions
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import bars, check_writable, show, write_json
+from vispco.cli.output import bars, show
+from vispco.files import check_writable, write_json
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Literal
 
 import typer
-
-from vispco.errors import InvalidInputError
 
 
 def show(data: Any, *, as_json: bool, table: Any) -> None:
@@ -75,29 +69,3 @@ def bars(*, silent: bool = False) -> Any:
     )
     console = Console(stderr=True)
     return Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True)
-
-
-def check_writable(path: Path) -> None:
-    """Say before hours of work, not after, that a result cannot be written. Leaves no folder behind that was not there."""
-    folder = path.parent
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InvalidInputError(
-            f"Nothing can be written to {folder} ({error.strerror}). Choose another place with --out."
-        ) from error
-    finally:
-        with suppress(OSError):  # another command may have put something there by now
-            for place in new:
-                place.rmdir()
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write to a temporary name, then rename: a file is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n")
-    temporary.replace(path)

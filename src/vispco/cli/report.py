@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.output import check_writable, show
+from vispco.cli.output import show
+from vispco.files import check_writable
 
 
 def report(

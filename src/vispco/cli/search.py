@@ -12,9 +12,10 @@ from vispco.cli.choice import SCORER
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import check_writable, show, write_json
+from vispco.cli.output import show
 from vispco.cli.preset import PresetOptions
 from vispco.errors import InvalidInputError
+from vispco.files import check_writable, write_json
 
 if TYPE_CHECKING:
     from vispco.frontier import Frontier

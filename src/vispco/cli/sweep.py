@@ -10,9 +10,10 @@ import typer
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
-from vispco.cli.output import check_writable, show, write_json
+from vispco.cli.output import show
 from vispco.cli.search import numbers, points_table
 from vispco.errors import InvalidInputError
+from vispco.files import check_writable, write_json
 
 
 @spread

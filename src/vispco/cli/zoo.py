@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vispco.cli.output import check_writable, fitted, show
+from vispco.cli.output import fitted, show
+from vispco.files import check_writable
 
 app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
 

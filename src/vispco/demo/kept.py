@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.planning.run_files import write_json
+from vispco.files import DamagedFileError, read_json_object, write_json
 
 FILE = "demo.json"
 
@@ -20,13 +20,14 @@ class Kept:
         self.stages: dict[str, float] = {}
         if not self.path.exists():
             return
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            self.stages, other = dict(found["stages"]), found["identity"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidInputError(
-                f"{self.path} cannot be read: {error}. Remove it, or choose another --out."
-            ) from error
+        remedy = "Remove it, or choose another --out."
+        found = read_json_object(self.path, what="list of finished stages", remedy=remedy)
+        stages, other = found.get("stages"), found.get("identity")
+        if not isinstance(stages, dict) or not isinstance(other, dict):
+            raise DamagedFileError(
+                f"The list of finished stages {self.path} is damaged: its parts are missing. {remedy}"
+            )
+        self.stages = stages
         different = sorted(key for key in {*other, *self.identity} if other.get(key) != self.identity.get(key))
         if different:
             raise InvalidInputError(

@@ -14,7 +14,7 @@ from vispco.bench import Contender, race
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.planning.run_files import write_json
+from vispco.files import write_json
 from vispco.report.examples import add_examples, of_each_task
 from vispco.search.run import search
 

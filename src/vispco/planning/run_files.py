@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.planning.found_shape import Found
 
@@ -21,26 +21,16 @@ CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR = (
 )
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
-
-
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **config})
+    files.write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **config})
 
 
 def write_shapes(folder: Path, found: Iterable[Found]) -> None:
-    write_json(folder / SHAPES, [each.to_dict() for each in found])
+    files.write_json(folder / SHAPES, [each.to_dict() for each in found])
 
 
 def write_metrics(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(dict(record)) + "\n" for record in records)
-    (folder / METRICS).write_text(lines, encoding="utf-8")
+    files.write_text(folder / METRICS, "".join(json.dumps(dict(record)) + "\n" for record in records))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -58,11 +48,5 @@ def read_shapes(folder: Path) -> list[Found]:
 
 
 def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read: {error.strerror}. Give the directory of a search (`vispco search ... --out DIR`)."
-        ) from error
-    except ValueError as error:
-        raise InvalidInputError(f"{path} is damaged: {error}. Run the search again.") from error
+    remedy = "Give the directory of a search (`vispco search ... --out DIR`), or run the search again."
+    return files.read_json(path, remedy=remedy)

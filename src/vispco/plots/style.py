@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vispco import files
 from vispco.errors import InvalidInputError, VispcoError
 
 WIDE = 1e5  # from here on, an axis shows powers of ten
@@ -70,18 +70,11 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
     with mpl.rc_context(RC):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, squeeze=False)
-        temporary = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix.lower()}")
         # no date inside: the same numbers give the same file
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower(), {})
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                figure.savefig(temporary, metadata=metadata)
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise InvalidInputError(f"The figure cannot be written to {target}: {error.strerror}.") from error
+        kind = target.suffix.lower().removeprefix(".")
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        with files.replacing(target) as temporary:
+            figure.savefig(temporary, metadata=metadata, format=kind)
 
 
 def stairs(axes: Any, look: int, corners: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-import os
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
 
-from vispco.errors import InvalidInputError
+from vispco import files
 from vispco.report.build import build
 from vispco.report.payload import Payload
 
@@ -37,19 +36,7 @@ def write(report: Payload | Sequence[str | Path] | str | Path, path: str | Path)
     if isinstance(report, str | Path):
         report = [report]
     payload = report if isinstance(report, Payload) else build(report)
-    target = Path(path)
-    text = render(payload)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInputError(f"The report cannot be written to {target}: {error.strerror}.") from error
-    return target
+    return files.write_text(path, render(payload))
 
 
 def render(payload: Payload) -> str:
@@ -72,4 +59,4 @@ def render(payload: Payload) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return files("vispco.report").joinpath(name).read_text(encoding="utf-8")
+    return resources("vispco.report").joinpath(name).read_text(encoding="utf-8")

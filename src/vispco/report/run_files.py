@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.report.payload import Example
@@ -97,11 +97,7 @@ def read(path: str | Path) -> RunFiles:
 
 def save_examples(examples: Sequence[Example], run: str | Path) -> Path:
     """Write them into a run's folder, where `read` finds them; whole or not at all."""
-    path = Path(run) / EXAMPLES
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps([example.to_dict() for example in examples]) + "\n", encoding="utf-8")
-    temporary.replace(path)
-    return path
+    return files.write_json(Path(run) / EXAMPLES, [example.to_dict() for example in examples], indent=None)
 
 
 def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
@@ -129,32 +125,14 @@ def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
 def _json(path: Path) -> Any:
     if not path.is_file():
         return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{path} cannot be read as JSON: {error}. Write it again, or remove it.") from error
+    return files.read_json(path, remedy="Write it again, or remove it.")
 
 
 def _object(path: Path) -> dict[str, Any]:
-    found = _json(path)
-    if found is not None and not isinstance(found, dict):
-        raise InvalidInputError(f"{path} holds a {type(found).__name__}; a run's settings are a JSON object.")
-    return found or {}
+    return files.read_json_object(path, remedy="Write it again, or remove it.") if path.is_file() else {}
 
 
 def _lines(path: Path) -> tuple[dict[str, Any], ...]:
     """One object a line; a last line that a kill cut short is left out."""
-    if not path.is_file():
-        return ()
-    records: list[dict[str, Any]] = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
-        try:
-            record = json.loads(line) if line.strip() else None
-        except ValueError as error:
-            if number == len(lines) - 1:
-                break
-            raise InvalidInputError(f"Line {number + 1} of {path} is not JSON: {error}.") from error
-        if isinstance(record, dict):
-            records.append(record)
-    return tuple(records)
+    found = files.read_json_lines(path, remedy="Write it again, or remove it.") if path.is_file() else []
+    return tuple(record for record in found if isinstance(record, dict))

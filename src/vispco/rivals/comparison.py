@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.rivals.candidate import spent_from
@@ -94,17 +94,13 @@ class Comparison:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one JSON file; it appears whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        files.write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Comparison:
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return cls.from_dict(files.read_json(path, what="comparison", remedy="Write it by save()."))
+        except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(f"The comparison {path} cannot be read: {error!r}. Write it by save().") from error

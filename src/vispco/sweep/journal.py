@@ -12,9 +12,11 @@ import json
 import os
 import time
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.storages.journal import JournalFileBackend
+
+from vispco.files import cut_unfinished_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,6 @@ try:
 except ImportError:  # pragma: no cover  # Windows has none
     fcntl = None  # type: ignore[assignment]
 
-BLOCK = 1 << 16
 FLUSH = 1.0  # seconds: what a power cut may cost; what is written survives the death of a process in any case
 
 
@@ -59,20 +60,3 @@ class Journal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not type-c
             if time.monotonic() - self._flushed > FLUSH:
                 os.fsync(file.fileno())
                 self._flushed = time.monotonic()
-
-
-def cut_unfinished_line(file: IO[bytes]) -> None:
-    """Leave `file` ending in a whole line, and positioned there."""
-    end = file.seek(0, os.SEEK_END)
-    keep = end
-    while keep:
-        start = max(0, keep - BLOCK)
-        file.seek(start)
-        newline = file.read(keep - start).rfind(b"\n")
-        if newline >= 0:
-            keep = start + newline + 1
-            break
-        keep = start
-    if keep < end:
-        file.truncate(keep)
-    file.seek(keep)

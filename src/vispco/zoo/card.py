@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from vispco.zoo.shipped import CARD, digest
+from vispco.files import digest_files, write_json, write_text
+from vispco.zoo.shipped import CARD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,8 @@ def table(scores: dict[str, float], blank: dict[str, float]) -> str:
 def write_card(folder: Path, facts: dict[str, Any], curve: list[dict[str, Any]]) -> None:
     """README.md for people, card.json with the same facts, the curve and the checksums of the files."""
     files = sorted(file.name for file in folder.iterdir() if file.name not in (CARD, "README.md"))
-    facts = facts | {"curve": curve, "sha256": {name: digest(folder / name) for name in files}}
-    (folder / CARD).write_text(json.dumps(facts, indent=1) + "\n")
+    facts = facts | {"curve": curve, "sha256": digest_files(folder, files)}
+    write_json(folder / CARD, facts)
     lines = [f"    {sparkline([entry[task] for entry in curve])}  {task}" for task in facts["accuracy"] if curve]
     late = ",\nand counts higher near the end" if facts["recipe"]["polish"] else ""
     text = f"""# {facts["name"]}
@@ -57,4 +57,4 @@ Training accuracy from the first answer to the last step, 0 to 100 %. Scenes gro
 
 Weights are stored in half precision. `card.json` holds the same facts, the whole curve and the checksums.
 """
-    (folder / "README.md").write_text(text)
+    write_text(folder / "README.md", text)

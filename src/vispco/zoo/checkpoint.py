@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from vispco import files
 from vispco.errors import VispcoError
 
 if TYPE_CHECKING:
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Whole or not at all: written under another name, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part, {"state": json.dumps(state)})
-    os.replace(part, path)  # noqa: PTH105
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    with files.replacing(path) as temporary:
+        save_file(contiguous, temporary, {"state": json.dumps(state)})
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoModelForImageTextToText
 
+from vispco import files
 from vispco.data.dataset import dataset
 from vispco.zoo.accuracy import accuracy
 from vispco.zoo.card import write_card
@@ -44,12 +45,12 @@ def save_model(name: str, model: Any, folder: Path) -> None:
     else:
         shutil.copy(folder / "preprocessor_config.json", folder / "video_preprocessor_config.json")
         _edit(folder / "video_preprocessor_config.json", video_processor_type="Qwen2VLVideoProcessor")
-    (folder / "processor_config.json").write_text(json.dumps(extra, indent=2) + "\n")
+    files.write_json(folder / "processor_config.json", extra, indent=2)
 
 
 def _edit(file: Path, **values: Any) -> None:
     found = json.loads(file.read_text())
-    file.write_text(json.dumps(found | values, indent=2, sort_keys=True) + "\n")
+    files.write_text(file, json.dumps(found | values, indent=2, sort_keys=True) + "\n")
 
 
 def export(trainer: Any, folder: Path, *, limit: int | None = None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from vispco import files
 from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
@@ -204,9 +205,7 @@ class ModelTrainer:
         if self.curve.exists():
             lines = self.curve.read_text().splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.progress.step]
-            part = self.curve.with_name(self.curve.name + ".part")
-            part.write_text("".join(kept))
-            part.replace(self.curve)
+            files.write_text(self.curve, "".join(kept))
 
     def run(
         self, *, every: float = 90.0, note_every: int = 50, report: Callable[[Progress], None] | None = None

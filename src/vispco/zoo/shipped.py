@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText
 
+from vispco import files
 from vispco.errors import UnknownNameError, VispcoError
 from vispco.zoo.definitions import NAMES
 from vispco.zoo.processor import load_processor
@@ -34,10 +34,6 @@ def path(name: str) -> Path:
     return WEIGHTS / name
 
 
-def digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def verify(folder: Path) -> None:
     """Raise if a file of the folder is not what its card says."""
     name = folder.name
@@ -46,15 +42,15 @@ def verify(folder: Path) -> None:
         f"or by training it: `vispco zoo train {name} --out {folder}`."
     )
     try:
-        files = json.loads((folder / CARD).read_text())["sha256"]
+        checksums = json.loads((folder / CARD).read_text())["sha256"]
     except FileNotFoundError as error:
         raise DamagedWeightsError(f"{folder / CARD} is missing. {restore}") from error
     except (json.JSONDecodeError, KeyError, UnicodeDecodeError) as error:
         raise DamagedWeightsError(f"{folder / CARD} is damaged: it has no list of checksums. {restore}") from error
-    for file, expected in files.items():
+    for file, expected in checksums.items():
         if not (folder / file).is_file():
             raise DamagedWeightsError(f"{folder / file} is missing. {restore}")
-        if digest(folder / file) != expected:
+        if files.digest_file(folder / file) != expected:
             raise DamagedWeightsError(f"{folder / file} is damaged: its checksum is not the shipped one. {restore}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vispco import files
 from vispco.errors import InvalidInputError
 
 NAME = "checkpoint.safetensors"
@@ -20,16 +20,10 @@ NAME = "checkpoint.safetensors"
 
 def save(folder: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> Path:
     """Written under another name, forced to the disk, then renamed: a kill at any time leaves the old one or the new."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target, part = folder / NAME, folder / f".{NAME}.part"
-    save_file(
-        {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()},
-        part,
-        {"counters": json.dumps(dict(counters))},
-    )
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(target)
+    target = folder / NAME
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    with files.replacing(target) as temporary:
+        save_file(copies, temporary, {"counters": json.dumps(dict(counters))})
     return target
 
 

@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
@@ -169,7 +170,7 @@ class Trainer:
             counters | {"spent": asdict(self.objective.spent)},
         )
         lines = "".join(json.dumps(record) + "\n" for record in self.history)
-        (self.directory / "metrics.jsonl").write_text(lines, encoding="utf-8")
+        files.write_text(self.directory / "metrics.jsonl", lines)
 
     def _resume(self) -> None:
         found = None if self.directory is None else checkpoint.load(self.directory)

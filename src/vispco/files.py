@@ -1,0 +1,258 @@
+"""Files that are written whole or not at all, read with a sentence on what is wrong, and known by a digest.
+
+Every file of the package is written through this module. A write goes to a temporary name in the same folder, is forced
+to the disk and then renamed, so that a reader sees the old file or the new one. A failure removes the temporary file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from vispco.errors import InvalidInputError
+
+TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+\.tmp")  # .NAME.vispco-PID-NUMBER.tmp
+NAME_LENGTH = 80  # characters of a file's name that its temporary name repeats
+BLOCK = 1 << 16
+
+_numbers = itertools.count()
+
+
+class FileWriteError(InvalidInputError, OSError):
+    """A file cannot be written; the message names it and the reason."""
+
+
+class FileReadError(InvalidInputError, OSError):
+    """A file cannot be opened or read; the message names it and the reason."""
+
+
+class DamagedFileError(InvalidInputError, OSError):
+    """The content of a file cannot be what was written; the message names the file."""
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path in the same folder, which becomes `path` when the block ends and is removed when it fails.
+
+    For writers that take a path (safetensors, matplotlib); text, JSON and bytes have functions of their own.
+    """
+    target = _target(Path(path))
+    temporary = target.with_name(f".{target.name[:NAME_LENGTH]}.vispco-{os.getpid()}-{next(_numbers)}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
+            _sync_folder(target.parent)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    except FileWriteError:
+        raise
+    except OSError as error:
+        raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write a file whole or not at all; its folder is made if it is missing."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+    return Path(path)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text as UTF-8, whole or not at all."""
+    return write_bytes(path, text.encode())
+
+
+def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 1) -> Path:
+    """Write JSON that any reader accepts (no NaN), whole or not at all."""
+    return write_text(path, json.dumps(data, indent=indent, allow_nan=False) + "\n")
+
+
+def write_json_lines(path: str | os.PathLike[str], records: Iterable[Any]) -> Path:
+    """Write one JSON value a line, whole or not at all."""
+    return write_text(path, "".join(json.dumps(record, allow_nan=False) + "\n" for record in records))
+
+
+def append_line(path: str | os.PathLike[str], line: str, *, sync: bool = False) -> None:
+    """Add one line to the end of a file. A last line that a killed process left unfinished is removed first.
+
+    sync: wait until the disk has it, which a power cut makes necessary; the death of the process does not.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("a+b") as file:
+            cut_unfinished_line(file)
+            file.write(line.rstrip("\n").encode() + b"\n")
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def cut_unfinished_line(file: IO[bytes]) -> None:
+    """Leave an open file ending in a whole line, and positioned there."""
+    end = file.seek(0, os.SEEK_END)
+    keep = end
+    if end:
+        file.seek(end - 1)
+        if file.read(1) == b"\n":
+            return
+    while keep:
+        start = max(0, keep - BLOCK)
+        file.seek(start)
+        newline = file.read(keep - start).rfind(b"\n")
+        if newline >= 0:
+            keep = start + newline + 1
+            break
+        keep = start
+    if keep < end:
+        file.truncate(keep)
+    file.seek(keep)
+
+
+def read_text(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> str:
+    """The text of a regular file. what: what the file is ("schedule"). remedy: a sentence on what to do."""
+    try:
+        regular = stat.S_ISREG(Path(path).stat().st_mode)
+        text = Path(path).read_text(encoding="utf-8") if regular else None
+    except OSError as error:
+        raise FileReadError(
+            _sentence(f"The {what} {path} cannot be read: {error.strerror or error}", remedy)
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(_sentence(f"The {what} {path} is damaged: it is not a text in UTF-8", remedy)) from error
+    if text is None:  # a pipe would never end
+        raise FileReadError(_sentence(f"The {what} {path} cannot be read: it is not a regular file", remedy))
+    return text
+
+
+def read_json(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> Any:
+    """The content of a JSON file. what: what the file is ("schedule"). remedy: a sentence on what to do."""
+    text = read_text(path, what=what, remedy=remedy)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"it is not JSON ({error})"
+        raise DamagedFileError(_sentence(f"The {what} {path} is damaged: {reason}", remedy)) from error
+
+
+def read_json_object(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> dict[str, Any]:
+    """The content of a JSON file that must hold an object."""
+    found = read_json(path, what=what, remedy=remedy)
+    if not isinstance(found, dict):
+        raise DamagedFileError(
+            _sentence(f"The {what} {path} is damaged: it holds a {type(found).__name__}, not a JSON object", remedy)
+        )
+    return found
+
+
+def read_json_lines(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> list[Any]:
+    """One JSON value a line; empty lines, and a last line that a killed process left unfinished, are left out."""
+    lines = read_text(path, what=what, remedy=remedy).splitlines()
+    records: list[Any] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):
+                break
+            raise DamagedFileError(
+                _sentence(f"The {what} {path} is damaged: line {number} is not JSON", remedy)
+            ) from error
+    return records
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise before the work, not after it, if the file `path` cannot be written. Leaves nothing behind."""
+    target = _target(Path(path))
+    missing = [folder for folder in target.parents if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise FileWriteError(
+            f"Nothing can be written to {target.parent} ({error.strerror or error}). Choose another place with --out."
+        ) from error
+    finally:
+        with suppress(OSError):  # another process may have put something there by now
+            for folder in missing:
+                folder.rmdir()
+
+
+def digest_text(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_file(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of each named file of a folder."""
+    return {name: digest_file(Path(folder) / name) for name in names}
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove temporary files of this module whose process is dead. Call it only where no other machine writes."""
+    for file in folder.iterdir() if folder.is_dir() else ():
+        found = TEMPORARY.fullmatch(file.name)
+        if found is not None and not process_exists(int(found[1])):
+            with suppress(OSError):
+                file.unlink()
+
+
+def process_exists(pid: int) -> bool:
+    """Whether a process with this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # it exists and belongs to someone else
+    return True
+
+
+def _target(path: Path) -> Path:
+    """Where a write to `path` goes: the end of a symbolic link; refused where a regular file cannot be."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if not str(path).strip() or target.name in ("", ".."):
+        raise FileWriteError(f"{str(path)!r} is not the name of a file. Give the name of a file.")
+    if target.is_dir():
+        raise FileWriteError(f"{path} cannot be written: it is a folder. Give the name of a file.")
+    if target.exists() and not target.is_file():
+        raise FileWriteError(f"{path} cannot be written: it is not a regular file. Give the name of a file.")
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a rename to the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _sentence(text: str, remedy: str) -> str:
+    return f"{text.rstrip('.')}. {remedy}".rstrip()
