@@ -6,7 +6,7 @@ DEMO   ?=
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: install demo test browser lint types bench pictures api notebook clean
+.PHONY: install demo test browser lint types bench pictures docs notebook clean
 
 install: $(STAMP)
 
@@ -45,8 +45,8 @@ bench: install
 pictures: install
 	$(BIN)/python benchmarks/pictures.py $(RUNS)
 
-api: install
-	$(BIN)/python docs/write_api.py
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 notebook: install
 	$(BIN)/python notebooks/execute.py

@@ -1,0 +1,74 @@
+"""The files that people and services expect in a repository are there, and say what is so."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from project.sources import ROOT
+from vispco.version import __version__
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+EXPECTED = ("CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_file_is_there(name):
+    assert (ROOT / name).read_text().strip()
+
+
+def test_the_citation_names_the_version_and_the_repository():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert citation["version"] == __version__
+    assert citation["license"] == project["license"]
+    assert citation["repository-code"] == project["urls"]["Repository"]
+    assert citation["authors"]
+
+
+def test_every_project_url_is_of_this_repository():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls.keys() >= {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
+    assert all(re.match(r"https://(github\.com/vispco/vispco|vispco\.github\.io/vispco)", url) for url in urls.values())
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.stem)
+def test_a_workflow_runs_what_exists_and_needs_no_secret(path):
+    text = path.read_text()
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets." not in text
+    assert set(re.findall(r"\bmake ([a-z]+)", text)) <= TARGETS
+    for job in workflow["jobs"].values():
+        assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+
+
+def test_there_is_a_workflow_for_tests_for_docs_and_for_a_release():
+    commands = {path.stem: path.read_text() for path in WORKFLOWS}
+    assert "make test" in commands["ci"]
+    assert "make docs" in commands["docs"]
+    assert "python -m build" in commands["release"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)
+def test_an_issue_template_is_valid(path):
+    template = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        assert template["contact_links"]
+        return
+    assert {"name", "description", "body"} <= template.keys()
+    assert len({field["id"] for field in template["body"]}) == len(template["body"])
+
+
+def test_the_pre_commit_hooks_are_valid_and_need_no_network():
+    path = ROOT / ".pre-commit-config.yaml"
+    command = [sys.executable, "-m", "pre_commit", "validate-config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    config = yaml.safe_load(path.read_text())
+    assert {repository["repo"] for repository in config["repos"]} == {"local"}
+    assert {hook["language"] for hook in config["repos"][0]["hooks"]} <= {"system", "pygrep"}
