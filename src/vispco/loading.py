@@ -43,7 +43,7 @@ def load(
 
     shipped = str(name) in zoo.names()
     if shipped:
-        zoo.shelf.verify(zoo.path(str(name)))
+        zoo.shipped.verify(zoo.path(str(name)))
     source = zoo.path(str(name)) if shipped else name
     if not shipped:
         _check_source(source, zoo.names())
