@@ -56,11 +56,11 @@ def sweep(
     from contextlib import nullcontext  # noqa: PLC0415
     from functools import cache  # noqa: PLC0415
 
-    from vispco import sweep as sweeps  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
     from vispco.rivals import Sizes  # noqa: PLC0415
+    from vispco.sweep import Display, Progress, run  # noqa: PLC0415
 
     spec = EvaluatorSpec(
         model=model,
@@ -86,13 +86,13 @@ def sweep(
         """What was asked for is written when it has been found to make sense."""
         write_json(out / f"{study}.run.json", {"model": model, **facts()})
 
-    def told(progress: sweeps.Progress) -> None:
+    def told(progress: Progress) -> None:
         begin()
         if display is not None:
             display(progress)
 
-    with nullcontext() if json else sweeps.Display() as display:
-        frontier = sweeps.run(
+    with nullcontext() if json else Display() as display:
+        frontier = run(
             spec.build,
             name=study,
             space=space,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vispco import report
-from vispco import sweep as sweeps
 from vispco.bench import Contender, race
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
@@ -17,6 +16,8 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.files import write_json
 from vispco.report.examples import add_examples, of_each_task
 from vispco.search.run import search
+from vispco.sweep.progress import Progress
+from vispco.sweep.runner import run as run_sweep
 
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
 Tell = Callable[[Stage, float | None, str], None]
@@ -83,12 +84,12 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: Path, facts: d
 def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
     tell("sweep", 0.0, f"sweeping {settings.trials} single-layer schedules")
 
-    def on_progress(progress: sweeps.Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         settled, total = progress.settled, progress.total
         tell("sweep", settled / max(total, 1), f"{settled} of {total} single-layer schedules evaluated")
 
     workers = settings.workers if judge.model.device.type == "cpu" else 0
-    sweeps.run(
+    run_sweep(
         settings.spec if workers else lambda: judge,
         name=settings.study,
         space="single",

@@ -5,13 +5,14 @@ What needs a model is imported when it is first used, so that reading a result c
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vispco.evaluation.result import Evaluation, Evaluator, TaskResult, wilson_interval
+from vispco.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from vispco.evaluation.encoded import Encoded, encode
+    from vispco.evaluation.evaluate_model import evaluate
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.features import FeatureStore
     from vispco.evaluation.forced import answer_logits
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from vispco.evaluation.spec import EvaluatorSpec
 
 _HOMES = {
-    "Encoded": "encoded",
-    "EvaluatorSpec": "spec",
-    "FeatureStore": "features",
-    "Reference": "reference",
-    "TaskEvaluator": "evaluator",
-    "answer_logits": "forced",
-    "encode": "encoded",
+    "Encoded": "vispco.evaluation.encoded",
+    "EvaluatorSpec": "vispco.evaluation.spec",
+    "FeatureStore": "vispco.evaluation.features",
+    "Reference": "vispco.evaluation.reference",
+    "TaskEvaluator": "vispco.evaluation.evaluator",
+    "answer_logits": "vispco.evaluation.forced",
+    "encode": "vispco.evaluation.encoded",
+    "evaluate": "vispco.evaluation.evaluate_model",
 }
 
 __all__ = [
@@ -39,11 +41,8 @@ __all__ = [
     "TaskResult",
     "answer_logits",
     "encode",
+    "evaluate",
     "wilson_interval",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vispco.lazy_exports import lazy_exports, make_callable
 
 if TYPE_CHECKING:
     from vispco.planning.predictor import Predictor, PredictorConfig
@@ -30,8 +31,5 @@ _HOMES = {
 
 __all__ = ["Effort", "Objective", "Predictor", "PredictorConfig", "Preset", "Trainer", "TrainingPlan", "search"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+make_callable(__name__, "search")

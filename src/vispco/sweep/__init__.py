@@ -7,10 +7,12 @@ Names are imported when they are first used: a worker needs neither Optuna nor i
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vispco.lazy_exports import lazy_exports, make_callable
 
 if TYPE_CHECKING:
+    from vispco.sweep.loaded_model import sweep
     from vispco.sweep.progress import Display, OnProgress, Progress
     from vispco.sweep.runner import run
     from vispco.sweep.workers.worker_pool import Factory
@@ -21,12 +23,10 @@ _HOMES = {
     "OnProgress": "vispco.sweep.progress",
     "Progress": "vispco.sweep.progress",
     "run": "vispco.sweep.runner",
+    "sweep": "vispco.sweep.loaded_model",
 }
 
-__all__ = ["Display", "Factory", "OnProgress", "Progress", "run"]
+__all__ = ["Display", "Factory", "OnProgress", "Progress", "run", "sweep"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'vispco.sweep' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+make_callable(__name__, "sweep")
