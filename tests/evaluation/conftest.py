@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from vispco.data import dataset
-from vispco.zoo.definitions import NAMES, build_model
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import NAMES, build_image_processor, build_model
 from vispco.zoo.processor import JoinedProcessor
 from vispco.zoo.tokenizer import build_tokenizer
 

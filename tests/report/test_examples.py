@@ -18,8 +18,7 @@ from vispco.report.examples import choices_of, collect, collect_run
 from vispco.report.picture import as_seen, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
 from vispco.schedule import Schedule
-from vispco.zoo.definitions import build_model
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.processor import JoinedProcessor
 from vispco.zoo.tokenizer import build_tokenizer
 

@@ -7,8 +7,7 @@ import torch
 
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.zoo.definitions import build_model
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.processor import JoinedProcessor
 from vispco.zoo.tokenizer import build_tokenizer
 

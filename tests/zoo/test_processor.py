@@ -8,9 +8,8 @@ from PIL import Image
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.zoo.accuracy import answer, prompt
-from vispco.zoo.definitions import NAMES, build_model
+from vispco.zoo.definitions import NAMES, build_image_processor, build_model
 from vispco.zoo.export import save_model
-from vispco.zoo.images import build_image_processor
 from vispco.zoo.processor import JoinedProcessor, load_processor
 from vispco.zoo.tokenizer import build_tokenizer
 

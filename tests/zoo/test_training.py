@@ -13,16 +13,15 @@ from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
 from vispco.zoo import checkpoint
-from vispco.zoo.definitions import NAMES, build_model
-from vispco.zoo.forward import answer_loss, answers, visual_tokens
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import NAMES, build_image_processor, build_model
 from vispco.zoo.initialization import shift, sincos_2d
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
-from vispco.zoo.packed_batch import Packer, encode, examples
+from vispco.zoo.packed_batch import Packer, answer_loss, answers, encode, visual_tokens
 from vispco.zoo.recipe import Recipe, Round, recipe
 from vispco.zoo.token_labels import CLASSES, DenseHeads, labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
+from vispco.zoo.training_scenes import examples
 
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 

@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from vispco.data.drawing import draw
-from vispco.data.metric import metric
-from vispco.data.tasks import TASKS, select
+from vispco.data.tasks import TASKS, metric, select
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.lazy import Lazy
 

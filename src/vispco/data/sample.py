@@ -1,17 +1,13 @@
-"""What a sample is, wherever it comes from, and what a drawn task is."""
+"""What a sample is, wherever it comes from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
+    from collections.abc import Sequence
 
     from PIL.Image import Image
-
-    from vispco.data.scene import Scene
 
 Question = tuple[str, str]  # question, answer
 History = tuple[tuple[str, str], ...]  # earlier (question, answer) turns of the same conversation
@@ -72,18 +68,3 @@ class Sample(Protocol):
 
     def with_id(self, identity: str) -> Sample:
         """The same sample under another id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A kind of drawn question.
-
-    `compose(rng, difficulty)` lays out a scene that the task can ask about, `difficulty` in [0, 1] being how much
-    stands in it; `ask(scene, rng)` gives the questions that any scene allows, the one it was composed for first.
-    """
-
-    name: str
-    group: str  # seeing | reasoning | reading
-    metric: str  # exact | relaxed
-    compose: Callable[[Random, float], Scene]
-    ask: Callable[[Scene, Random], list[Question]]

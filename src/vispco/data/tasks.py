@@ -1,24 +1,25 @@
-"""The eight tasks by name, in the order of every table."""
+"""The eight tasks by name, in the order of every table, and how their answers are scored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vispco.data import attribute, chart, comparison, counting, existence, position, table, word
+from vispco.data.reading import ChartTask, TableTask, WordTask
+from vispco.data.reasoning import ComparisonTask, CountingTask
+from vispco.data.seeing import AttributeTask, ExistenceTask, PositionTask
 from vispco.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vispco.data.sample import Task
+    from vispco.data.task import Task
 
-TASKS: dict[str, Task] = {
-    module.TASK.name: module.TASK
-    for module in (attribute, position, existence, counting, comparison, word, chart, table)
-}
+ORDER = (AttributeTask, PositionTask, ExistenceTask, CountingTask, ComparisonTask, WordTask, ChartTask, TableTask)
+TASKS: dict[str, Task] = {kind.name: kind() for kind in ORDER}
+TOLERANCE = 0.05  # relaxed accuracy of chart questions: a number may be 5 % off
 
 
-def task(name: str) -> Task:
+def task_named(name: str) -> Task:
     if name not in TASKS:
         raise UnknownNameError("task", name, list(TASKS))
     return TASKS[name]
@@ -30,5 +31,30 @@ def select(names: str | Iterable[str]) -> list[str]:
     chosen: list[str] = []
     for part in (part.strip() for part in parts):
         group = [entry.name for entry in TASKS.values() if part in ("all", entry.group)]
-        chosen += [name for name in (group or [task(part).name]) if name not in chosen]
+        chosen += [name for name in (group or [task_named(part).name]) if name not in chosen]
     return chosen
+
+
+def normalize(text: str) -> str:
+    """Case, spaces and a closing full stop do not matter."""
+    return " ".join(text.strip().lower().rstrip(".").split())
+
+
+def exact(prediction: str, answer: str) -> float:
+    return float(normalize(prediction) == normalize(answer))
+
+
+def relaxed(prediction: str, answer: str) -> float:
+    try:
+        given, wanted = float(normalize(prediction).rstrip("%")), float(normalize(answer).rstrip("%"))
+    except ValueError:
+        return exact(prediction, answer)
+    return float(abs(given - wanted) <= TOLERANCE * abs(wanted) + 1e-9)
+
+
+METRICS = {"exact": exact, "relaxed": relaxed}
+
+
+def metric(task: str, prediction: str, answer: str) -> float:
+    """1.0 if `prediction` answers a question of `task` rightly, else 0.0."""
+    return METRICS[task_named(task).metric](prediction, answer)

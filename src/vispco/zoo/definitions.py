@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 from transformers import (
     CLIPVisionConfig,
     Gemma3Config,
@@ -21,7 +19,7 @@ from transformers import (
 )
 
 from vispco.errors import UnknownNameError
-from vispco.zoo.initialization import look_around, sincos_2d
+from vispco.zoo.initialization import initialize
 from vispco.zoo.tokenizer import END, IMAGE, IMAGE_END, IMAGE_START, PAD, VIDEO, token_ids
 
 if TYPE_CHECKING:
@@ -159,52 +157,19 @@ def build_model(name: str, seed: int = 0) -> PreTrainedModel:
     return model
 
 
-@torch.no_grad()
-def initialize(model: nn.Module) -> None:
-    """Weights of 1/sqrt(fan-in): the usual 0.02 is for wide models and leaves the attention of a narrow one uniform."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d | nn.Conv3d):
-            fan_in = module.weight[0].numel()
-            out = name.endswith(("o_proj", "down_proj", "out_proj", "fc2", "attn.proj"))
-            module.weight.normal_(0.0, (0.5 if out else 1.0) / math.sqrt(fan_in))
-            if isinstance(module, nn.Conv2d | nn.Conv3d):  # most filters see contrast, not the light of the page
-                contrast = module.weight[module.weight.shape[0] // 4 :]
-                contrast.sub_(contrast.mean(dim=tuple(range(2, contrast.ndim)), keepdim=True))
-                module.weight[: module.weight.shape[0] // 4].mul_(0.5)
-            if module.bias is not None:
-                module.bias.zero_()
-        elif isinstance(module, nn.Embedding):
-            if "position_embedding" in name:
-                module.weight.copy_(sincos_2d(*module.weight.shape))
-            else:
-                scale = 1.0 / math.sqrt(module.embedding_dim) if hasattr(module, "embed_scale") else 0.6
-                module.weight.normal_(0.0, scale)
-    look_around(model)
-    for name, parameter in model.named_parameters():
-        if name.endswith("mm_input_projection_weight"):
-            parameter.normal_(0.0, 1.0 / math.sqrt(parameter.shape[0]))
-    match_words(model)
+def build_image_processor(name: str) -> Any:
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil  # noqa: PLC0415
+    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil  # noqa: PLC0415
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil  # noqa: PLC0415
 
-
-def match_words(model: Any) -> None:
-    """A start in which like finds like: what is seen, what is asked and what is said meet in the word embeddings.
-
-    A letter inside a word starts near the same letter at its beginning; the output starts as the input embedding;
-    in the first layers, some heads start with keys that equal their queries and bring what they find unchanged.
-    """
-    embedding, ids = model.get_input_embeddings().weight, token_ids()
-    for token, number in ids.items():
-        if token.startswith("##"):
-            embedding[number].mul_(0.6).add_(embedding[ids[token[2:]]], alpha=0.8)
-    head = model.get_output_embeddings().weight
-    if head is not embedding:
-        head.copy_(0.3 * embedding)
-    for layer in model.model.language_model.layers[:4]:
-        attention = layer.self_attn
-        size = attention.head_dim
-        groups = attention.q_proj.weight.shape[0] // attention.k_proj.weight.shape[0]
-        for key in range(2):
-            rows = slice(key * groups * size, (key * groups + 1) * size)
-            values = slice(key * size, (key + 1) * size)
-            attention.k_proj.weight[values] = attention.q_proj.weight[rows]
-            attention.o_proj.weight[:, rows] = 2.0 * attention.v_proj.weight[values].T
+    if name in ("tiny-qwen", "tiny-deep"):
+        token = 14 * 14  # pixels
+        return Qwen2VLImageProcessorPil(
+            patch_size=14,
+            merge_size=1,
+            temporal_patch_size=2,
+            size={"shortest_edge": 36 * token, "longest_edge": 256 * token},
+        )
+    if name == "tiny-llava":
+        return CLIPImageProcessorPil(size={"height": 120, "width": 120}, do_center_crop=False)
+    return Gemma3ImageProcessorPil(size={"height": 120, "width": 120}, do_pan_and_scan=False)

@@ -13,7 +13,7 @@ from vispco import files
 from vispco.data.dataset import dataset
 from vispco.zoo.accuracy import accuracy
 from vispco.zoo.card import write_card
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import build_image_processor
 from vispco.zoo.processor import load_processor
 from vispco.zoo.tokenizer import build_tokenizer
 

@@ -1,20 +1,83 @@
-"""A vision tower that starts by looking at the neighbours of a patch, as a convolution does.
+"""The weights that a model starts its training with: random ones that suit a narrow model, or those of a smaller model.
 
-Position embeddings start as 2-D sin-cos, in which a shift is a rotation. So a head of the first layers can be given
-queries and keys that meet where the key stands one patch to the left, to the right, above or below. It is only a
-start; training is free to change it.
+`initialize` draws random weights. Three things differ from the usual start: the spread follows the width of each layer,
+the first layers of the vision tower look at the neighbours of a patch as a convolution does (position embeddings start
+as 2-D sin-cos, in which a shift is a rotation, and each head gets queries and keys that meet one patch to the left, to
+the right, above or below), and the first decoder layers match equal tokens. Training is free to change all of it.
+
+`grow` makes a deep model from a trained one. A decoder layer adds two branches to the hidden states, attention and MLP.
+It becomes k layers with the same weights, whose branches are scaled down so that together they add about as much. So
+every layer of the deep model takes part from the first step of its training. Each copy gives more weight to attention
+heads and neurons of its own, so that the copies learn different things.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from vispco.errors import InvalidInputError
+from vispco.zoo.tokenizer import token_ids
+
+if TYPE_CHECKING:
+    from vispco.zoo.recipe import Growth
 
 LAYERS = 2
 OFFSETS = ((0.0, -0.8), (0.0, 0.8), (-0.8, 0.0), (0.8, 0.0))  # dy, dx in tokens, one a head
+
+
+@torch.no_grad()
+def initialize(model: nn.Module) -> None:
+    """Weights of 1/sqrt(fan-in): the usual 0.02 is for wide models and leaves the attention of a narrow one uniform."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d | nn.Conv3d):
+            fan_in = module.weight[0].numel()
+            out = name.endswith(("o_proj", "down_proj", "out_proj", "fc2", "attn.proj"))
+            module.weight.normal_(0.0, (0.5 if out else 1.0) / math.sqrt(fan_in))
+            if isinstance(module, nn.Conv2d | nn.Conv3d):  # most filters see contrast, not the light of the page
+                contrast = module.weight[module.weight.shape[0] // 4 :]
+                contrast.sub_(contrast.mean(dim=tuple(range(2, contrast.ndim)), keepdim=True))
+                module.weight[: module.weight.shape[0] // 4].mul_(0.5)
+            if module.bias is not None:
+                module.bias.zero_()
+        elif isinstance(module, nn.Embedding):
+            if "position_embedding" in name:
+                module.weight.copy_(sincos_2d(*module.weight.shape))
+            else:
+                scale = 1.0 / math.sqrt(module.embedding_dim) if hasattr(module, "embed_scale") else 0.6
+                module.weight.normal_(0.0, scale)
+    look_around(model)
+    for name, parameter in model.named_parameters():
+        if name.endswith("mm_input_projection_weight"):
+            parameter.normal_(0.0, 1.0 / math.sqrt(parameter.shape[0]))
+    match_words(model)
+
+
+def match_words(model: Any) -> None:
+    """A start in which like finds like: what is seen, what is asked and what is said meet in the word embeddings.
+
+    A letter inside a word starts near the same letter at its beginning; the output starts as the input embedding;
+    in the first layers, some heads start with keys that equal their queries and bring what they find unchanged.
+    """
+    embedding, ids = model.get_input_embeddings().weight, token_ids()
+    for token, number in ids.items():
+        if token.startswith("##"):
+            embedding[number].mul_(0.6).add_(embedding[ids[token[2:]]], alpha=0.8)
+    head = model.get_output_embeddings().weight
+    if head is not embedding:
+        head.copy_(0.3 * embedding)
+    for layer in model.model.language_model.layers[:4]:
+        attention = layer.self_attn
+        size = attention.head_dim
+        groups = attention.q_proj.weight.shape[0] // attention.k_proj.weight.shape[0]
+        for key in range(2):
+            rows = slice(key * groups * size, (key * groups + 1) * size)
+            values = slice(key * size, (key + 1) * size)
+            attention.k_proj.weight[values] = attention.q_proj.weight[rows]
+            attention.o_proj.weight[:, rows] = 2.0 * attention.v_proj.weight[values].T
 
 
 def sincos_2d(count: int, width: int) -> Tensor:
@@ -84,3 +147,27 @@ def _rotary(attention: Any, inverse: Tensor, merge: int, strength: float = 2.0) 
         keys = width + start
         bias[keys : keys + size // 2] = strength * angle.cos()
         bias[keys + size // 2 : keys + size] = -strength * angle.sin()
+
+
+@torch.no_grad()
+def grow(model: Any, deep: Any, growth: Growth) -> None:
+    """Fill `deep` with the weights of `model`. They are equal in everything but the number of decoder layers."""
+    source, target = model.model.language_model.layers, deep.model.language_model.layers
+    if len(growth.copies) != len(source) or sum(growth.copies) != len(target) or min(growth.copies) < 1:
+        raise InvalidInputError(
+            f"copies is {growth.copies}; it needs {len(source)} numbers of 1 or more that add up to {len(target)}, "
+            "one for each decoder layer of the smaller model."
+        )
+    prefix = "model.language_model.layers."
+    rest = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(prefix)}
+    deep.load_state_dict(rest, strict=False)
+    layers = iter(target)
+    for layer, count, scale in zip(source, growth.copies, growth.scales, strict=True):
+        state, size = layer.state_dict(), layer.self_attn.head_dim
+        for copy in range(count):
+            scaled = {}
+            for name, unit in (("self_attn.o_proj.weight", size), ("mlp.down_proj.weight", 1)):  # ends of the branches
+                own = torch.arange(state[name].shape[1]) // unit % count == copy
+                share = torch.where(own, 1 + growth.own * (count - 1), 1 - growth.own)
+                scaled[name] = state[name] * scale * share
+            next(layers).load_state_dict(state | scaled)

@@ -19,15 +19,14 @@ from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
 from vispco.zoo import checkpoint
-from vispco.zoo.definitions import build_model
-from vispco.zoo.forward import answer_loss, answers, right_by_task, visual_tokens
-from vispco.zoo.growth import grow
-from vispco.zoo.images import build_image_processor
+from vispco.zoo.definitions import build_image_processor, build_model
+from vispco.zoo.initialization import grow
 from vispco.zoo.muon import Muon
-from vispco.zoo.packed_batch import Batch, Packer, examples, first_examples
+from vispco.zoo.packed_batch import Batch, Packer, answer_loss, answers, right_by_task, visual_tokens
 from vispco.zoo.recipe import Recipe, recipe
 from vispco.zoo.shipped import load
 from vispco.zoo.token_labels import DenseHeads
+from vispco.zoo.training_scenes import examples, tower_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,8 +59,8 @@ class ModelTrainer:
         self.name, self.out, self.seed = name, Path(out), seed
         self.plan = plan or recipe(name)
         self.model: Any = build_model(name, seed)
-        if self.plan.start is not None:
-            grow(load(self.plan.start)[0], self.model, self.plan.copies)
+        if self.plan.growth is not None:
+            grow(load(self.plan.growth.model)[0], self.model, self.plan.growth)
         self.model.train()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -104,7 +103,7 @@ class ModelTrainer:
             pictures = plan.warmup_pictures if warm else plan.pictures
             rng = random_for("train", self.name, self.seed, first)
             if warm:
-                given = first_examples(rng, POOL * pictures, plan.least_level(first))
+                given = tower_examples(rng, POOL * pictures, plan.least_level(first))
             else:
                 weights, level = self._mix
                 given = examples(rng, POOL * pictures, weights, level, plan.questions, plan.round_at(first))

@@ -1,7 +1,8 @@
-"""Training batches: one picture, then many questions side by side, each of which sees the picture and itself alone.
+"""Training batches, and the forward pass over one.
 
-Every question stands at the position that it has when it is asked alone, so training on a packed row is exactly
-training on its questions one by one, at a fraction of the price.
+A row holds one picture and many questions about it; each question sees the picture and itself alone, at the position
+that it has when it is asked alone. So training on a packed row is training on its questions one by one, at a fraction
+of the cost.
 """
 
 from __future__ import annotations
@@ -12,33 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vispco.data.dataset import compose, random_for
-from vispco.data.drawing import draw
-from vispco.data.tasks import TASKS
-from vispco.zoo import crowd, training_scenes
 from vispco.zoo.token_labels import labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, build_tokenizer, token_ids
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from PIL.Image import Image
-
-    from vispco.data.scene import Scene
-    from vispco.zoo.recipe import Round
+    from vispco.zoo.training_scenes import Example
 
 IGNORE = -100
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A drawn scene and the questions (task, question, answer) that are packed behind it."""
-
-    scene: Scene
-    image: Image
-    questions: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +37,6 @@ class Batch:
     pixels: dict[str, Tensor]
     dense: Tensor  # [visual tokens, fields]
     tasks: tuple[str, ...]  # of each question
-
-
-def examples(
-    rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, part: Round | None = None
-) -> list[Example]:  # fmt: skip
-    """`count` training pictures, tasks drawn by weight; in a `part` of the polish all are as full as the test's."""
-    names = list(weights)
-    chosen = rng.choices(names, [weights[name] for name in names], k=count)
-    made = []
-    for name in chosen:
-        level = difficulty if part is not None or rng.random() < 0.6 else rng.random() * difficulty
-        most = 6 if name != "counting" else 3 if part is None else 1  # high counts come first
-        if name == "counting" and part is not None and part.crowds and rng.random() < part.crowds:
-            scene, own = crowd.compose(rng, level)
-            most = 7
-        else:
-            scene, own = compose(name, "train", rng, level)
-        asked = [(name, *question) for question in own[:most]]
-        others = []
-        for other, task in TASKS.items():
-            if other != name:
-                others += [(other, *question) for question in task.ask(scene, rng)[: 1 if other == "counting" else 2]]
-        rng.shuffle(others)
-        asked = (asked + (others[: part.beside] if part is not None and name == "counting" else others))[:questions]
-        rng.shuffle(asked)
-        made.append(Example(scene, draw(scene), tuple(asked)))
-    return made
-
-
-def first_examples(rng: Random, count: int, difficulty: float) -> list[Example]:
-    """Pictures for the vision tower alone: full of glyphs at first, then like those of the tasks."""
-    made = []
-    for _ in range(count):
-        if rng.random() < 0.75 - 0.5 * difficulty:
-            scene = training_scenes.compose(rng)
-        else:
-            name = rng.choice([*TASKS, "word", "chart", "table", "table"])  # reading is the last skill to come
-            scene, _ = compose(name, "train", rng, difficulty)
-        made.append(Example(scene, draw(scene), ()))
-    return made
 
 
 @lru_cache(maxsize=65536)
@@ -223,4 +166,40 @@ class _Row:
         self.group += [self.turns] * len(tokens)
 
 
-__all__ = ["Batch", "Example", "Packer", "examples", "first_examples", "random_for"]
+def visual_tokens(model: Any, pixels: dict[str, Tensor]) -> Tensor:
+    """[visual tokens of all images, D], as the language model receives them."""
+    features = model.model.get_image_features(**pixels, return_dict=True).pooler_output
+    if isinstance(features, list | tuple):
+        features = torch.cat(list(features), dim=0)
+    return features.reshape(-1, features.shape[-1])  # type: ignore[no-any-return]
+
+
+def answers(model: Any, batch: Batch, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits [A, V], targets [A] and question numbers [A] of every answer token of the batch."""
+    embedded = model.get_input_embeddings()(batch.input_ids)
+    where = (batch.input_ids == token_ids()[IMAGE]).unsqueeze(-1)
+    embedded = embedded.masked_scatter(where, features)
+    mask: Any = batch.mask
+    if batch.sliding is not None:
+        mask = {"full_attention": batch.mask, "sliding_attention": batch.sliding}
+    positions = batch.position_ids if model.config.model_type.startswith("qwen") else batch.position_ids[0]
+    hidden = model.model.language_model(
+        inputs_embeds=embedded, attention_mask=mask, position_ids=positions, use_cache=False
+    ).last_hidden_state
+    keep = batch.targets != IGNORE
+    return model.lm_head(hidden[keep]), batch.targets[keep], batch.asked[keep]
+
+
+def answer_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    return nn.functional.cross_entropy(logits, targets, label_smoothing=smoothing)
+
+
+@torch.no_grad()
+def right_by_task(logits: Tensor, targets: Tensor, asked: Tensor, tasks: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """(right, asked) of each task; a question is right if all tokens of its answer are."""
+    wrong = torch.zeros(len(tasks), dtype=torch.long).index_add_(0, asked, (logits.argmax(-1) != targets).long())
+    counts: dict[str, tuple[int, int]] = {}
+    for task, misses in zip(tasks, wrong.tolist(), strict=True):
+        right, total = counts.get(task, (0, 0))
+        counts[task] = (right + (misses == 0), total + 1)
+    return counts

@@ -19,6 +19,20 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """How a deep model starts from a smaller one. Layer i of the smaller model becomes `copies[i]` layers."""
+
+    model: str  # a shipped model
+    copies: tuple[int, ...]
+    scales: tuple[float, ...]  # factor on the two branches of each copy; 1/k keeps what k copies add together
+    own: float = 0.5  # how much more a copy weighs heads and neurons of its own; 0: copies are equal, 1: no overlap
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> Growth:
+        return cls(**given | {key: tuple(given[key]) for key in ("copies", "scales")})
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """Three stretches: the vision tower alone on dense labels, the language model on what the tower sees, and a polish.
 
@@ -43,8 +57,7 @@ class Recipe:
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
     rounds: tuple[Round, ...] = ()
     counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
-    start: str | None = None  # the shipped model whose weights this one grows from; None: random weights
-    copies: tuple[int, ...] = ()  # how many decoder layers each layer of `start` becomes
+    growth: Growth | None = None  # the smaller model that the weights start from; None: random weights
     smoothing: float = 0.0  # share of the target probability that is spread over the whole vocabulary
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +66,8 @@ class Recipe:
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
         rounds = tuple(Round(**part) for part in given.get("rounds", ()))
-        return cls(**given | {"rounds": rounds, "copies": tuple(given.get("copies", ()))})
+        growth = None if given.get("growth") is None else Growth.from_dict(given["growth"])
+        return cls(**given | {"rounds": rounds, "growth": growth})
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
         """Whether the first so many steps of both are the same; what comes behind them may differ."""
@@ -108,6 +122,17 @@ RECIPES = {
     "tiny-llava": Recipe(steps=3800, warmup=800, codes=True, polish=600, rounds=(Round(1.0, crowds=0.7),) * 2),
     "tiny-gemma": Recipe(
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
+    ),
+    "tiny-deep": Recipe(
+        steps=900,
+        warmup=0,
+        pictures=8,
+        tower=0.0,
+        polish=450,
+        polish_rate=6e-4,
+        rounds=(Round(1.5, crowds=0.5),) * 2,
+        growth=Growth("tiny-qwen", (1, 3, 4, 4, 4, 4, 4, 4, 4, 4), (1.0, 0.45, 0.35, 0.35, *(1.0,) * 6)),
+        smoothing=0.1,
     ),
 }
 
