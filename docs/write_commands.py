@@ -5,6 +5,7 @@ python docs/write_commands.py
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,16 @@ vispco report runs/one
 
 MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`), a folder made by `save_pretrained`, or a hub id.
 
-**What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and notes go
-to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where it came from),
-2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of any kind the same
-command goes on: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a comparison by
-method; `evaluate`, `bench` and what takes seconds start over. `vispco --install-completion` teaches your shell the commands.
+**What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and
+notes go to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where
+it came from), 2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of
+any kind the same command goes on: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a
+comparison by method; `evaluate`, `bench` and what takes seconds start over. `vispco --install-completion` teaches your
+shell the commands.
 
 **Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
-options' names; one that the command does not take is refused, with those that it takes. A file may have a section for each
-command:
+options' names; one that the command does not take is refused, with those that it takes. A file may have a section for
+each command:
 
 ```yaml
 search:
@@ -47,8 +49,9 @@ bench:
   pruner: [runs/sparsevlm]
 ```
 
-A run keeps the options that it ran with (`options` in its `config.json`, beside command, seed, versions, machine, cost model
-and seconds), and that file is a config, too: `vispco search --config runs/sparsevlm/config.json --out runs/again`.
+A run keeps the options that it ran with (`options` in its `config.json`, beside command, seed, versions, machine, cost
+model and seconds), and that file is a config, too: `vispco search --config runs/sparsevlm/config.json --out
+runs/again`.
 """
 
 
@@ -72,7 +75,7 @@ def section(name: str, command: Any) -> str:
         [
             f"## `{usage}`",
             "",
-            " ".join(told.split()),
+            textwrap.fill(" ".join(told.split()), 120, break_on_hyphens=False),
             "",
             *(["```sh", *lines, "```", ""] if lines else []),
             "| | default | |",

@@ -37,7 +37,7 @@ MORE = {
 def commands():
     """Every command of the page, in its order; one that accelerate starts is run by itself."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
     words = [shlex.split(line) for line in lines]
     return [line[line.index("vispco.cli.main" if line[0] == "accelerate" else "vispco") + 1 :] for line in words]
 
