@@ -48,7 +48,7 @@ def grid(model: str, scorer: str, items: int = ITEMS, workers: int = 1) -> Front
     spec, path = spec_of(model, scorer, items), path_of(model, scorer)
     facts = {"model": model, "scorer": scorer, "items_per_task": items, "weights": spec.fingerprint()["weights"]}
     if about(path) != facts:
-        with sweep.Display() as display:
+        with sweep.ProgressDisplay() as display:
             found = sweep.run(
                 spec,
                 name=f"{model}-{scorer}-{facts['weights']}",

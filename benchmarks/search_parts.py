@@ -32,7 +32,7 @@ from vispco.search.shapes.halving import counts_at
 from vispco.search.shapes.initial import shapes
 from vispco.search.table.network import Fit
 from vispco.search.table.scouting import Taught, learn, measure
-from vispco.sweep.spaces import Free, Single
+from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160
 SEARCHED = 8  # batches of 16 samples that a static search sees
@@ -130,7 +130,7 @@ def _gap(lab: Lab, result: Taught, kernel: Kernel, budgets: tuple[float, ...] = 
 
 def grid(lab: Lab, _: Path) -> dict[str, Any]:
     """The paper's protocol scaled to L: all configurations on the calibration set; winners go to the test set."""
-    space = Single(lab.L)
+    space = SingleSpace(lab.L)
     rows = torch.stack([space.schedule(params).tensor() for params in space.grid()])
     batches, objective = lab.by_size("calibration", lab.sizes["calibration"]), lab.objective()
     started = time.perf_counter()
@@ -155,7 +155,7 @@ def grid(lab: Lab, _: Path) -> dict[str, Any]:
 
 def flattered(lab: Lab, _: Path) -> dict[str, Any]:
     """The paper's protocol as it is: the grid's winners are chosen on the very set that they are judged on."""
-    space = Single(lab.L)
+    space = SingleSpace(lab.L)
     rows = torch.stack([space.schedule(params).tensor() for params in space.grid()])
     tested, found = lab.tried(lab.test, rows, lab.judge), Judged()
     for budget in BUDGETS:
@@ -241,7 +241,7 @@ def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
 
 def at_random(lab: Lab, _: Path, budget: float = 0.5) -> dict[str, Any]:
     """Truly random non-increasing schedules, moved to the budget, on the test set."""
-    space, rng = Free(lab.L), np.random.default_rng(0)
+    space, rng = FreeSpace(lab.L), np.random.default_rng(0)
     curves = torch.stack([space.schedule(space.draw(rng)).tensor() for _ in range(RANDOM)])
 
     def counts_of(batch: Batch) -> torch.Tensor:

@@ -11,7 +11,7 @@ seventh configuration on four times the samples, in turn, recording included. Al
 all 700 on few samples, where decoding one token after another is most of the work, and those of the 180 configurations
 of tiny-qwen itself are in the details.
 
-`two_workers_vs_one`: sweeps of 24 configurations through the same ledger on warm workers with one thread each, in turn
+`two_workers_vs_one`: sweeps of 24 configurations through the same queue on warm workers with one thread each, in turn
 with one and with two of them; the median of the ratios, round by round.
 
 The grids (see grids.py) are swept if they are not there yet.
@@ -40,13 +40,13 @@ from vispco.data import dataset
 from vispco.evaluation import Evaluation, EvaluatorSpec, FeatureStore, TaskEvaluator
 from vispco.frontier import Axis
 from vispco.schedule import Schedule
-from vispco.sweep import sweep_plan as plans
-from vispco.sweep.dispatcher import Dispatch
-from vispco.sweep.heartbeat import Pulse
-from vispco.sweep.spaces import Single
-from vispco.sweep.storage import open_store
-from vispco.sweep.study import Book, open_study
-from vispco.sweep.trial_queue import Ledger
+from vispco.sweep.dispatcher import Dispatcher
+from vispco.sweep.heartbeat import Heartbeat
+from vispco.sweep.spaces import SingleSpace
+from vispco.sweep.storage import open_storage
+from vispco.sweep.study import SweepStudy
+from vispco.sweep.sweep_plan import make_plan
+from vispco.sweep.trial_queue import TrialQueue
 from vispco.sweep.workers.local import LocalPool
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
@@ -80,7 +80,7 @@ def sharing(layers: int | None, count: int, say: Callable[[str], None]) -> dict[
             store.encode(batch.samples)
         return made
 
-    space = Single(evaluator(samples, 0).num_layers)
+    space = SingleSpace(evaluator(samples, 0).num_layers)
     schedules = [space.schedule(params) for params in space.grid()]
     blocks = [schedules[start : start + BLOCK] for start in range(0, len(schedules), BLOCK)]
     pair = {"shared": evaluator(samples, grids.SHARE), "independent": evaluator(samples, 0)}
@@ -116,7 +116,7 @@ def timed(layers: int, count: int, say: Callable[[str], None]) -> dict[str, Any]
         name: TaskEvaluator(model, processor, samples, SCORER, store=store, share=share, batch_size=count)
         for name, share in (("shared", grids.SHARE), ("independent", 0))
     }
-    schedules = [Single(layers).schedule(params) for params in Single(layers).grid()]
+    schedules = [SingleSpace(layers).schedule(params) for params in SingleSpace(layers).grid()]
     few = schedules[1::SEVENTH]
 
     def seconds(name: str, schedule: Schedule) -> float:
@@ -176,11 +176,11 @@ class Warm:
 
 def swept(pool: Warm, layers: int, folder: Path) -> float:
     """Seconds of a sweep of some configurations, from the first claim to the last result."""
-    plan = plans.make("random", Single(layers), trials=CONFIGURATIONS, seed=0)
-    store = open_store(None, folder)
-    book = Book(open_study(store, "study", {"fingerprint": {}}), store)
-    with Pulse(book.say) as pulse:
-        dispatch = Dispatch(Ledger(book, plan, pulse.run, Axis()), pool, folder / "frontier.json", None)
+    plan = make_plan("random", SingleSpace(layers), trials=CONFIGURATIONS, seed=0)
+    store = open_storage(None, folder)
+    study = SweepStudy.open(store, "study", {"fingerprint": {}})
+    with Heartbeat(study.set_attribute) as heartbeat:
+        dispatch = Dispatcher(TrialQueue(study, plan, heartbeat.run, Axis()), pool, folder / "frontier.json", None)
         began = time.perf_counter()
         assert len(dispatch.run()) == CONFIGURATIONS
         return time.perf_counter() - began

@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
-from rivals.synthetic_search import Known
+from rivals.synthetic_search import SyntheticEvaluator
 from vispco.cli.bench import bench_table
 from vispco.cli.compare import _tables
 from vispco.cli.info import hours
@@ -17,7 +17,7 @@ from vispco.rivals import compare, comparison_table, get
 TASKS = ("attribute", "position", "existence", "counting", "comparison", "word", "chart", "table")
 
 
-class Wide(Known):
+class Wide(SyntheticEvaluator):
     """An evaluator with as many tasks as the drawn ones."""
 
     def __call__(self, subject=None):
@@ -40,7 +40,7 @@ def test_columns_stand_side_by_side_as_far_as_they_fit():
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_comparison_is_shown_whole(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    found = compare(Known(), Wide(), 0.5, ["vtw", get("p-sigmoid-bo", trials=2)])
+    found = compare(SyntheticEvaluator(), Wide(), 0.5, ["vtw", get("p-sigmoid-bo", trials=2)])
     console = Console(width=width)
     with console.capture() as capture:
         console.print(_tables(found, "a title"))

@@ -31,5 +31,5 @@ def calibration():
 
 
 @pytest.fixture(scope="module")
-def judged_on():
+def test_set():
     return evaluator("test")

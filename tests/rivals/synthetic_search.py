@@ -7,7 +7,7 @@ import torch
 from vispco import cost
 from vispco.cost import Dimensions
 from vispco.evaluation import Evaluation, TaskResult
-from vispco.rivals import Sizes
+from vispco.rivals import SampleSizes
 from vispco.schedule import Schedule
 
 LAYERS = 5
@@ -30,10 +30,10 @@ def dimensions(layers=LAYERS):
 
 def make_sizes(text=(12, 9, 15), visual=(64, 40, 100), answer=2, layers=LAYERS, **options):
     model = cost.get("exact", dimensions(layers))
-    return Sizes(torch.tensor(text), torch.tensor(visual), torch.full((len(text),), answer), model, **options)
+    return SampleSizes(torch.tensor(text), torch.tensor(visual), torch.full((len(text),), answer), model, **options)
 
 
-class Known:
+class SyntheticEvaluator:
     """quality = 1 - sum_i w_i (1 - r_i)^p, monotone in every r_i: shallow layers weigh most, but not only they."""
 
     weights = torch.tensor([0.0, 0.5, 0.25, 0.15, 0.1], dtype=torch.float64)
@@ -64,6 +64,6 @@ class Known:
         return Evaluation.from_tasks(tasks, flops={"exact": float(flops.mean())}, fraction={"exact": fraction})
 
 
-def holds(schedule: Schedule, sizes: Sizes, budget: float) -> bool:
+def holds(schedule: Schedule, sizes: SampleSizes, budget: float) -> bool:
     """Does every sample meet the budget?"""
     return bool((sizes.fractions(schedule.counts(sizes.num_visual.tolist())) <= budget).all())

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from rivals.conftest import evaluator
-from rivals.synthetic_search import LAYERS, Known, holds, make_sizes
+from rivals.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.engine import Plan
 from vispco.errors import InvalidInputError
 from vispco.rivals import (
     Calibration,
     Comparison,
-    Entrant,
-    Sizes,
+    PlannerResult,
+    SampleSizes,
     compare,
     comparison_table,
     get,
@@ -28,7 +28,9 @@ OTHER = ((20, 14), (80, 50))  # the test samples have other sizes
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compare(Known(), Known(make_sizes(*OTHER)), 0.5, METHODS, details={"scorer": "known"})
+    return compare(
+        SyntheticEvaluator(), SyntheticEvaluator(make_sizes(*OTHER)), 0.5, METHODS, details={"scorer": "known"}
+    )
 
 
 def test_rows_are_the_unpruned_model_and_then_the_methods_in_order(comparison):
@@ -49,10 +51,10 @@ def test_the_budget_holds_on_test_samples_of_other_sizes(comparison):
 
 
 def test_a_row_is_what_its_search_alone_finds_and_costs(comparison):
-    alone = get("random-4").search(Known(), 0.5)
+    alone = get("random-4").search(SyntheticEvaluator(), 0.5)
     row = comparison.rows[4]
     assert (row.schedule, row.spent, row.evaluations) == (alone.schedule, alone.spent, alone.evaluations)
-    assert row.evaluation == Known(make_sizes(*OTHER))(alone.on(make_sizes(*OTHER)))
+    assert row.evaluation == SyntheticEvaluator(make_sizes(*OTHER))(alone.deploy(make_sizes(*OTHER)))
 
 
 def test_one_json_file_holds_it_all(comparison, tmp_path):
@@ -95,10 +97,10 @@ def test_the_plot_shows_every_search_but_not_the_unpruned_model(comparison):
 
 
 def test_what_another_search_found_takes_part_with_its_own_bill():
-    own = Entrant("vispco", Schedule.single(2, 0.3, LAYERS), Spent(forward=5.0, backward=10.0), 3.0)
-    before = replace(get("vtw", start=1).search(Known()), method="vtw (eta)")
+    own = PlannerResult("vispco", Schedule.single(2, 0.3, LAYERS), Spent(forward=5.0, backward=10.0), 3.0)
+    before = replace(get("vtw", start=1).search(SyntheticEvaluator()), method="vtw (eta)")
     said = []
-    found = compare(Known(), Known(), 0.5, [own, before, "vtw"], on_method=said.append)
+    found = compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.5, [own, before, "vtw"], on_method=said.append)
     assert said == ["vispco", "vtw (eta)", "vtw"]
     assert found.rows[1].spent.total == 15
     assert found.rows[2].schedule == before.schedule
@@ -106,32 +108,32 @@ def test_what_another_search_found_takes_part_with_its_own_bill():
 
 def test_bad_comparisons_are_refused():
     with pytest.raises(InvalidInputError, match="No methods"):
-        compare(Known(), Known(), 0.5, [])
-    with pytest.raises(InvalidInputError, match="'vtw' is there twice"):
-        compare(Known(), Known(), 0.5, ["vtw", "vtw"])
+        compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.5, [])
+    with pytest.raises(InvalidInputError, match="'vtw' was given twice"):
+        compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.5, ["vtw", "vtw"])
     with pytest.raises(InvalidInputError, match="floor"):
-        compare(Known(), Known(), 0.01, ["vtw"])
+        compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.01, ["vtw"])
 
 
-def test_on_a_model_with_samples_of_many_sizes(calibration, judged_on):
-    sizes = Sizes.of(judged_on)
+def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
+    sizes = SampleSizes.of(test_set)
 
     def planner(layout, _):
         return Plan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
-    methods = ["vtw", "fitprune", "random-2", Entrant("planned", planner, Spent(), 0.0)]
-    found = compare(Calibration(calibration, measure="kl"), judged_on, 0.5, methods)
+    methods = ["vtw", "fitprune", "random-2", PlannerResult("planned", planner, Spent(), 0.0)]
+    found = compare(Calibration(calibration, measure="kl"), test_set, 0.5, methods)
     assert len(set(sizes.num_visual.tolist())) > 1
     for row in found.rows[1:]:
         assert row.evaluation.fraction["exact"] <= 0.5
         assert {task.task for task in row.evaluation.tasks} == {"word", "chart"}
     assert found.rows[-1].schedule is None
-    assert found.rows[3].spent.teacher == Sizes.of(calibration).spent(Schedule.full(10))
+    assert found.rows[3].spent.teacher == SampleSizes.of(calibration).total_flops(Schedule.full(10))
     assert Comparison.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-def test_a_budget_may_be_by_the_papers_cost_model(calibration, judged_on):
-    found = compare(Calibration(calibration, cost="paper"), judged_on, 0.5, ["vtw"])
+def test_a_budget_may_be_by_the_papers_cost_model(calibration, test_set):
+    found = compare(Calibration(calibration, cost="paper"), test_set, 0.5, ["vtw"])
     assert found.cost == "paper"
     assert found.rows[1].evaluation.fraction["paper"] <= 0.5
     assert "paper" in comparison_table(found).columns[1]

@@ -6,21 +6,21 @@ import pytest
 import torch
 
 from rivals.conftest import evaluator
-from rivals.synthetic_search import LAYERS, Known, holds, make_sizes
+from rivals.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.errors import InvalidInputError
-from vispco.rivals import Sizes, get
+from vispco.rivals import SampleSizes, get
 from vispco.rivals.fitprune import bisect, dispensable, recipe, walk
-from vispco.rivals.received_attention import Masses
+from vispco.rivals.received_attention import ReceivedAttention
 
 
-def random_masses(sizes, seed=0):
+def random_attention(sizes, seed=0):
     generator = torch.Generator().manual_seed(seed)
     S, V = len(sizes), int(sizes.num_visual.max())
     present = torch.arange(V) < sizes.num_visual[:, None]
     cross, own = (
         torch.rand(S, LAYERS, V, generator=generator, dtype=torch.float64) ** 4 * present[:, None] for _ in range(2)
     )
-    return Masses(cross, own, present, torch.full((S,), 5))
+    return ReceivedAttention(cross, own, present, torch.full((S,), 5))
 
 
 def naive_dispensable(mass, live, alpha):
@@ -65,7 +65,7 @@ def test_dispensable_tokens_are_the_most_that_may_go(alpha):
 @pytest.mark.parametrize("budget", [0.4, 0.7])
 def test_a_walk_is_that_of_the_naive_loop(alpha, budget):
     sizes = make_sizes()
-    found = random_masses(sizes)
+    found = random_attention(sizes)
     met, counts = walk(found, sizes, budget, alpha)
     assert (met, counts.tolist()) == naive_walk(found, sizes, budget, alpha)
 
@@ -73,7 +73,7 @@ def test_a_walk_is_that_of_the_naive_loop(alpha, budget):
 @pytest.mark.parametrize("budget", [0.4, 0.5, 0.8])
 def test_bisection_finds_the_least_alpha_that_an_exhaustive_loop_finds(budget):
     sizes = make_sizes((4, 3), (24, 16))
-    found = random_masses(sizes)
+    found = random_attention(sizes)
     alpha, counts = bisect(found, sizes, budget, 0.01)
     least = next(step / 200 for step in range(201) if naive_walk(found, sizes, budget, step / 200)[0])
     assert least - 1 / 200 <= alpha <= least + 0.01
@@ -89,9 +89,9 @@ def test_the_recipe_is_the_mean_share_that_is_kept():
 @pytest.mark.parametrize("scorer", ["fastv", "fitprune"])
 def test_on_a_model_the_recipe_meets_the_budget_and_its_one_pass_is_billed(scorer):
     calibration = evaluator(scorer=scorer)
-    sizes = Sizes.of(calibration)
+    sizes = SampleSizes.of(calibration)
     found = get("fitprune").search(calibration, 0.5)
-    deployed = found.on(sizes)
+    deployed = found.deploy(sizes)
     assert holds(deployed, sizes, 0.5)
     assert sizes.fraction(deployed) > 0.48
     assert all(after <= before for before, after in itertools.pairwise(found.schedule.retention))
@@ -103,4 +103,4 @@ def test_on_a_model_the_recipe_meets_the_budget_and_its_one_pass_is_billed(score
 
 def test_an_evaluator_without_a_model_is_refused():
     with pytest.raises(InvalidInputError, match="no model"):
-        get("fitprune").search(Known(), 0.5)
+        get("fitprune").search(SyntheticEvaluator(), 0.5)

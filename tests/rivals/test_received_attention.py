@@ -6,7 +6,7 @@ import torch
 import tiny
 from rivals.conftest import evaluator
 from vispco.families import family_of
-from vispco.rivals.received_attention import Probe, masses
+from vispco.rivals.received_attention import AttentionProbe, read_received_attention
 
 PROMPTS = [
     (tiny.words(2, 1), tiny.picture(), tiny.words(5, 2)),
@@ -35,13 +35,13 @@ def naive(attentions, layout):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", tiny.FIRST_CLASS)
-def test_masses_are_those_of_whole_attention_maps(name, side, attention):
+def test_received_attention_is_that_of_whole_attention_maps(name, side, attention):
     inputs = tiny.inputs(name, PROMPTS, side=side)
     layout = family_of(tiny.build(name)).layout(tiny.build(name), inputs)
     with torch.no_grad():
         told = tiny.build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
         model = tiny.build(name, attention)
-        probe = Probe(model)
+        probe = AttentionProbe(model)
         with probe.reading(layout):
             model(**inputs, use_cache=False)
     cross, own = naive(told, layout)
@@ -59,7 +59,7 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
         return [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
 
     def fail():
-        with Probe(model).reading(layout):
+        with AttentionProbe(model).reading(layout):
             assert hooks() != before
             raise ZeroDivisionError
 
@@ -69,8 +69,8 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
     assert hooks() == before
 
 
-def test_masses_stand_in_the_order_of_the_samples_whatever_the_batches():
-    one, two = masses(evaluator(batch_size=1)), masses(evaluator(batch_size=4))
+def test_rows_are_in_the_order_of_the_samples_for_any_batches():
+    one, two = read_received_attention(evaluator(batch_size=1)), read_received_attention(evaluator(batch_size=4))
     assert torch.equal(one.present, two.present)
     assert torch.equal(one.rows, two.rows)
     torch.testing.assert_close(one.cross, two.cross, rtol=1e-3, atol=1e-5)

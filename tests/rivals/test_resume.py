@@ -3,22 +3,22 @@
 import pytest
 
 from rivals.conftest import evaluator
-from rivals.synthetic_search import Known, make_sizes
+from rivals.synthetic_search import SyntheticEvaluator, make_sizes
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.plots.searches import draw_searches, placed
-from vispco.rivals import Calibration, Comparison, Sizes, compare, get, narrow_tables, search_cost_info
-from vispco.rivals.compare import named
-from vispco.rivals.comparison import rows_done
-from vispco.rivals.vispco_search import OWN
+from vispco.rivals import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
+from vispco.rivals.comparison import load_finished_rows
 from vispco.search.gradient.static import Descent
 from vispco.search.modes import Effort
 
 OTHER = ((20, 14), (80, 50))
-GROUND = {"model": "known", "test": {"limit": 2, "seed": 0}}
+SETTINGS = {"model": "known", "test": {"limit": 2, "seed": 0}}
 
 
 def compared(methods, **options):
-    return compare(Known(), Known(make_sizes(*OTHER)), 0.5, methods, details=GROUND, **options)
+    return compare(
+        SyntheticEvaluator(), SyntheticEvaluator(make_sizes(*OTHER)), 0.5, methods, details=SETTINGS, **options
+    )
 
 
 def test_what_is_done_is_not_searched_again(tmp_path):
@@ -26,7 +26,7 @@ def test_what_is_done_is_not_searched_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         compared(["vtw", "random-4"], on_row=lambda found: found.save(path), on_method=stop_at("random-4"))
     assert [row.method for row in Comparison.load(path).rows] == ["unpruned", "vtw"]
-    done = rows_done(path, 0.5, "exact", GROUND)
+    done = load_finished_rows(path, 0.5, "exact", SETTINGS)
     found = compared(["vtw", "random-4"], done=done, on_method=seen.append)
     assert seen == ["random-4"]
     fresh = compared(["vtw", "random-4"])
@@ -46,7 +46,7 @@ def stop_at(name):
 def test_methods_are_added_and_other_settings_searched_again(tmp_path):
     path, seen = tmp_path / "comparison.json", []
     compared(["vtw", get("random", n=4)]).save(path)
-    done = rows_done(path, 0.5, "exact", GROUND)
+    done = load_finished_rows(path, 0.5, "exact", SETTINGS)
     found = compared(["single-grid", get("random", n=4, seed=1)], done=done, on_method=seen.append)
     assert seen == ["single-grid", "random-4"]
     assert [row.method for row in found.rows] == ["unpruned", "single-grid", "random-4", "vtw"]
@@ -55,34 +55,34 @@ def test_methods_are_added_and_other_settings_searched_again(tmp_path):
 
 def test_the_file_of_another_comparison_is_refused_and_both_are_named(tmp_path):
     path = tmp_path / "comparison.json"
-    assert rows_done(path, 0.5, "exact", GROUND) == ()
+    assert load_finished_rows(path, 0.5, "exact", SETTINGS) == ()
     compared(["vtw"]).save(path)
     other = {"model": "known", "test": {"limit": 9, "seed": 0}}
     with pytest.raises(
         InvalidInputError, match=r"it has budget=0\.5, test limit=2; this one has budget=0\.4, test limit=9"
     ):
-        rows_done(path, 0.4, "exact", other)
+        load_finished_rows(path, 0.4, "exact", other)
 
 
 def test_names_are_checked_before_anything_is_run():
     with pytest.raises(UnknownNameError, match="vispco-static"):
-        named("vispco-best")
+        get("vispco-best")
     with pytest.raises(InvalidInputError, match="runs the model itself"):
         compared(["vispco-static"])
 
 
 def test_vispco_takes_part_within_the_budget_and_with_its_bill():
-    ground, test = evaluator(), evaluator()
+    calibration, test = evaluator(), evaluator()
     effort = Effort(batch_size=2, descent=Descent(starts=1, outer=1, explore=4))
-    entrant = OWN["vispco-static"].contend(Calibration(ground), 0.6, effort=effort)
-    found = compare(ground, test, 0.6, [entrant])
+    candidate = get("vispco-static").search(Calibration(calibration), 0.6, effort=effort)
+    found = compare(calibration, test, 0.6, [candidate])
     row = found.rows[1]
     assert row.method == "vispco-static"
     assert row.evaluation.fraction["exact"] <= 0.6
     assert row.spent.teacher > 0
     assert row.spent.total > row.spent.teacher
     assert row.provenance["settings"]["solver"] == "projection"
-    assert Sizes.of(test).num_layers == ground.num_layers
+    assert SampleSizes.of(test).num_layers == calibration.num_layers
 
 
 def test_a_terminal_gets_two_tables_with_all_that_the_one_has():

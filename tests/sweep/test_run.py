@@ -13,8 +13,8 @@ from sweep.synthetic import LAYERS, Factory, evaluated, fraction
 from vispco import sweep
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.frontier import Frontier
-from vispco.sweep.progress import Display
-from vispco.sweep.storage import open_store
+from vispco.sweep.progress import ProgressDisplay
+from vispco.sweep.storage import open_storage
 from vispco.sweep.workers.worker_pool import WorkerError
 
 
@@ -36,7 +36,7 @@ def run(tmp_path, log):
 
 
 def trials(directory, name="study"):
-    return optuna.load_study(study_name=name, storage=open_store(None, directory).optuna).trials
+    return optuna.load_study(study_name=name, storage=open_storage(None, directory).backend).trials
 
 
 def test_two_workers_evaluate_every_configuration_once(run, log, tmp_path):
@@ -63,7 +63,7 @@ def test_more_trials_are_added_to_those_that_were_run(run, log):
 def test_the_ledger_is_an_ordinary_study(run, tmp_path, storage):
     url = f"sqlite:///{tmp_path}/study.db" if storage == "sqlite" else None
     found = run(strategy="random", trials=8, storage=url)
-    study = optuna.load_study(study_name="study", storage=open_store(url, tmp_path).optuna)
+    study = optuna.load_study(study_name="study", storage=open_storage(url, tmp_path).backend)
     assert [d.name for d in study.directions] == ["MINIMIZE", "MAXIMIZE"]
     assert sorted(t.values[1] for t in study.best_trials) == sorted(p.accuracy for p in found.front)
     assert all({"layer", "keep"} == set(t.params) for t in study.trials)
@@ -126,7 +126,7 @@ def test_a_study_of_something_else_is_refused_with_both_named(run):
 
 def test_a_study_that_is_not_ours_is_refused(run, tmp_path):
     study = optuna.create_study(
-        storage=open_store(None, tmp_path).optuna, study_name="study", directions=["minimize", "maximize"]
+        storage=open_storage(None, tmp_path).backend, study_name="study", directions=["minimize", "maximize"]
     )
     study.ask()
     with pytest.raises(InvalidInputError, match="was not made by vispco"):
@@ -146,7 +146,7 @@ def test_an_interrupt_leaves_a_usable_frontier_and_loses_nothing(run, log, tmp_p
 def test_progress_counts_and_shows_the_best(run, log):
     seen = []
     console = Console(file=None, quiet=True)
-    with Display(console) as display:
+    with ProgressDisplay(console) as display:
         run(Factory(log, fails_at=0.51), on_progress=lambda progress: (seen.append(progress), display(progress)))
     assert [p.settled for p in seen] == sorted(p.settled for p in seen)
     assert (seen[0].settled, seen[0].eta, seen[0].best) == (0, None, {})

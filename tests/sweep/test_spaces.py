@@ -15,8 +15,8 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.kernels import KERNELS
 from vispco.schedule import Schedule
 from vispco.sweep import spaces
-from vispco.sweep import sweep_plan as plan
-from vispco.sweep.cost_range import Window
+from vispco.sweep.cost_range import CostRange
+from vispco.sweep.sweep_plan import make_plan
 
 NAMES = ["single", "stages", "free", *(f"kernel:{name}" for name in KERNELS)]
 SPACE = st.builds(spaces.get, st.sampled_from(NAMES), st.integers(2, 40))
@@ -61,18 +61,18 @@ def test_every_value_of_the_parameters_is_a_valid_schedule(space, seed, data):
 )
 def test_draws_meet_a_budget(name, layers, seed, low, width):
     """Kernels too, though steps are at whole layers; but for multi-step, which cannot prune before its first step."""
-    window = Window(spaces.get(name, layers), low, low + width, fraction)
-    if name == "single" and not any(window.holds(params) for params in window.space.grid()):
+    cost_range = CostRange(spaces.get(name, layers), low, low + width, fraction)
+    if name == "single" and not any(cost_range.contains(params) for params in cost_range.space.grid()):
         return
-    params = window.draw(np.random.default_rng(seed))
-    assert low <= fraction(window.space.schedule(params)) <= low + width
+    params = cost_range.draw(np.random.default_rng(seed))
+    assert low <= fraction(cost_range.space.schedule(params)) <= low + width
 
 
 @pytest.mark.parametrize("name", ["free", "stages", "kernel:p-sigmoid", "kernel:steps"])
 def test_even_a_narrow_and_cheap_budget_is_met(name):
-    window = Window(spaces.get(name, 36), 0.16, 0.161, fraction)
+    cost_range = CostRange(spaces.get(name, 36), 0.16, 0.161, fraction)
     for seed in range(10):
-        assert 0.16 <= fraction(window.space.schedule(window.draw(np.random.default_rng(seed)))) <= 0.161
+        assert 0.16 <= fraction(cost_range.space.schedule(cost_range.draw(np.random.default_rng(seed)))) <= 0.161
 
 
 def test_the_papers_grid_has_700_configurations_in_one_order():
@@ -86,15 +86,15 @@ def test_the_papers_grid_has_700_configurations_in_one_order():
 
 def test_random_on_a_grid_draws_without_replacement_and_more_trials_only_add():
     space = spaces.get("single", 6)
-    few = plan.make("random", space, trials=30, seed=3).fixed
-    many = plan.make("random", space, trials=1000, seed=3).fixed
+    few = make_plan("random", space, trials=30, seed=3).fixed
+    many = make_plan("random", space, trials=1000, seed=3).fixed
     assert many[:30] == few
     assert len({space.schedule(p) for p in many}) == len(many) == 100
 
 
 def test_random_schedules_are_spread_over_costs():
     space = spaces.get("free", 36)
-    costs = [fraction(space.schedule(p)) for p in plan.make("random", space, trials=200, seed=0).fixed]
+    costs = [fraction(space.schedule(p)) for p in make_plan("random", space, trials=200, seed=0).fixed]
     assert min(costs) < 0.25
     assert max(costs) > 0.8
 
@@ -108,28 +108,28 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(InvalidInputError, match="1 layers"):
         spaces.get("free", 1)
     with pytest.raises(UnknownNameError, match="Unknown strategy 'luck'"):
-        plan.make("luck", single, trials=3, seed=0)
+        make_plan("luck", single, trials=3, seed=0)
     with pytest.raises(InvalidInputError, match="trials=0 was given"):
-        plan.make("random", single, trials=0, seed=0)
+        make_plan("random", single, trials=0, seed=0)
     with pytest.raises(InvalidInputError, match="say how many trials"):
-        plan.make("tpe", single, trials=None, seed=0)
-    with pytest.raises(InvalidInputError, match="'free' has no end of schedules"):
-        plan.make("grid", spaces.get("free", 6), trials=None, seed=0)
+        make_plan("tpe", single, trials=None, seed=0)
+    with pytest.raises(InvalidInputError, match="'free' is continuous"):
+        make_plan("grid", spaces.get("free", 6), trials=None, seed=0)
     with pytest.raises(InvalidInputError, match="100 configurations and trials=7"):
-        plan.make("grid", single, trials=7, seed=0)
+        make_plan("grid", single, trials=7, seed=0)
 
 
 def test_budgets_that_cannot_be_met_are_refused():
     single = spaces.get("single", 6)
     with pytest.raises(InvalidInputError, match=r"below the floor.*still costs 0.25"):
-        Window(single, 0.0, 0.2, fraction)
+        CostRange(single, 0.0, 0.2, fraction)
     with pytest.raises(
         InvalidInputError, match=r"'kernel:multi-step' was found to cost between 0.3 and 0.4; they cost from"
     ):
-        Window(spaces.get("kernel:multi-step", 12), 0.3, 0.4, fraction).draw(np.random.default_rng(0))
+        CostRange(spaces.get("kernel:multi-step", 12), 0.3, 0.4, fraction).draw(np.random.default_rng(0))
     with pytest.raises(InvalidInputError, match="0 <= low <= high <= 1"):
-        Window(single, 0.6, 0.5, fraction)
+        CostRange(single, 0.6, 0.5, fraction)
     with pytest.raises(
         InvalidInputError, match=r"'single' was found to cost between 0.999 and 1; they cost from 0.2575 to 0.994"
     ):
-        _ = Window(single, 0.999, 1.0, fraction).grid
+        _ = CostRange(single, 0.999, 1.0, fraction).grid

@@ -14,7 +14,7 @@ from sweep.program import children, start, until
 from sweep.synthetic import LAYERS, Factory, evaluated
 from vispco import sweep
 from vispco.frontier import Frontier
-from vispco.sweep.storage import open_store
+from vispco.sweep.storage import open_storage
 
 GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -106,7 +106,7 @@ def test_sweeps_of_one_study_share_the_work(tmp_path, log, whole, launch, storag
 
 
 def trials_of(url):
-    return optuna.load_study(study_name="study", storage=open_store(url, Path()).optuna).trials
+    return optuna.load_study(study_name="study", storage=open_storage(url, Path()).backend).trials
 
 
 def test_ctrl_c_stops_the_workers_and_saves(tmp_path, log, launch):

@@ -62,12 +62,11 @@ def searches(
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.plots.searches import draw_searches  # noqa: PLC0415
-    from vispco.rivals import Calibration, compare, search_cost_info  # noqa: PLC0415
-    from vispco.rivals.compare import named  # noqa: PLC0415
-    from vispco.rivals.comparison import rows_done  # noqa: PLC0415
+    from vispco.rivals import Calibration, compare, get, search_cost_info  # noqa: PLC0415
+    from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
 
     for name in names:
-        named(name)  # a wrong name is told before a model is loaded
+        get(name)  # refuses a wrong name before a model is loaded
     spec = EvaluatorSpec(
         model=model, scorer={"name": scorer}, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
     )
@@ -79,7 +78,7 @@ def searches(
         "test": spec.fingerprint(),
         "measure": measure,
     }
-    done = rows_done(out / FILE, budget, cost, ground)
+    done = load_finished_rows(out / FILE, budget, cost, ground)
 
     def keep(so_far: Comparison) -> None:
         so_far.save(out / FILE)

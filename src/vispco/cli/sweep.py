@@ -59,8 +59,8 @@ def sweep(
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
-    from vispco.rivals import Sizes  # noqa: PLC0415
-    from vispco.sweep import Display, Progress, run  # noqa: PLC0415
+    from vispco.rivals import SampleSizes  # noqa: PLC0415
+    from vispco.sweep import Progress, ProgressDisplay, run  # noqa: PLC0415
 
     spec = EvaluatorSpec(
         model=model,
@@ -74,9 +74,9 @@ def sweep(
     )
 
     @cache
-    def sizes() -> Sizes:
+    def sizes() -> SampleSizes:
         """What a schedule costs depends on the samples' sizes; they are looked at where a budget asks for it."""
-        return Sizes.of(spec.build())
+        return SampleSizes.of(spec.build())
 
     words = (Path(model).name, scorer, space.replace(":", "."), strategy, *(f"{share:g}" for share in window or ()))
     study = name or "-".join(words)
@@ -91,7 +91,7 @@ def sweep(
         if display is not None:
             display(progress)
 
-    with nullcontext() if json else Display() as display:
+    with nullcontext() if json else ProgressDisplay() as display:
         frontier = run(
             spec.build,
             name=study,

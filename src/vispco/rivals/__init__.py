@@ -1,35 +1,45 @@
-"""Searches after other work: what one would try instead of VisPCO, on one calibration set and one bill.
+"""Rivals: other people's searches, on the same calibration set and bill as VisPCO's own.
 
-found = vispco.rivals.get("random-40").search(evaluator, budget=0.5)
+result = vispco.rivals.get("random-40").search(evaluator, budget=0.5)
 table = vispco.rivals.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
 """
 
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.rivals import fitprune, g_search, p_sigmoid_bo, random_n, single_grid, vtw  # noqa: F401  # they register
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.candidate import Entrant, Found
+from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult
 from vispco.rivals.compare import compare
 from vispco.rivals.comparison import Comparison, Row
-from vispco.rivals.comparison_views import SearchCostInfo, Table, comparison_table, narrow_tables, search_cost_info
-from vispco.rivals.registry import BASELINES, get
-from vispco.rivals.rival import Baseline
-from vispco.rivals.sample_sizes import Sizes
-from vispco.rivals.vispco_search import OWN, Own
+from vispco.rivals.comparison_views import (
+    ComparisonTable,
+    SearchCostInfo,
+    comparison_table,
+    narrow_tables,
+    search_cost_info,
+)
+from vispco.rivals.registry import SEARCHES, Search, get, search_names
+from vispco.rivals.rival import Choice, Rival
+from vispco.rivals.vispco_search import VispcoSearch
 
 __all__ = [
-    "BASELINES",
-    "OWN",
-    "Baseline",
+    "SEARCHES",
     "Calibration",
+    "Candidate",
+    "Choice",
     "Comparison",
-    "Entrant",
-    "Found",
-    "Own",
+    "ComparisonTable",
+    "PlannerResult",
+    "Rival",
+    "RivalResult",
     "Row",
+    "SampleSizes",
+    "Search",
     "SearchCostInfo",
-    "Sizes",
-    "Table",
+    "VispcoSearch",
     "compare",
     "comparison_table",
     "get",
     "narrow_tables",
     "search_cost_info",
+    "search_names",
 ]

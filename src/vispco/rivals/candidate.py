@@ -1,24 +1,47 @@
-"""What a search after other work returns: one curve, how it is deployed, and the bill."""
+"""Candidates: what a comparison evaluates on the test set, and what each cost to find."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from vispco.rivals.sample_sizes import Sizes
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.schedule import Schedule
 from vispco.search.bill import Spent
 
 
-@dataclass(frozen=True)
-class Found:
-    """The curve that `method` chose.
+class Candidate(Protocol):
+    """The result of a search, ready to be compared.
 
-    schedule: retention [L], the same for every sample. On samples it runs as `on(sizes)`: whole tokens within the budget
-        on each. lift: whether a sample's left-over budget raises it. budget: None where the method knows none.
-    spent: language-model FLOPs of the search; seconds: its wall time; evaluations: schedules that it measured.
-    provenance: settings and what was seen on the way.
+    spent: FLOPs of the language model during the search. seconds: its wall time. evaluations: schedules it evaluated.
+    schedule: the curve [L] that was chosen; None for a planner, which makes one for each sample.
+    """
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def spent(self) -> Spent: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
+    @property
+    def schedule(self) -> Schedule | None: ...
+
+    def deploy(self, sizes: SampleSizes) -> Any:
+        """Return the schedule or planner that the test evaluator runs on samples of these sizes."""
+
+
+@dataclass(frozen=True)
+class RivalResult:
+    """The curve that a rival chose, with its bill; see `Candidate`.
+
+    schedule: retention [L], the same for every sample. It is deployed as whole tokens within the budget of each sample.
+    lift: whether it is also raised where a sample has budget left. budget: None if the search was given none.
+    provenance: the settings of the search and what it found on the way.
     """
 
     method: str
@@ -30,8 +53,8 @@ class Found:
     lift: bool = True
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    def on(self, sizes: Sizes) -> Schedule:
-        """What runs on samples of these sizes."""
+    def deploy(self, sizes: SampleSizes) -> Schedule:
+        """Return the schedule of each sample: whole tokens within the budget."""
         return self.schedule if self.budget is None else sizes.fit(self.schedule, self.budget, lift=self.lift)
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,28 +70,36 @@ class Found:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Found:
-        """From `to_dict`; keys that a newer version added are ignored."""
+    def from_dict(cls, data: Mapping[str, Any]) -> RivalResult:
+        """Read `to_dict`. Keys that a newer version added are ignored."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         known["schedule"] = Schedule.from_dict(data["schedule"])
-        known["spent"] = spent_from(data["spent"])
+        known["spent"] = spent_from_dict(data["spent"])
         return cls(**known)
 
 
-def spent_from(data: Mapping[str, float]) -> Spent:
-    return Spent(**{key: value for key, value in data.items() if key in Spent.__dataclass_fields__})
-
-
 @dataclass(frozen=True)
-class Entrant:
-    """The result of another search, for instance VisPCO's own: whatever the test evaluator takes, and its bill.
+class PlannerResult:
+    """The result of a search outside of this package, for instance VisPCO's own; see `Candidate`.
 
-    subject: a `Schedule`, or a planner for a `TaskEvaluator`. It has to meet the budget by itself.
+    planner: a `Schedule`, or a planner for a `TaskEvaluator`. It must meet the budget by itself.
     """
 
     method: str
-    subject: Any
+    planner: Any
     spent: Spent
     seconds: float
     evaluations: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.planner if isinstance(self.planner, Schedule) else None
+
+    def deploy(self, sizes: SampleSizes) -> Any:  # noqa: ARG002  # it meets the budget by itself
+        return self.planner
+
+
+def spent_from_dict(data: Mapping[str, float]) -> Spent:
+    """Read `Spent.to_dict`. Keys that a newer version added are ignored."""
+    return Spent(**{key: value for key, value in data.items() if key in Spent.__dataclass_fields__})

@@ -1,4 +1,4 @@
-"""What a comparison of searches found: plain data, one JSON file."""
+"""`Comparison`: the results of several searches, as plain data in one JSON file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
-from vispco.rivals.candidate import spent_from
+from vispco.rivals.candidate import spent_from_dict
 from vispco.schedule import Schedule
 from vispco.search.bill import Spent
 
@@ -20,9 +20,9 @@ FORMAT, VERSION = "vispco-comparison", 1
 
 @dataclass(frozen=True)
 class Row:
-    """One method: what it found, what that is worth on the test set, and what the search cost.
+    """One method: what it found, its evaluation on the test set, and what the search cost.
 
-    schedule: the curve [L] that it chose; None for a planner, which makes one for each sample.
+    schedule: the curve [L] that was chosen; None for a planner, which makes one for each sample.
     """
 
     method: str
@@ -48,7 +48,7 @@ class Row:
         return cls(
             data["method"],
             Evaluation.from_dict(data["evaluation"]),
-            spent_from(search["spent"]),
+            spent_from_dict(search["spent"]),
             search["seconds"],
             search["evaluations"],
             None if schedule is None else Schedule.from_dict(schedule),
@@ -60,7 +60,7 @@ class Row:
 class Comparison:
     """The paper's Table 2 for one model: rows in the order of the methods, the unpruned model first.
 
-    budget: the fraction that all methods were given. cost: the cost model that it is a fraction by.
+    budget: the fraction of the unpruned FLOPs that all methods were given, by the cost model `cost`.
     details: what the rows depend on (scorer, numbers of samples, ...).
     """
 
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """In the order of the first row."""
+        """The tasks, in the order of the first row."""
         return tuple(task.task for task in self.rows[0].evaluation.tasks) if self.rows else ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Comparison:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
-        """From `to_dict`; keys that a newer version added are ignored."""
+        """Read `to_dict`. Keys that a newer version added are ignored."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInputError(f'This is not a comparison: it has no "format": "{FORMAT}".')
         rows = tuple(Row.from_dict(row) for row in data["rows"])
@@ -106,31 +106,31 @@ class Comparison:
             raise InvalidInputError(f"The comparison {path} cannot be read: {error!r}. Write it by save().") from error
 
 
-def rows_done(path: Path, budget: float, cost: str, ground: Mapping[str, Any]) -> tuple[Row, ...]:
-    """The rows of an earlier run of the same comparison, none if there was none; another's is refused, both are named.
+def load_finished_rows(path: Path, budget: float, cost: str, settings: Mapping[str, Any]) -> tuple[Row, ...]:
+    """Return the rows of an earlier run of the same comparison, none if there was none. Another comparison is refused.
 
-    ground: what the rows depend on, as it stands in the comparison's details.
+    settings: what the rows depend on, as written to the comparison's details.
     """
     if not path.exists():
         return ()
     found = Comparison.load(path)
-    theirs = {"budget": found.budget, "cost": found.cost, **{key: found.details.get(key) for key in ground}}
-    ours = {"budget": budget, "cost": cost, **ground}
-    if theirs == ours:
+    existing = {"budget": found.budget, "cost": found.cost, **{key: found.details.get(key) for key in settings}}
+    given = {"budget": budget, "cost": cost, **settings}
+    if existing == given:
         return found.rows
     raise InvalidInputError(
-        f"{path} is another comparison: it has {_told(theirs, ours)}; this one has {_told(ours, theirs)}. Choose another "
-        "folder with --out, or the same settings to go on with it."
+        f"{path} is another comparison: it has {_differing(existing, given)}; this one has {_differing(given, existing)}. "
+        "Choose another folder with --out, or the same settings to continue it."
     )
 
 
-def _told(side: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What one side has where the two differ; inside a group of settings, only those that differ."""
-    told = []
-    for key in side:
-        mine, theirs = side[key], other[key]
-        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            told += [f"{key} {name}={mine[name]!r}" for name in mine if mine[name] != theirs.get(name)]
-        elif mine != theirs:
-            told.append(f"{key}={mine!r}")
-    return ", ".join(told)
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """List the settings of `one` that differ from `other`, inside of groups, too."""
+    differing = []
+    for key, value in one.items():
+        another = other[key]
+        if isinstance(value, Mapping) and isinstance(another, Mapping):
+            differing += [f"{key} {name}={value[name]!r}" for name in value if value[name] != another.get(name)]
+        elif value != another:
+            differing.append(f"{key}={value!r}")
+    return ", ".join(differing)

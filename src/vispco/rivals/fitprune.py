@@ -26,17 +26,19 @@ import torch
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.received_attention import Masses, masses
-from vispco.rivals.rival import Baseline, Choice
-from vispco.rivals.sample_sizes import Sizes
+from vispco.rivals.received_attention import ReceivedAttention, read_received_attention
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival
 from vispco.schedule import Schedule
 
 NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class FitPrune(Baseline):
+class FitPrune(Rival):
     """Bisection on attention mass. samples: how many of the calibration samples are looked at; None for all."""
 
     name: ClassVar[str] = "fitprune"
@@ -56,20 +58,20 @@ class FitPrune(Baseline):
                 f"The search {self.name!r} reads a model's attention, and {type(few.evaluator).__name__} has no model. "
                 "Give a TaskEvaluator."
             )
-        found = masses(few.evaluator)
+        attention = read_received_attention(few.evaluator)
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.num_text, few.sizes.num_visual).sum())
-        calibration.bill.spent.measured += reading_flops(found, few.sizes)
-        alpha, counts = bisect(found, few.sizes, budget, self.tolerance)
+        calibration.bill.spent.measured += reading_flops(attention, few.sizes)
+        alpha, counts = bisect(attention, few.sizes, budget, self.tolerance)
         return Choice(recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
 
 
-def bisect(found: Masses, sizes: Sizes, budget: float, tolerance: float) -> tuple[float, Tensor]:
+def bisect(attention: ReceivedAttention, sizes: SampleSizes, budget: float, tolerance: float) -> tuple[float, Tensor]:
     """The least alpha (to `tolerance`) whose walk meets the budget, and its counts [S, L]."""
     low, high = 0.0, 1.0
-    met, counts = walk(found, sizes, budget, high)
+    met, counts = walk(attention, sizes, budget, high)
     while met and high - low > tolerance:
         middle = (low + high) / 2
-        reached, tried = walk(found, sizes, budget, middle)
+        reached, tried = walk(attention, sizes, budget, middle)
         if reached:
             high, counts = middle, tried
         else:
@@ -77,14 +79,14 @@ def bisect(found: Masses, sizes: Sizes, budget: float, tolerance: float) -> tupl
     return high, counts
 
 
-def walk(found: Masses, sizes: Sizes, budget: float, alpha: float) -> tuple[bool, Tensor]:
+def walk(attention: ReceivedAttention, sizes: SampleSizes, budget: float, alpha: float) -> tuple[bool, Tensor]:
     """Delete layer by layer until what was spent and the forecast meet the budget: did they, and the counts [S, L]."""
-    live = found.present
+    live = attention.present
     counts = sizes.num_visual[:, None].repeat(1, sizes.num_layers)
     for layer in range(sizes.num_layers - 1):
         if float(sizes.fractions(counts).mean()) <= budget:
             return True, counts
-        cross, own = found.cross[:, layer].double(), found.own[:, layer].double()
+        cross, own = attention.cross[:, layer].double(), attention.own[:, layer].double()
         live = live & ~(dispensable(cross, live, alpha) & dispensable(own, live, alpha))
         counts[:, layer + 1 :] = live.sum(-1)[:, None]  # the forecast: nothing more leaves
     return float(sizes.fractions(counts).mean()) <= budget, counts
@@ -100,7 +102,7 @@ def dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
     return torch.zeros_like(live).scatter(-1, order, goes) & live
 
 
-def recipe(counts: Tensor, sizes: Sizes) -> Schedule:
+def recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
     """The mean share of tokens that each layer's input keeps, over the samples that have a picture: counts [S, L]."""
     seen = sizes.num_visual > 0
     if not bool(seen.any()):
@@ -109,9 +111,9 @@ def recipe(counts: Tensor, sizes: Sizes) -> Schedule:
     return Schedule(tuple(share.mean(0).tolist()))
 
 
-def reading_flops(found: Masses, sizes: Sizes) -> float:
+def reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
     """FLOPs of reading the rows in all layers: each is a query times every key; see `vispco.scorers.cost`."""
     size = sizes.cost.dimensions
-    rows = found.rows + sizes.num_visual
+    rows = attention.rows + sizes.num_visual
     keys = sizes.num_text + sizes.num_visual
     return float((rows * keys).sum() * 2 * size.heads * size.head_dim * sizes.num_layers)

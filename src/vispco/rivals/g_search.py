@@ -19,14 +19,16 @@ from typing import ClassVar
 
 from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.rival import Baseline, Choice
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival
 from vispco.schedule import Schedule
 
 DOUBLINGS = 12
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class GSearch(Baseline):
+class GSearch(Rival):
     """Greedy rates.
 
     tolerance: the loss of accuracy (or the KL) that counts as no harm; with a budget, the least one that is tried.

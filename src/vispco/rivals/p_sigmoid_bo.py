@@ -18,17 +18,19 @@ import torch
 from vispco import kernels
 from vispco.cost import clamp_budget, solve_kernel
 from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.rival import Baseline, Choice
-from vispco.rivals.sample_sizes import Sizes
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival
 from vispco.schedule import Schedule
 
 Sampler = Literal["tpe", "gp"]
 GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(Baseline):
+class PSigmoidBO(Rival):
     """Bayesian optimisation of centre and steepness. startup: random trials before the model decides."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
@@ -69,7 +71,7 @@ class PSigmoidBO(Baseline):
         return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
 
 
-def sigmoid(k: float, gamma: float, budget: float, sizes: Sizes) -> Schedule:
+def sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedule:
     """The sigmoid with this centre and steepness that costs the budget on a sample of typical size."""
     kernel = kernels.get("p-sigmoid", gamma=gamma, first_full=sizes.first_full)
     params = kernel.initial(sizes.num_layers, k=k)[None]  # type: ignore[call-arg]

@@ -3,7 +3,7 @@
 Faithful: N draws, each evaluated on the whole calibration set, the most accurate is taken.
 
 Not faithful: the paper does not say what its schedules are drawn from. Here they are any non-increasing curves, from the
-sweep's space `free` (or another), drawn or moved into a window just below the budget and then solved, so that all N
+sweep's space `free` (or another), drawn or moved into a cost_range just below the budget and then solved, so that all N
 spend the same; the N schedules of one seed are the first N of the same seed with more.
 """
 
@@ -16,15 +16,17 @@ import numpy as np
 
 from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.rival import Baseline, Choice, best
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival, best_schedule
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import Window
+from vispco.sweep.cost_range import CostRange
 
-WIDTH = 0.05  # of the window below the budget; within it, the curve is lifted to the budget
+WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class RandomN(Baseline):
+class RandomN(Rival):
     """Best of n. space: a space of `vispco.sweep` ('free', 'stages', 'single' or 'kernel:NAME')."""
 
     name: ClassVar[str] = "random"
@@ -46,10 +48,10 @@ class RandomN(Baseline):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         sizes = calibration.sizes
-        window = Window(
+        cost_range = CostRange(
             spaces.get(self.space, calibration.num_layers), max(0.0, budget - WIDTH), budget, sizes.fraction
         )
-        drawn = [window.draw(np.random.default_rng((self.seed, i))) for i in range(self.n)]
-        curves = [window.space.schedule(params) for params in drawn]
-        chosen, scores = best(calibration, [sizes.fit(curve, budget) for curve in curves])
+        drawn = [cost_range.draw(np.random.default_rng((self.seed, i))) for i in range(self.n)]
+        curves = [cost_range.space.schedule(params) for params in drawn]
+        chosen, scores = best_schedule(calibration, [sizes.fit(curve, budget) for curve in curves])
         return Choice(curves[chosen], provenance={"draw": chosen, "scores": scores})

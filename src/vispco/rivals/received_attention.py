@@ -1,7 +1,7 @@
-"""How much attention each visual token receives in each layer of the unpruned model, from text and from the picture.
+"""The attention that each visual token receives in each layer of the unpruned model, from text and from the image.
 
-One forward pass a batch, no pruner on the model, and no N x N map at any time: the rows are read by the engine's own
-reader, in blocks, as a scorer's are.
+It takes one forward pass per batch, without a pruner. The engine's reader reads the rows in blocks, as for a scorer, so that
+no N x N map is ever in memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from vispco.layout import TokenLayout
 
 
 @dataclass(frozen=True, eq=False)
-class Masses:
-    """Of S samples and V visual slots (the largest count). Heads are reduced by their maximum, row by row, as FitPrune's.
+class ReceivedAttention:
+    """For S samples and V visual slots (the largest count). Each row takes the maximum over heads, as FitPrune does.
 
-    cross: [S, L, V], summed over the instruction tokens that can see the picture. own: [S, L, V], the mean over the visual
+    cross: [S, L, V], the sum over the instruction tokens that can see the image. own: [S, L, V], the mean over the visual
     tokens. present: bool [S, V], the slots that hold a token. rows: int64 [S], how many text rows were summed.
     """
 
@@ -33,8 +33,8 @@ class Masses:
     rows: Tensor
 
 
-class Probe:
-    """Hooks on every layer that read its attention in a forward pass."""
+class AttentionProbe:
+    """Hooks that read the attention of every layer in a forward pass."""
 
     def __init__(self, model: Any) -> None:
         family = family_of(model)
@@ -46,7 +46,7 @@ class Probe:
 
     @contextmanager
     def reading(self, layout: TokenLayout) -> Iterator[None]:
-        """Inside the block, a forward pass of the batch with this layout fills `read`, one (cross, own) a layer."""
+        """A forward pass of the batch with this layout inside the block fills `read`: one (cross, own) per layer."""
         self.read = []
 
         def attended(module: nn.Module, _: Any, kwargs: dict[str, Any], __: Any) -> None:
@@ -76,7 +76,7 @@ class Probe:
 
 
 def received(reader: AttentionReader, layout: TokenLayout) -> tuple[Tensor, Tensor]:
-    """Attention that the visual tokens receive from text (sum) and from each other (mean): float32 [B, V] each."""
+    """Return the attention that visual tokens receive from text (sum) and from each other (mean): float32 [B, V] each."""
     last = layout.length - 1
     columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
     text = layout.instruction_index
@@ -87,10 +87,10 @@ def received(reader: AttentionReader, layout: TokenLayout) -> tuple[Tensor, Tens
 
 
 @torch.no_grad()
-def masses(evaluator: Any) -> Masses:
-    """Of all samples of a `TaskEvaluator`, in its order, on their prompts."""
+def read_received_attention(evaluator: Any) -> ReceivedAttention:
+    """Read the attention on the prompts of all samples of a `TaskEvaluator`, in its order."""
     model, store = evaluator.model, evaluator.store
-    probe = Probe(model)
+    probe = AttentionProbe(model)
     places: list[int] = []
     rows: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {"cross": [], "own": [], "present": []}
@@ -111,4 +111,4 @@ def masses(evaluator: Any) -> Masses:
     def joined(name: str) -> Tensor:
         return torch.stack([nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts[name]])[order]
 
-    return Masses(joined("cross"), joined("own"), joined("present"), torch.stack(rows)[order])
+    return ReceivedAttention(joined("cross"), joined("own"), joined("present"), torch.stack(rows)[order])

@@ -1,35 +1,67 @@
-"""The searches by name. A search's own module is imported when it is asked for: not every one needs Optuna."""
+"""The searches by name: rivals, VisPCO's own, and those that other packages add by the entry point `vispco.searches`."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from dataclasses import fields
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.rivals.rival import Baseline
-
-BASELINES: dict[str, tuple[str, str]] = {
-    "vtw": ("vtw", "VTW"),
-    "fitprune": ("fitprune", "FitPrune"),
-    "g-search": ("g_search", "GSearch"),
-    "p-sigmoid-bo": ("p_sigmoid_bo", "PSigmoidBO"),
-    "random": ("random_n", "RandomN"),
-    "single-grid": ("single_grid", "SingleGrid"),
-}
+from vispco.evaluation.result import Evaluator
+from vispco.registry import Registry
+from vispco.rivals.calibration import Calibration
+from vispco.rivals.candidate import Candidate
 
 
-def get(name: str, **settings: Any) -> Baseline:
-    """The search `name`, with its settings; 'random-40' is 'random' with n=40."""
-    numbered = re.fullmatch(r"random-(\d+)", name)
-    if numbered:
-        name, settings = "random", {"n": int(numbered[1]), **settings}
-    if name not in BASELINES:
-        raise UnknownNameError("search", name, [*BASELINES, "random-N"])
-    module, kind = BASELINES[name]
-    search: type[Baseline] = getattr(import_module(f"vispco.rivals.{module}"), kind)
-    known = [field.name for field in fields(search)]
+class Search(Protocol):
+    """A search that a comparison can run."""
+
+    @property
+    def label(self) -> str:
+        """The name of its row in a table."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what its result depends on. A finished row with the same settings is not searched again."""
+
+    def search(self, calibration: Calibration | Evaluator, budget: float) -> Candidate:
+        """Find the best schedule or planner within `budget`, a fraction of the unpruned model's FLOPs."""
+
+
+SEARCHES: Registry[Callable[..., Search]] = Registry("search", "vispco.searches")
+"""Functions or classes that build a search from its settings, by name."""
+
+
+def get(name: str, **settings: Any) -> Any:
+    """Build the search `name` with these settings. 'random-40' is 'random' with n=40."""
+    factory, name, settings = _resolve(name, settings)
+    known = _setting_names(factory)
     if not settings.keys() <= set(known):
         raise InvalidInputError(f"The search {name!r} was given {sorted(settings)}. It takes: {', '.join(known)}.")
-    return search(**settings)
+    return factory(**settings)
+
+
+def takes(name: str, setting: str) -> bool:
+    """Whether the search `name` has this setting."""
+    return setting in _setting_names(_resolve(name, {})[0])
+
+
+def search_names() -> list[str]:
+    """Return the names of all searches, as help texts show them; 'random-N' stands for any number."""
+    return [f"{name}-N" if takes(name, "n") else name for name in SEARCHES]
+
+
+def _resolve(name: str, settings: dict[str, Any]) -> tuple[Callable[..., Search], str, dict[str, Any]]:
+    """Find the search of a name. NAME-40 is NAME with n=40 if that search has a setting `n`."""
+    numbered = re.fullmatch(r"(.+)-(\d+)", name)
+    if numbered and name not in SEARCHES and numbered[1] in SEARCHES:
+        factory = SEARCHES.get(numbered[1])
+        if "n" in _setting_names(factory):
+            return factory, numbered[1], {"n": int(numbered[2]), **settings}
+    if name not in SEARCHES:
+        raise UnknownNameError("search", name, search_names())
+    return SEARCHES.get(name), name, settings
+
+
+def _setting_names(factory: Callable[..., Search]) -> list[str]:
+    return list(inspect.signature(factory).parameters)

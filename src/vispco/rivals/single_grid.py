@@ -13,13 +13,15 @@ from typing import ClassVar
 
 from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.rival import Baseline, Choice, best
-from vispco.sweep.cost_range import Window
-from vispco.sweep.spaces import Single
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival, best_schedule
+from vispco.sweep.cost_range import CostRange
+from vispco.sweep.spaces import SingleSpace
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class SingleGrid(Baseline):
+class SingleGrid(Rival):
     """Every single-layer configuration with a mean cost in [budget - width, budget]; width=1 is the whole grid."""
 
     name: ClassVar[str] = "single-grid"
@@ -33,9 +35,11 @@ class SingleGrid(Baseline):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         sizes = calibration.sizes
-        window = Window(Single(calibration.num_layers), max(0.0, budget - self.width), budget, sizes.fraction)
-        grid = window.grid or []
-        curves = [window.space.schedule(params) for params in grid]
-        chosen, scores = best(calibration, [sizes.fit(curve, budget, lift=False) for curve in curves])
+        cost_range = CostRange(
+            SingleSpace(calibration.num_layers), max(0.0, budget - self.width), budget, sizes.fraction
+        )
+        grid = cost_range.grid or []
+        curves = [cost_range.space.schedule(params) for params in grid]
+        chosen, scores = best_schedule(calibration, [sizes.fit(curve, budget, lift=False) for curve in curves])
         seen = {"configuration": dict(grid[chosen]), "configurations": len(grid), "score": scores[chosen]}
         return Choice(curves[chosen], lift=False, provenance=seen)

@@ -1,19 +1,22 @@
-"""VisPCO's own searches as methods of a comparison: on the same calibration set, under the same budget, on one bill.
+"""VisPCO's own searches as methods of a comparison: on the same calibration set, budget and bill as the rivals.
 
-The bill is that of the whole search: teacher passes, relaxed passes forward and backward, and schedules that were
-measured. A predictor learns all budgets at once, so its bill is for all of them, and the comparison shows it at one.
+The bill covers the whole search: unpruned passes, relaxed passes forward and backward, and evaluated schedules. A predictor
+learns all budgets at once, so its bill is for all of them, while the comparison shows one.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from vispco import kernels
 from vispco.errors import InvalidInputError
+from vispco.evaluation.result import Evaluator
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.candidate import Entrant
+from vispco.rivals.candidate import PlannerResult
+from vispco.rivals.registry import SEARCHES
 from vispco.search import presets
 from vispco.search.calibration import Prepared
 from vispco.search.gradient.relaxation import GaussianMask
@@ -22,7 +25,7 @@ from vispco.search.objective import Objective
 
 
 @dataclass(frozen=True)
-class Own:
+class VispcoSearch:
     """A search of `vispco.search` by mode, solver and kernel, with the paper's preset for the model."""
 
     label: str
@@ -33,8 +36,11 @@ class Own:
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
-    def contend(self, calibration: Calibration, budget: float, *, effort: Effort | None = None) -> Entrant:
-        """Search for one budget; the result is a planner, which meets the budget on every sample."""
+    def search(
+        self, calibration: Calibration | Evaluator, budget: float, *, effort: Effort | None = None
+    ) -> PlannerResult:
+        """Search for one budget. The result is a planner that meets the budget on every sample."""
+        calibration = Calibration.of(calibration)
         evaluator, effort = calibration.evaluator, effort or Effort()
         if not hasattr(evaluator, "model"):
             raise InvalidInputError(
@@ -43,9 +49,9 @@ class Own:
             )
         model, scorer, cost = evaluator.model, evaluator.scorer, calibration.sizes.cost.name
         kernel = kernels.get(self.kernel, first_full=scorer.needs_attention)
-        row = presets.for_model(model.config, self.kernel)
-        objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature))
-        began = time.perf_counter()
+        preset = presets.for_model(model.config, self.kernel)
+        objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
+        start = time.perf_counter()
         batches = Prepared(
             model,
             evaluator.processor,
@@ -61,27 +67,26 @@ class Own:
             [budget],
             mode=self.mode,
             solver=self.solver,
-            preset=row,
+            preset=preset,
             effort=effort,
             cost=cost,
         )
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         found = outcome.found[0]
-        seen = {
+        provenance = {
             "settings": self.settings(),
             "params": found.params.tolist(),
             "kl": found.kl,
             "samples": len(batches.samples),
         }
         planner = outcome.planner(objective, kernel, budget)
-        return Entrant(self.label, planner, objective.spent, seconds, provenance=seen)
+        return PlannerResult(self.label, planner, objective.spent, seconds, provenance=provenance)
 
 
-OWN = {
-    own.label: own
-    for own in (
-        Own("vispco-paper", "static", "lagrangian", "multi-step"),
-        Own("vispco-static", "static", "projection", "steps"),
-        Own("vispco-predictor", "predictor", "table", "steps"),
-    )
-}
+def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:
+    SEARCHES.register(partial(VispcoSearch, label, mode=mode, solver=solver, kernel=kernel), name=label)
+
+
+_register("vispco-paper", "static", "lagrangian", "multi-step")
+_register("vispco-static", "static", "projection", "steps")
+_register("vispco-predictor", "predictor", "table", "steps")

@@ -19,12 +19,14 @@ from typing import ClassVar
 
 from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.rival import Baseline, Choice
+from vispco.rivals.registry import SEARCHES
+from vispco.rivals.rival import Choice, Rival
 from vispco.schedule import Schedule
 
 
+@SEARCHES.register
 @dataclass(frozen=True)
-class VTW(Baseline):
+class VTW(Rival):
     """The first layer K with mean KL <= eta; with a budget, the deepest K that meets it.
 
     samples: how many calibration samples the scan looks at. start: the first K to try; None for 5/32 of the depth.

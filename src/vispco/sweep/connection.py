@@ -1,24 +1,24 @@
-"""Is anybody there? Asked before a client that would wait for minutes is let loose."""
+"""Checks that a server answers, before a client is started that would wait for minutes."""
 
 from __future__ import annotations
 
 import socket
 
 TIMEOUT = 5.0  # seconds
-SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty SETTINGS frame of HTTP/2, with which both sides begin
-GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
+SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty HTTP/2 SETTINGS frame; both sides begin with one
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS_FRAME
 
 
-def complaint(host: str, port: int, *, grpc: bool = False, timeout: float = TIMEOUT) -> str | None:
-    """Why nothing answers at host:port (or nothing that speaks gRPC, where asked); None when something does."""
+def connection_problem(host: str, port: int, *, grpc: bool = False, timeout: float = TIMEOUT) -> str | None:
+    """Return why no server (with `grpc`: no gRPC server) answers at host:port; None if one does."""
     try:
         with socket.create_connection((host, port), timeout=timeout) as connection:
             if not grpc:
                 return None
-            connection.sendall(GREETING)
-            answer = connection.recv(len(SETTINGS), socket.MSG_WAITALL)
+            connection.sendall(PREFACE)
+            answer = connection.recv(len(SETTINGS_FRAME), socket.MSG_WAITALL)
     except TimeoutError:
         return f"nothing answered within {timeout:g} seconds"
     except OSError as error:
         return error.strerror or str(error)
-    return None if answer[3:4] == SETTINGS[3:4] else "what answers there does not speak gRPC"
+    return None if answer[3:4] == SETTINGS_FRAME[3:4] else "the server there does not speak gRPC"

@@ -1,4 +1,4 @@
-"""The loop of a sweep: claim, hand out, enter what comes back, until nothing is left."""
+"""The main loop of a sweep: take configurations from the queue, give them to workers, record the outcomes."""
 
 from __future__ import annotations
 
@@ -11,81 +11,81 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vispco.frontier import Frontier
-    from vispco.sweep.trial_queue import Claim, Ledger
-    from vispco.sweep.workers.worker_pool import Outcome, Pool
+    from vispco.sweep.trial_queue import Claim, TrialQueue
+    from vispco.sweep.workers.worker_pool import Outcome, WorkerPool
 
-POLL = 0.5  # seconds to wait for an outcome before looking around
-SAVE = 5.0  # seconds between two writings of the frontier
-RECLAIM = 3.0  # seconds between two searches for what dead sweeps left
+POLL_SECONDS = 0.5  # how long to wait for an outcome
+SAVE_SECONDS = 5.0  # how often the frontier is saved
+REQUEUE_SECONDS = 3.0  # how often abandoned configurations are looked for
 
 
-class Dispatch:
-    """Joins a ledger and a pool of workers."""
+class Dispatcher:
+    """Connects a trial queue and a pool of workers."""
 
-    def __init__(self, ledger: Ledger, pool: Pool, path: Path, on_progress: OnProgress | None) -> None:
-        self.ledger, self.pool, self.path, self.on_progress = ledger, pool, path, on_progress
-        self._held: dict[int, Claim] = {}
-        self._began = time.monotonic()
-        self._last: dict[str, float] = {}
-        self._before: int | None = None  # settled when we began
+    def __init__(self, queue: TrialQueue, pool: WorkerPool, path: Path, on_progress: OnProgress | None) -> None:
+        self.queue, self.pool, self.path, self.on_progress = queue, pool, path, on_progress
+        self._claims: dict[int, Claim] = {}
+        self._start_time = time.monotonic()
+        self._last_done: dict[str, float] = {}
+        self._settled_at_start: int | None = None
 
     def run(self) -> Frontier:
-        """Until every configuration is done or has failed, here or elsewhere; the frontier is saved whatever happens."""
+        """Run until every configuration is done or has failed, here or elsewhere. The frontier is saved in any case."""
         try:
             while not self._finished():
-                self._hand_out()
-                for outcome in self.pool.wait(POLL):
-                    self._enter(outcome)
-                if self._due("save", SAVE):
-                    self.ledger.frontier().save(self.path)
+                self._submit()
+                for outcome in self.pool.wait(POLL_SECONDS):
+                    self._record(outcome)
+                if self._due("save", SAVE_SECONDS):
+                    self.queue.frontier().save(self.path)
         finally:
             self.pool.close()
             try:
-                self._let_go()
+                self._release()
             finally:  # even when the storage is gone
-                self.ledger.frontier().save(self.path)
-        return self.ledger.frontier()
+                self.queue.frontier().save(self.path)
+        return self.queue.frontier()
 
-    def _let_go(self) -> None:
-        for claim in self._held.values():
-            self.ledger.give_back(claim, "The sweep was stopped.", died=False)
-        self._held = {}
-        self.ledger.refresh()
+    def _release(self) -> None:
+        for claim in self._claims.values():
+            self.queue.requeue(claim, "The sweep was stopped.", died=False)
+        self._claims = {}
+        self.queue.refresh()
 
-    def _hand_out(self) -> None:
-        if self._due("reclaim", RECLAIM):
-            self.ledger.reclaim()
+    def _submit(self) -> None:
+        if self._due("requeue", REQUEUE_SECONDS):
+            self.queue.requeue_abandoned()
         while self.pool.free:
-            claim = self.ledger.claim()
+            claim = self.queue.claim()
             if claim is None:
                 return
-            self._held[claim.number] = claim
+            self._claims[claim.number] = claim
             self.pool.submit(claim.number, claim.schedule)
 
-    def _enter(self, outcome: Outcome) -> None:
-        claim = self._held.pop(outcome.job)
+    def _record(self, outcome: Outcome) -> None:
+        claim = self._claims.pop(outcome.job)
         if outcome.evaluation is not None:
-            self.ledger.record(claim, outcome.evaluation)
+            self.queue.record(claim, outcome.evaluation)
         elif outcome.error is not None:
-            self.ledger.fail(claim, outcome.error)
+            self.queue.fail(claim, outcome.error)
         else:
-            self.ledger.give_back(claim, "Its worker died.", died=True)
+            self.queue.requeue(claim, "Its worker died.", died=True)
 
     def _finished(self) -> bool:
-        self.ledger.refresh()
-        done, failed = self.ledger.counts()
-        self._before = done + failed if self._before is None else self._before
-        total = self.ledger.plan.total
+        self.queue.refresh()
+        done, failed = self.queue.counts()
+        self._settled_at_start = done + failed if self._settled_at_start is None else self._settled_at_start
+        total = self.queue.plan.total
         if self.on_progress is not None:
-            seconds = time.monotonic() - self._began
-            eta = time_left(done + failed - self._before, total - done - failed, seconds)
-            best = best_per_budget(self.ledger.frontier())
-            self.on_progress(Progress(done, failed, len(self._held), total, best, seconds, eta))
+            seconds = time.monotonic() - self._start_time
+            eta = time_left(done + failed - self._settled_at_start, total - done - failed, seconds)
+            best = best_per_budget(self.queue.frontier())
+            self.on_progress(Progress(done, failed, len(self._claims), total, best, seconds, eta))
         return done + failed >= total
 
-    def _due(self, what: str, every: float) -> bool:
+    def _due(self, action: str, interval: float) -> bool:
         now = time.monotonic()
-        if now - self._last.get(what, -every) < every:
+        if now - self._last_done.get(action, -interval) < interval:
             return False
-        self._last[what] = now
+        self._last_done[action] = now
         return True

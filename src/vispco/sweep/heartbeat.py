@@ -1,8 +1,8 @@
-"""Which sweeps are alive: each says so in the study while it runs, and the others look.
+"""Which sweeps are alive: each writes a heartbeat to the study, and the others read it.
 
-Optuna's heartbeat is for `Study.optimize` on databases alone; this one works on every storage, and costs one line every
-quarter of a minute. A process of this machine is looked up at once; one of another machine counts as dead when its
-record has not changed for `STALE` seconds of *our* clock, so the clocks need not agree.
+Optuna's heartbeat works for `Study.optimize` on databases only. This one works on every storage and writes one line every
+15 seconds. A process on the same machine is looked up directly. One on another machine counts as dead when its record has
+not changed for `STALE_SECONDS` of the local clock, so clocks need not agree.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-BEAT = 15.0  # seconds between two signs of life
-STALE = 75.0  # seconds without one after which a sweep counts as dead
-UNOWNED = 20.0  # seconds that a trial may run without saying whose it is
-PULSE = "run:"  # and the sweep's name: where it says so
+BEAT_SECONDS = 15.0
+STALE_SECONDS = 75.0  # a sweep without a heartbeat for this long counts as dead
+UNOWNED_SECONDS = 20.0  # how long a trial may run before it names its sweep
+KEY_PREFIX = "run:"  # followed by the id of the sweep: the study attribute that holds its heartbeat
 
 Record = Mapping[str, Any]
 
 
-def machine() -> str:
-    """This machine, boot and process namespace: two containers of one name are not one machine."""
+def machine_id() -> str:
+    """Return host name, boot id and process namespace: two containers with one name are not one machine."""
     parts = [socket.gethostname()]
     for source in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         path = Path(source)
@@ -36,77 +36,77 @@ def machine() -> str:
     return "/".join(parts)
 
 
-def started(pid: int) -> str | None:
-    """When a process of this machine started, in the kernel's ticks; None when there is no such process."""
+def start_time(pid: int) -> str | None:
+    """Return when a process of this machine started, in kernel ticks; None if there is no such process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except OSError:
-        pass  # it exists, and belongs to someone else
+        pass  # it exists and belongs to another user
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return "-"  # no /proc here: that it exists is all we know
+        return "-"  # no /proc: only its existence is known
     return None if fields[0] in "ZX" else fields[19]
 
 
-class Pulse:
-    """Says that this sweep is alive, from a thread of its own."""
+class Heartbeat:
+    """Writes that this sweep is alive, from a thread of its own."""
 
     def __init__(self, write: Callable[[str, dict[str, Any]], None]) -> None:
         self.run = uuid.uuid4().hex
         self._write = write
-        self._record = {"machine": machine(), "pid": os.getpid(), "started": started(os.getpid())}
+        self._record = {"machine": machine_id(), "pid": os.getpid(), "started": start_time(os.getpid())}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="vispco-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="vispco-heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
-        self._write(PULSE + self.run, {**self._record, "beat": 0})
+        self._write(KEY_PREFIX + self.run, {**self._record, "beat": 0})
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._write(PULSE + self.run, {**self._record, "ended": True})
+        self._write(KEY_PREFIX + self.run, {**self._record, "ended": True})
 
     def _beat(self) -> None:
         count = 0
-        while not self._stop.wait(BEAT):
+        while not self._stop.wait(BEAT_SECONDS):
             count += 1
             try:
-                self._write(PULSE + self.run, {**self._record, "beat": count})
-            except Exception:  # noqa: BLE001, S112  # a database that stumbles: the next beat, or the sweep itself, will tell
+                self._write(KEY_PREFIX + self.run, {**self._record, "beat": count})
+            except Exception:  # noqa: BLE001, S112  # a database may fail once; the next beat or the sweep itself reports it
                 continue
 
 
-class Watch:
-    """Judges other sweeps by their records."""
+class HeartbeatMonitor:
+    """Decides from heartbeats which sweeps are dead."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, float]] = {}
 
-    def abandoned(self, trial: int, owner: str | None, records: Mapping[str, Any]) -> bool:
-        """Whether nobody runs this trial any more, by what sweeps say in the study."""
+    def is_abandoned(self, trial: int, owner: str | None, records: Mapping[str, Any]) -> bool:
+        """Whether the sweep `owner` that evaluates this trial is dead. records: the attributes of the study."""
         if owner is None:
-            return self.unchanged(f"trial {trial}", "unowned") > UNOWNED
-        return self.dead(owner, records.get(PULSE + owner))
+            return self.seconds_unchanged(f"trial {trial}", "unowned") > UNOWNED_SECONDS
+        return self.is_dead(owner, records.get(KEY_PREFIX + owner))
 
-    def dead(self, run: str, record: Record | None) -> bool:
-        """Whether the sweep `run`, whose record this is, has ended or died."""
+    def is_dead(self, run: str, record: Record | None) -> bool:
+        """Whether the sweep `run` with this heartbeat has ended or died."""
         if record is not None:
             if record.get("ended"):
                 return True
-            if record.get("machine") == machine():
-                return started(int(record["pid"])) != record.get("started")
-        return self.unchanged(run, str(record)) > STALE
+            if record.get("machine") == machine_id():
+                return start_time(int(record["pid"])) != record.get("started")
+        return self.seconds_unchanged(run, str(record)) > STALE_SECONDS
 
-    def unchanged(self, what: str, state: str) -> float:
-        """For how many seconds we have seen `what` in this very state."""
+    def seconds_unchanged(self, name: str, state: str) -> float:
+        """Return for how many seconds `name` has been seen in this state."""
         now = time.monotonic()
-        before, since = self._seen.get(what, (None, now))
+        before, since = self._seen.get(name, (None, now))
         if before != state:
             since = now
-        self._seen[what] = (state, since)
+        self._seen[name] = (state, since)
         return now - since

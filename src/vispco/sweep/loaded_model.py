@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.frontier import Frontier
-from vispco.rivals.sample_sizes import Sizes
 from vispco.scorers import Scorer
 from vispco.sweep.runner import run
 
@@ -70,7 +70,7 @@ def sweep(
             fingerprint=_fingerprint(evaluator),
             on_progress=progress,
             budget=budget,
-            cost=None if budget is None else Sizes.of(evaluator).fraction,
+            cost=None if budget is None else SampleSizes.of(evaluator).fraction,
         )
 
 

@@ -1,4 +1,4 @@
-"""How far a sweep is, as data."""
+"""The progress of a sweep, as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from vispco.frontier import Frontier, Point
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
-EVERY = 30.0  # seconds between two lines where there is no terminal
+LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Configurations done, failed and in all; the best point so far within each budget; seconds gone and left."""
+    """Numbers of configurations, the best point within each budget, and elapsed and remaining seconds."""
 
     done: int
     failed: int
@@ -45,7 +45,7 @@ OnProgress = Callable[[Progress], None]
 
 
 def best_per_budget(frontier: Frontier, budgets: tuple[float, ...] = BUDGETS) -> dict[float, Point]:
-    """The most accurate point within each budget that has one."""
+    """Return the most accurate point within each budget that has one."""
     best = {}
     for budget in budgets:
         try:
@@ -56,39 +56,43 @@ def best_per_budget(frontier: Frontier, budgets: tuple[float, ...] = BUDGETS) ->
 
 
 def time_left(settled_now: int, left: int, seconds: float) -> float | None:
-    """Seconds left at this run's own pace; None before it has settled anything."""
+    """Return the seconds left at the speed of this run; None before it has settled anything."""
     return seconds / settled_now * left if settled_now else None
 
 
-def line(progress: Progress) -> str:
-    """How far a sweep is, in a line."""
+def status_line(progress: Progress) -> str:
+    """Return the numbers of configurations and the time left as one line."""
     left = "…" if progress.eta is None else str(timedelta(seconds=round(progress.eta)))
-    told = f"{progress.settled}/{progress.total} configurations, {progress.running} running, {left} left"
-    return f"{told}, {progress.failed} failed" if progress.failed else told
+    line = f"{progress.settled}/{progress.total} configurations, {progress.running} running, {left} left"
+    return f"{line}, {progress.failed} failed" if progress.failed else line
 
 
-def best(progress: Progress) -> str:
-    """The best accuracy within each budget, in a line."""
+def best_line(progress: Progress) -> str:
+    """Return the best accuracy within each budget as one line."""
     return ", ".join(f"{budget:.0%}: {point.accuracy:.4f}" for budget, point in sorted(progress.best.items()))
 
 
 def render(progress: Progress) -> RenderableType:
-    """What is shown of a moment of a sweep."""
+    """Return what the terminal shows."""
     table = Table(box=None, pad_edge=False)
     for column in ("budget", "best accuracy", "95 % interval"):
         table.add_column(column, justify="right")
     for budget, point in sorted(progress.best.items()):
         table.add_row(f"{budget:.0%}", f"{point.accuracy:.4f}", f"{point.low:.4f} – {point.high:.4f}")
-    return Group(Text(line(progress)), ProgressBar(total=progress.total, completed=progress.settled, width=60), table)
+    bar = ProgressBar(total=progress.total, completed=progress.settled, width=60)
+    return Group(Text(status_line(progress)), bar, table)
 
 
-class Display:
-    """A live view, on stderr: `with Display() as display: run(..., on_progress=display)`; in a log file, a line at times."""
+class ProgressDisplay:
+    """A live view on stderr: `with ProgressDisplay() as display: run(..., on_progress=display)`.
+
+    If stderr is not a terminal, it prints a line every 30 seconds.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
-        self._told = -EVERY
+        self._last_line = -LINE_SECONDS
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -102,6 +106,7 @@ class Display:
     def __call__(self, progress: Progress) -> None:
         if self._console.is_terminal:
             self._live.update(render(progress))
-        elif progress.seconds - self._told >= EVERY or progress.settled == progress.total:
-            self._told = progress.seconds
-            self._console.print(f"{line(progress)}; best by budget: {best(progress)}", soft_wrap=True)
+        elif progress.seconds - self._last_line >= LINE_SECONDS or progress.settled == progress.total:
+            self._last_line = progress.seconds
+            line = f"{status_line(progress)}; best by budget: {best_line(progress)}"
+            self._console.print(line, soft_wrap=True)

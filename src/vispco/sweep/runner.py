@@ -11,13 +11,13 @@ import optuna
 from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.frontier import Axis, Frontier
 from vispco.sweep import spaces
-from vispco.sweep import sweep_plan as plans
-from vispco.sweep.cost_range import Cost, Window
-from vispco.sweep.dispatcher import Dispatch
-from vispco.sweep.heartbeat import Pulse
-from vispco.sweep.storage import open_store
-from vispco.sweep.study import Book, open_study
-from vispco.sweep.trial_queue import Ledger
+from vispco.sweep.cost_range import CostFunction, CostRange
+from vispco.sweep.dispatcher import Dispatcher
+from vispco.sweep.heartbeat import Heartbeat
+from vispco.sweep.storage import open_storage
+from vispco.sweep.study import SweepStudy
+from vispco.sweep.sweep_plan import check_plan, make_plan
+from vispco.sweep.trial_queue import TrialQueue
 from vispco.sweep.workers.local import LocalPool
 from vispco.sweep.workers.worker_pool import InlinePool
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vispco.sweep.progress import OnProgress
-    from vispco.sweep.workers.worker_pool import Factory, Pool
+    from vispco.sweep.workers.worker_pool import Factory, WorkerPool
 
 
 ENGINES = ("inline", "local", "ray")
 
 
 class StorageLostError(VispcoError, ConnectionError):
-    """The storage went away in the middle of a sweep."""
+    """The storage stopped answering during a sweep."""
 
 
 def run(
@@ -51,31 +51,31 @@ def run(
     fingerprint: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
     budget: tuple[float, float] | None = None,
-    cost: Cost | None = None,
+    cost: CostFunction | None = None,
     axis: str | Axis = "exact",
     ray_address: str | None = None,
     gpus_per_worker: float = 0,
 ) -> Frontier:
-    """Sweep `space` by `strategy`, and return everything that the study `name` has found.
+    """Sweep `space` by `strategy`, and return all results of the study `name`.
 
-    factory: builds the evaluator, once in each worker; picklable (a function of a module, not a lambda).
+    factory: builds the evaluator, once in each worker. It must be picklable (a function of a module, not a lambda).
     storage: None for `directory`/journal.log, the path of a journal, or an Optuna storage URL that machines share.
-    workers: processes (`local`) or actors (`ray`); 0 runs in this process (`inline`).
-    fingerprint: what the results depend on (model, scorer, tasks, samples ...); a study with another one is refused.
-    budget: the range of cost, as fractions by the function `cost`, that every schedule must lie in.
-    axis: the cost that is minimised, and that of the frontier returned.
+    workers: processes (`local`) or actors (`ray`); 0 evaluates in this process (`inline`).
+    fingerprint: what the results depend on (model, scorer, tasks, samples ...). A study with another one is refused.
+    budget: the lowest and highest cost of a schedule, as fractions that the function `cost` returns.
+    axis: the cost that is minimised, and the axis of the returned frontier.
 
-    The frontier is in `directory`/`name`.frontier.json all along; run again with the same arguments to go on after a
-    stop of any kind. Ctrl-C stops the workers, saves, and raises KeyboardInterrupt.
+    The frontier is saved to `directory`/`name`.frontier.json while the sweep runs. To continue a stopped sweep, call it
+    again with the same arguments. Ctrl-C stops the workers, saves the frontier and raises KeyboardInterrupt.
     """
     _check(name, engine, workers, seed)
-    plans.check(strategy, trials)
+    check_plan(strategy, trials)
     chosen = spaces.get(space, num_layers)
     axis = Axis.parse(axis)
-    window = _window(chosen, budget, cost)
-    plan = plans.make(strategy, chosen, trials=trials, seed=seed, window=window)
+    cost_range = _cost_range(chosen, budget, cost)
+    plan = make_plan(strategy, chosen, trials=trials, seed=seed, cost_range=cost_range)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    store = open_store(storage, Path(directory))
+    opened = open_storage(storage, Path(directory))
     identity = {
         "space": space,
         "strategy": strategy,
@@ -86,15 +86,15 @@ def run(
         "fingerprint": dict(fingerprint or {}),
     }
     path = Path(directory) / f"{name}.frontier.json"
-    book = Book(open_study(store, name, identity), store)
-    pool = _pool(factory, engine, workers, ray_address, gpus_per_worker)
+    study = SweepStudy.open(opened, name, identity)
+    pool = _make_pool(factory, engine, workers, ray_address, gpus_per_worker)
     try:
-        with Pulse(book.say) as pulse:
-            ledger = Ledger(book, plan, pulse.run, axis)
-            return Dispatch(ledger, pool, path, on_progress).run()
+        with Heartbeat(study.set_attribute) as heartbeat:
+            queue = TrialQueue(study, plan, heartbeat.run, axis)
+            return Dispatcher(queue, pool, path, on_progress).run()
     except optuna.exceptions.StorageInternalError as error:
         raise StorageLostError(
-            f"The storage {store.name} stopped answering. What was found until then is in {path}; run again to go on."
+            f"The storage {opened.name} stopped answering. The results so far are in {path}. Run again to continue."
         ) from error
     finally:
         pool.close()
@@ -111,15 +111,15 @@ def _check(name: str, engine: str, workers: int, seed: int) -> None:
         raise InvalidInputError(f"seed={seed} was given. Give 0 or more.")
 
 
-def _window(space: spaces.Space, budget: tuple[float, float] | None, cost: Cost | None) -> Window | None:
+def _cost_range(space: spaces.Space, budget: tuple[float, float] | None, cost: CostFunction | None) -> CostRange | None:
     if budget is None:
         return None
     if cost is None:
-        raise InvalidInputError("A budget was given without `cost`, the function that says what a schedule costs.")
-    return Window(space, float(budget[0]), float(budget[1]), cost)
+        raise InvalidInputError("A budget was given without `cost`, the function that returns the cost of a schedule.")
+    return CostRange(space, float(budget[0]), float(budget[1]), cost)
 
 
-def _pool(factory: Factory, engine: str, workers: int, address: str | None, gpus: float) -> Pool:
+def _make_pool(factory: Factory, engine: str, workers: int, address: str | None, gpus: float) -> WorkerPool:
     if engine == "ray":
         from vispco.sweep.workers.ray_actors import RayPool  # noqa: PLC0415  # Ray is optional
 

@@ -1,6 +1,6 @@
-"""The schedules that a sweep may try: a few parameters, and the schedule that they stand for.
+"""Search spaces of schedules: a few parameters, and the schedule that they describe.
 
-Every value of the parameters is a valid, non-increasing schedule that keeps all tokens in layer 0: nothing is rejected.
+Every value of the parameters gives a valid, non-increasing schedule that keeps all tokens in layer 0.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     import optuna
 
 RATIOS = tuple(round(0.01 + 0.05 * i, 2) for i in range(20))  # the paper's: .01, .06, ..., .96
-KERNEL_REACH = 6.0  # sigmoid(±6) is within 0.25 % of its ends: a kernel's parameters need to go no further
+MAX_KERNEL_PARAMETER = 6.0  # sigmoid(±6) is within 0.25 % of its ends: larger parameters change nothing
 
 
 Params = Mapping[str, float]
-"""A value for every parameter of a space, by name: all there is to say of a configuration."""
+"""A value for every parameter of a space, by name: one configuration."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A float in [low, high] (in steps, or even in its logarithm, where asked), or an integer."""
+    """A float in [low, high] (in steps, or uniform in its logarithm), or an integer."""
 
     name: str
     low: float
@@ -63,7 +63,7 @@ class Parameter:
         return float(rng.uniform(self.low, self.high))
 
     def between(self, start: float, end: float, share: float) -> float:
-        """The value `share` of the way from start to end."""
+        """Return the value `share` of the way from start to end."""
         value = start + (end - start) * share
         return round(value) if self.integer else value
 
@@ -83,14 +83,14 @@ class Space(ABC):
     @cached_property
     @abstractmethod
     def parameters(self) -> tuple[Parameter, ...]:
-        """What is left open."""
+        """The parameters of the space."""
 
     @abstractmethod
     def schedule(self, params: Params) -> Schedule:
-        """The schedule that these parameters stand for."""
+        """Return the schedule that these parameters describe."""
 
     def grid(self) -> list[Params] | None:
-        """All configurations, always in the same order; None for a space that has no end of them."""
+        """Return all configurations, always in the same order; None for a continuous space."""
         return None
 
     def draw(self, rng: np.random.Generator) -> Params:
@@ -100,14 +100,14 @@ class Space(ABC):
         return {p.name: p.suggest(trial) for p in self.parameters}
 
     def between(self, start: Params, end: Params, share: float, *, move_integers: bool = True) -> Params:
-        """The parameters `share` of the way from start to end."""
+        """Return the parameters `share` of the way from start to end."""
         return {
             p.name: p.between(start[p.name], end[p.name], share if move_integers or not p.integer else 0.0)
             for p in self.parameters
         }
 
 
-class Single(Space):
+class SingleSpace(Space):
     """One pruning layer and the share kept from it on: the paper's grid, (L - 1) × 20, which is 700 for 36 layers."""
 
     name = "single"
@@ -126,7 +126,7 @@ class Single(Space):
         return [{"layer": layer, "keep": keep} for layer in range(1, self.num_layers) for keep in RATIOS]
 
 
-class Stages(Space):
+class StagesSpace(Space):
     """Up to three stages, at any layers, uniform over all non-increasing heights."""
 
     name = "stages"
@@ -146,10 +146,10 @@ class Stages(Space):
         )  # the last of equal layers wins
 
 
-class Free(Space):
-    """Truly random schedules: any non-increasing curve, bent by a power so that cheap and dear ones are as likely.
+class FreeSpace(Space):
+    """Any non-increasing curve: sorted uniform numbers, raised to a random power.
 
-    Sorted uniform numbers alone all look alike in deep models: a straight line from 1 to 0, at half the cost.
+    Without the power, all curves of a deep model would be close to the straight line from 1 to 0, at half the cost.
     """
 
     name = "free"
@@ -164,8 +164,8 @@ class Free(Space):
         return Schedule((1.0, *(r ** (1.0 / params["fullness"]) for r in curve)))
 
 
-class Kernel(Space):
-    """The curves of one kernel; a kernel that is annealed is used as it is deployed, with hard steps."""
+class KernelSpace(Space):
+    """The curves of one kernel. A kernel that is annealed is used as deployed, with hard steps."""
 
     def __init__(self, kernel: str, num_layers: int) -> None:
         super().__init__(num_layers)
@@ -175,7 +175,7 @@ class Kernel(Space):
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         names = self.kernel.parameter_names(self.num_layers)
-        return tuple(Parameter(name, -KERNEL_REACH, KERNEL_REACH) for name in names)
+        return tuple(Parameter(name, -MAX_KERNEL_PARAMETER, MAX_KERNEL_PARAMETER) for name in names)
 
     def schedule(self, params: Params) -> Schedule:
         raw = torch.tensor([params[p.name] for p in self.parameters], dtype=torch.float64)
@@ -184,10 +184,10 @@ class Kernel(Space):
 
 
 def descending(shares: list[float]) -> list[float]:
-    """Independent uniform numbers [n] -> n sorted uniform numbers, largest first (as order statistics, one by one).
+    """Turn n independent uniform numbers into n sorted uniform numbers, largest first.
 
-    The largest of n uniform numbers is distributed as u^(1/n), the next as that times u^(1/(n-1)), and so on: unlike
-    sorting, each parameter then has one meaning, which a sampler can learn.
+    The largest of n uniform numbers is distributed as u^(1/n), the next as that times u^(1/(n-1)), and so on. Unlike
+    with sorting, each parameter always has the same meaning, so that a sampler can learn it.
     """
     values, above = [], 1.0
     for left, share in zip(range(len(shares), 0, -1), shares, strict=True):
@@ -196,13 +196,15 @@ def descending(shares: list[float]) -> list[float]:
     return values
 
 
-SPACES: dict[str, type[Single | Stages | Free]] = {space.name: space for space in (Single, Stages, Free)}
+SPACES: dict[str, type[SingleSpace | StagesSpace | FreeSpace]] = {
+    space.name: space for space in (SingleSpace, StagesSpace, FreeSpace)
+}
 
 
 def get(name: str, num_layers: int) -> Space:
-    """The space called `single`, `stages`, `free` or `kernel:NAME`."""
+    """Return the space `single`, `stages`, `free` or `kernel:NAME`."""
     if name.startswith("kernel:"):
-        return Kernel(name.removeprefix("kernel:"), num_layers)
+        return KernelSpace(name.removeprefix("kernel:"), num_layers)
     if name not in SPACES:
         raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
     return SPACES[name](num_layers)

@@ -1,4 +1,4 @@
-"""Where a sweep is recorded: a journal file in its folder, or any Optuna storage by its URL."""
+"""The storage of a sweep: a journal file in its folder, or any Optuna storage given by its URL."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ import optuna
 import sqlalchemy
 
 from vispco.errors import InvalidInputError
-from vispco.sweep import connection
-from vispco.sweep.journal import Journal, exclusive
+from vispco.sweep.connection import connection_problem
+from vispco.sweep.journal import SweepJournal, file_lock
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-TIMED_DRIVERS = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # those that know the option `connect_timeout`
+DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
 JOURNAL = "journal.log"
 
 
 @dataclass(frozen=True)
-class Store:
-    """An Optuna storage, what a user calls it, and the lock file under which its trials change hands, if it needs one."""
+class SweepStorage:
+    """An Optuna storage, its name in messages, and the lock file for changes of trials' states, if it needs one."""
 
-    optuna: optuna.storages.BaseStorage
+    backend: optuna.storages.BaseStorage
     name: str
     lock: Path | None = None
 
-    def transition(self) -> AbstractContextManager[None]:
-        """Around every change of a trial's state.
+    def state_lock(self) -> AbstractContextManager[None]:
+        """Return the lock to hold while the state of a trial changes.
 
         Optuna makes "waiting -> running" one step in a journal (by the order of its lines) and in PostgreSQL and MySQL
-        (by `SELECT ... FOR UPDATE`). SQLite has no such clause: two processes do get the same trial. It is one file on
-        one machine, so a lock beside it is enough.
+        (by `SELECT ... FOR UPDATE`). SQLite has no such clause, so that two processes could get the same trial. Its
+        database is one file on one machine: a lock file next to it is enough.
         """
-        return exclusive(self.lock) if self.lock is not None else nullcontext()
+        return file_lock(self.lock) if self.lock is not None else nullcontext()
 
 
-def open_store(storage: str | None, directory: Path) -> Store:
-    """The storage at a URL (`sqlite:///...`, `postgresql://...`), or a journal file: by its path, or in `directory`."""
+def open_storage(storage: str | None, directory: Path) -> SweepStorage:
+    """Open a URL (`sqlite:///...`, `postgresql://...`), a journal file by its path, or the journal in `directory`."""
     if storage is None or "://" not in storage:
-        return _journal(Path(storage) if storage is not None else directory / JOURNAL)
+        return _open_journal(Path(storage) if storage is not None else directory / JOURNAL)
     try:
         url = sqlalchemy.make_url(storage)
     except sqlalchemy.exc.ArgumentError as error:
         raise InvalidInputError(
-            f"The storage {storage!r} is no URL that Optuna takes. Give sqlite:///FILE, postgresql://USER@HOST/NAME, "
+            f"The storage {storage!r} is not a URL that Optuna takes. Give sqlite:///FILE, postgresql://USER@HOST/NAME, "
             "or the path of a journal file."
         ) from error
     shown = url.render_as_string(hide_password=True)
     if url.host:
         port = url.port or PORTS.get(url.get_backend_name(), 5432)
-        why = connection.complaint(url.host, port)
-        if why is not None:
+        problem = connection_problem(url.host, port)
+        if problem is not None:
             raise InvalidInputError(
-                f"The storage {shown} cannot be reached: {why} (port {port}). Is the database server running?"
+                f"The storage {shown} cannot be reached: {problem} (port {port}). Is the database server running?"
             )
     on_disk = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
     lock = Path(f"{url.database}.flock") if on_disk else None
     try:
-        with exclusive(lock) if lock is not None else nullcontext():
+        with file_lock(lock) if lock is not None else nullcontext():
             database = _open_database(url)
     except ImportError as error:
         raise InvalidInputError(
@@ -71,13 +71,13 @@ def open_store(storage: str | None, directory: Path) -> Store:
         why = error.strerror if isinstance(error, OSError) else str(getattr(error, "orig", None) or error)
         why = (why or str(error)).strip().splitlines()[0]
         raise InvalidInputError(f"The storage {shown} cannot be opened: {why}.") from error
-    return Store(optuna.storages.get_storage(database), shown, lock)
+    return SweepStorage(optuna.storages.get_storage(database), shown, lock)
 
 
 def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
-    """Open it, and make its tables if it has none: of several that do so at once, Optuna lets all but one fail."""
+    """Open the database and create its tables if it has none. If several processes do so at once, all but one fail."""
     options: dict[str, Any] = {"pool_pre_ping": True}
-    if url.get_driver_name() in TIMED_DRIVERS:
+    if url.get_driver_name() in DRIVERS_WITH_TIMEOUT:
         options["connect_args"] = {"connect_timeout": 10}
     for wait in (1.0, 2.0):
         try:
@@ -87,13 +87,12 @@ def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
     return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
 
 
-def _journal(path: Path) -> Store:
+def _open_journal(path: Path) -> SweepStorage:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        backend = Journal(path)
-        return Store(optuna.storages.JournalStorage(backend), str(path), None)
+        return SweepStorage(optuna.storages.JournalStorage(SweepJournal(path)), str(path), None)
     except (OSError, ValueError, KeyError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not a journal of Optuna"
+        why = error.strerror if isinstance(error, OSError) else "it is not an Optuna journal"
         raise InvalidInputError(
             f"The journal {path} cannot be opened: {why}. Give another folder or storage."
         ) from error

@@ -1,4 +1,4 @@
-"""The record of a sweep in an Optuna study: who runs what, what came of it, and what is still to be done."""
+"""The queue of a sweep in an Optuna study: which configuration is next, who evaluates it, and what the result was."""
 
 from __future__ import annotations
 
@@ -12,184 +12,191 @@ from optuna.trial import FrozenTrial, TrialState
 
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
-from vispco.sweep import trials as said
-from vispco.sweep.heartbeat import Watch
+from vispco.sweep import trials
+from vispco.sweep.heartbeat import HeartbeatMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vispco.evaluation.result import Evaluation
     from vispco.schedule import Schedule
-    from vispco.sweep.study import Book
-    from vispco.sweep.sweep_plan import Plan
+    from vispco.sweep.study import SweepStudy
+    from vispco.sweep.sweep_plan import SweepPlan
 
-MAX_REACH = 16
-MAX_DEATHS = 3  # a configuration that kills its worker this often is recorded as failed
+MAX_LOOKAHEAD = 16
+MAX_DEATHS = 3  # a configuration whose worker dies this often is recorded as failed
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A configuration that is ours to evaluate."""
+    """A configuration that this process evaluates; `number` is its trial's."""
 
     number: int
     config: str
     schedule: Schedule
 
 
-class Ledger:
-    """One sweep process's view of the study; other processes, on other machines, may hold theirs on the same one."""
+class TrialQueue:
+    """One process's view of the queue. Other processes, also on other machines, may work on the same study."""
 
-    def __init__(self, book: Book, plan: Plan, run: str, axis: Axis) -> None:
-        self.book, self.plan, self.run, self.axis = book, plan, run, axis
+    def __init__(self, study: SweepStudy, plan: SweepPlan, run: str, axis: Axis) -> None:
+        self.study, self.plan, self.run, self.axis = study, plan, run, axis
         self._points: dict[int, Point | None] = {}
-        self._watch = Watch()
+        self._monitor = HeartbeatMonitor()
         self._trials: list[FrozenTrial] = []
-        self._reach = 1  # how far ahead to choose from: the next one; further, once others were faster
+        self._lookahead = 1  # choose among so many next configurations; grows when other processes are faster
 
     @cached_property
     def _wanted(self) -> frozenset[str]:
         return frozenset(self.plan.name(index) for index in range(self.plan.total))
 
     def claim(self) -> Claim | None:
-        """The next configuration to run, now marked as ours; None when there is none at the moment."""
+        """Take the next configuration and mark it as ours; None if there is none at the moment."""
         while (taken := self._take()) is not None:
-            number, trials = taken
-            config = said.names(trials, self.plan)[number]
-            why = self._superfluous(trials, number, config)
-            if why is not None:
-                self.book.note(number, **{said.DROPPED: why})
-                self.book.finish(number, TrialState.FAIL)
-                self._reach = min(2 * self._reach, MAX_REACH)
+            number, study_trials = taken
+            config = trials.configuration_names(study_trials, self.plan)[number]
+            reason = self._reason_to_drop(study_trials, number, config)
+            if reason is not None:
+                self.study.set_trial_attributes(number, **{trials.DROPPED: reason})
+                self.study.finish(number, TrialState.FAIL)
+                self._lookahead = min(2 * self._lookahead, MAX_LOOKAHEAD)
                 continue
-            claim = self._describe(number, config)
-            known = self._known(claim)
+            claim = self._make_claim(number, config)
+            known = self._find_repeated(claim)
             if known is None:
                 return claim
-            self.book.note(number, **{said.SAME_AS: known.provenance[said.CONFIG]})
+            self.study.set_trial_attributes(number, **{trials.SAME_AS: known.provenance[trials.CONFIG]})
             self.record(claim, known.evaluation)
         return None
 
     def record(self, claim: Claim, evaluation: Evaluation) -> None:
-        """Enter a result (which is left out if someone thought us dead, and entered theirs)."""
+        """Record a result. It is ignored if another process took this one for dead and recorded its own."""
         try:
-            Point(claim.schedule, evaluation, {said.CONFIG: claim.config})
+            Point(claim.schedule, evaluation, {trials.CONFIG: claim.config})
             json.dumps(evaluation.to_dict(), allow_nan=False)
             values = [self.axis.of(evaluation), evaluation.accuracy]
         except (InvalidInputError, TypeError, ValueError) as error:
             self.fail(claim, f"Its evaluation cannot be recorded: {error}")
             return
-        self.book.note(claim.number, **{said.EVALUATION: evaluation.to_dict()})
-        self.book.finish(claim.number, TrialState.COMPLETE, values)
+        self.study.set_trial_attributes(claim.number, **{trials.EVALUATION: evaluation.to_dict()})
+        self.study.finish(claim.number, TrialState.COMPLETE, values)
 
     def fail(self, claim: Claim, error: str) -> None:
-        """The configuration failed by its own fault: it is recorded, and not tried again."""
-        self.book.note(claim.number, **{said.ERROR: error})
-        self.book.finish(claim.number, TrialState.FAIL)
+        """Record that the configuration itself failed. It is not tried again."""
+        self.study.set_trial_attributes(claim.number, **{trials.ERROR: error})
+        self.study.finish(claim.number, TrialState.FAIL)
 
-    def give_back(self, claim: Claim, why: str, *, died: bool) -> None:
-        """We cannot finish it: queue it again; a configuration that keeps killing its workers fails instead."""
-        trial = self.book.get(claim.number)
-        deaths = said.deaths(trial) + died
+    def requeue(self, claim: Claim, reason: str, *, died: bool) -> None:
+        """Queue a claim again that cannot be finished. A configuration whose workers keep dying fails instead."""
+        trial = self.study.trial(claim.number)
+        deaths = trials.deaths(trial) + died
         if deaths >= MAX_DEATHS:
-            self.fail(claim, f"{why} It was tried {deaths} times.")
+            self.fail(claim, f"{reason} It was tried {deaths} times.")
         else:
-            self._again(trial, claim.config, why, deaths)
+            self._queue_again(trial, claim.config, reason, deaths)
 
-    def reclaim(self) -> None:
-        """Queue again what sweeps that have died were running, and what was dropped for want of trials, then allowed."""
-        trials = self.book.trials()
-        called, pulses = said.names(trials, self.plan), None
-        for trial in trials:
-            if trial.state != TrialState.RUNNING or trial.user_attrs.get(said.RUN) == self.run:
+    def requeue_abandoned(self) -> None:
+        """Queue again what dead sweeps were evaluating, and what was dropped but is wanted now (more `trials`)."""
+        study_trials = self.study.trials()
+        names, heartbeats = trials.configuration_names(study_trials, self.plan), None
+        for trial in study_trials:
+            if trial.state != TrialState.RUNNING or trial.user_attrs.get(trials.RUN) == self.run:
                 continue
-            pulses = self.book.attributes() if pulses is None else pulses
-            if self._watch.abandoned(trial.number, trial.user_attrs.get(said.RUN), pulses):
-                self._again(trial, called[trial.number], "The sweep that ran it went away.", said.deaths(trial))
-        idle = {called[t.number]: t for t in trials} | {called[t.number]: None for t in trials if not said.in_vain(t)}
+            heartbeats = self.study.attributes() if heartbeats is None else heartbeats
+            if self._monitor.is_abandoned(trial.number, trial.user_attrs.get(trials.RUN), heartbeats):
+                self._queue_again(trial, names[trial.number], "The sweep that ran it went away.", trials.deaths(trial))
+        idle = {names[trial.number]: trial for trial in study_trials}
+        idle |= {names[trial.number]: None for trial in study_trials if not trials.ended_without_result(trial)}
         for config, last in idle.items():
             if last is not None and config in self._wanted:
-                self._again(last, config, "", said.deaths(last))
+                self._queue_again(last, config, "", trials.deaths(last))
 
     def refresh(self) -> None:
-        """Look at the study again; `counts` and `frontier` tell what was seen."""
-        self._trials = self.book.trials()
+        """Read the study again. `counts` and `frontier` describe what was read last."""
+        self._trials = self.study.trials()
 
     def counts(self) -> tuple[int, int]:
-        """Configurations of the plan that are done, and that failed."""
-        done, failed = said.settled(self._trials, said.names(self._trials, self.plan))
+        """Return how many configurations of the plan are done and how many failed."""
+        done, failed = trials.settled(self._trials, trials.configuration_names(self._trials, self.plan))
         return len(done & self._wanted), len(failed & self._wanted)
 
     def frontier(self) -> Frontier:
-        """All that this study has found so far."""
+        """Return all results of this study."""
         for trial in self._trials:
             if trial.number not in self._points and trial.state.is_finished():
-                self._points[trial.number] = said.point(trial, self.book.name)
+                self._points[trial.number] = trials.to_point(trial, self.study.name)
         return Frontier((p for p in self._points.values() if p is not None), axis=self.axis)
 
     def _take(self) -> tuple[int, list[FrozenTrial]] | None:
-        """Make a waiting trial ours (one step, whoever else tries), or a new one; and the study, up to it at least."""
-        with self.book.store.transition():
-            trials = self.book.trials()
-            for trial in trials:
-                waiting = trial.state == TrialState.WAITING and trial.user_attrs.get(said.CONFIG) in self._wanted
-                if waiting and self.book.set_state(trial.number, TrialState.RUNNING):
-                    self.book.note(trial.number, **{said.RUN: self.run})
-                    return int(trial.number), trials
-            known = set(said.names(trials, self.plan).values())
+        """Take a waiting trial in one step, or add a new one. Return its number and the trials up to it at least."""
+        with self.study.storage.state_lock():
+            study_trials = self.study.trials()
+            for trial in study_trials:
+                waiting = trial.state == TrialState.WAITING and trial.user_attrs.get(trials.CONFIG) in self._wanted
+                if waiting and self.study.set_state(trial.number, TrialState.RUNNING):
+                    self.study.set_trial_attributes(trial.number, **{trials.RUN: self.run})
+                    return int(trial.number), study_trials
+            known = set(trials.configuration_names(study_trials, self.plan).values())
             left = [index for index in range(self.plan.total) if self.plan.name(index) not in known]
             if not left:
                 return None
-            return self._open(random.choice(left[: self._reach])), self.book.trials()  # noqa: S311  # no secret
+            index = random.choice(left[: self._lookahead])  # noqa: S311  # not used for security
+            return self._add_running(index), self.study.trials()
 
-    def _open(self, index: int) -> int:
-        """Add a trial that is running, and ours, from its first moment: at a known configuration, or the sampler's next.
+    def _add_running(self, index: int) -> int:
+        """Add a running trial for configuration `index`, or for whatever a sampler suggests next; return its number.
 
-        Two processes may do so for one configuration; the rule of the lower number then decides (see `trials`).
+        Two processes may do so for one configuration. The lower number then counts (see `trials`).
         """
         if self.plan.fixed is None:
-            return self.book.add(TrialState.RUNNING, {}, {}, {said.RUN: self.run})
+            return self.study.add_trial(TrialState.RUNNING, {}, {}, {trials.RUN: self.run})
         params = self.plan.fixed[index]
         distributions = {p.name: p.distribution for p in self.plan.space.parameters}
         schedule = self.plan.space.schedule(params).to_dict()
-        attributes = {said.CONFIG: self.plan.name(index), said.ATTEMPT: 0, said.SCHEDULE: schedule, said.RUN: self.run}
-        return self.book.add(TrialState.RUNNING, params, distributions, attributes)
+        attributes = {
+            trials.CONFIG: self.plan.name(index),
+            trials.ATTEMPT: 0,
+            trials.SCHEDULE: schedule,
+            trials.RUN: self.run,
+        }
+        return self.study.add_trial(TrialState.RUNNING, params, distributions, attributes)
 
-    def _superfluous(self, trials: Sequence[FrozenTrial], number: int, config: str) -> str | None:
-        """Why this trial must not be run; None when it must."""
+    def _reason_to_drop(self, study_trials: Sequence[FrozenTrial], number: int, config: str) -> str | None:
+        """Return why this trial must not be evaluated; None if it must."""
         if config not in self._wanted:
             return "One more than was asked for: another sweep was faster."
-        called, attempt = said.names(trials, self.plan), said.attempt(trials[number])
-        rivals = [t for t in trials if called[t.number] == config and t.number != number]
-        if any(said.attempt(t) == attempt and t.number < number for t in rivals):
+        names, attempt = trials.configuration_names(study_trials, self.plan), trials.attempt(study_trials[number])
+        others = [trial for trial in study_trials if names[trial.number] == config and trial.number != number]
+        if any(trials.attempt(other) == attempt and other.number < number for other in others):
             return "Another trial does this."
-        for rival in rivals:
-            if said.attempt(rival) < attempt and not rival.state.is_finished():
-                self.book.note(rival.number, **{said.LOST: "Another attempt was started."})
-                self.book.finish(rival.number, TrialState.FAIL)
-        over = [self.book.get(t.number) for t in rivals]
-        return "Settled meanwhile." if any(said.succeeded(t) or said.failed(t) for t in over) else None
+        for other in others:
+            if trials.attempt(other) < attempt and not other.state.is_finished():
+                self.study.set_trial_attributes(other.number, **{trials.LOST: "Another attempt was started."})
+                self.study.finish(other.number, TrialState.FAIL)
+        now = [self.study.trial(other.number) for other in others]
+        return "Settled meanwhile." if any(trials.succeeded(trial) or trials.failed(trial) for trial in now) else None
 
-    def _describe(self, number: int, config: str) -> Claim:
+    def _make_claim(self, number: int, config: str) -> Claim:
         index = int(config.rpartition(":")[2])
         if self.plan.fixed is not None:
             return Claim(number, config, self.plan.space.schedule(self.plan.fixed[index]))
-        trial = self.book.sampled(number, self.plan.sampler(index))
+        trial = self.study.sampler_trial(number, self.plan.sampler(index))
         schedule = self.plan.space.schedule(self.plan.suggest(trial, index))
-        self.book.note(number, **{said.CONFIG: config, said.SCHEDULE: schedule.to_dict()})
+        self.study.set_trial_attributes(number, **{trials.CONFIG: config, trials.SCHEDULE: schedule.to_dict()})
         return Claim(number, config, schedule)
 
-    def _known(self, claim: Claim) -> Point | None:
-        """Where a sampler comes upon a schedule again: the point that it was."""
+    def _find_repeated(self, claim: Claim) -> Point | None:
+        """Return the known point of a schedule that a sampler suggests again, None if it is new."""
         if self.plan.fixed is not None:
             return None
         self.refresh()
         return next((point for point in self.frontier() if point.schedule == claim.schedule), None)
 
-    def _again(self, trial: FrozenTrial, config: str, why: str, deaths: int) -> None:
-        """Queue first, then close: whoever dies between the two leaves a trial too many, never one too few."""
-        kept = {key: trial.user_attrs[key] for key in (said.SCHEDULE,) if key in trial.user_attrs}
-        attributes = {said.CONFIG: config, said.ATTEMPT: said.attempt(trial) + 1, said.DEATHS: deaths, **kept}
-        # a sampler's own notes go along: NSGA-II keeps the generation there
-        self.book.add(TrialState.WAITING, trial.params, trial.distributions, attributes, trial.system_attrs)
-        self.book.note(trial.number, **{said.LOST: why})
-        self.book.finish(trial.number, TrialState.FAIL)
+    def _queue_again(self, trial: FrozenTrial, config: str, reason: str, deaths: int) -> None:
+        """Add the new trial first, then end the old one: a process that dies in between leaves one too many, not none."""
+        kept = {key: trial.user_attrs[key] for key in (trials.SCHEDULE,) if key in trial.user_attrs}
+        attributes = {trials.CONFIG: config, trials.ATTEMPT: trials.attempt(trial) + 1, trials.DEATHS: deaths, **kept}
+        # NSGA-II keeps the generation in the system attributes
+        self.study.add_trial(TrialState.WAITING, trial.params, trial.distributions, attributes, trial.system_attrs)
+        self.study.set_trial_attributes(trial.number, **{trials.LOST: reason})
+        self.study.finish(trial.number, TrialState.FAIL)

@@ -1,10 +1,11 @@
-"""What an Optuna trial of a sweep says: which configuration it is an attempt at, and how that went.
+"""What the attributes of an Optuna trial say: which configuration it is an attempt at, and how that ended.
 
-A configuration may have several trials: one per attempt, when a worker died. The rules that make "exactly once" hold
-whatever the number of processes need no lock of their own, only that trial numbers are unique, grow and never change:
+A configuration has several trials if a worker died: one for each attempt. Each configuration is still evaluated exactly
+once, with any number of processes and without a lock. This needs only that trial numbers are unique, grow and never
+change:
 
-- of two trials for the same attempt at a configuration, the one with the lower number counts, the other is dropped;
-- an attempt is only run once all earlier ones are over, and none of them succeeded or failed by its own fault.
+- Of two trials for the same attempt at a configuration, the one with the lower number counts; the other is dropped.
+- An attempt runs only when all earlier attempts have ended without a result and without an error of the configuration.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ from vispco.schedule import Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vispco.sweep.sweep_plan import Plan
+    from vispco.sweep.sweep_plan import SweepPlan
 
 CONFIG = "config"  # STRATEGY:INDEX
-ATTEMPT = "attempt"  # 0, 1, ...; a trial that a sampler made has none, and is attempt 0
-DEATHS = "deaths"  # of workers, at this configuration
-RUN = "run"  # the sweep process that runs it
+ATTEMPT = "attempt"  # 0, 1, ...; a trial that a sampler made has none: it is attempt 0
+DEATHS = "deaths"  # how many workers died while they evaluated this configuration
+RUN = "run"  # the sweep process that evaluates it
 SCHEDULE = "schedule"
 EVALUATION = "evaluation"
-ERROR = "error"  # failed by its own fault: it is not tried again
-LOST = "lost"  # its worker or sweep went away: another attempt was queued
-DROPPED = "dropped"  # superfluous: nothing was run
-SAME_AS = "same_as"  # a sampler came upon a schedule again; the evaluation is that of this other configuration
+ERROR = "error"  # the configuration itself failed: it is not tried again
+LOST = "lost"  # its worker or sweep died: another attempt was queued
+DROPPED = "dropped"  # not needed: nothing was evaluated
+SAME_AS = "same_as"  # a sampler repeated a schedule; the evaluation is that of this other configuration
 
 
-def names(trials: Sequence[FrozenTrial], plan: Plan) -> dict[int, str]:
-    """Trial number -> configuration. A trial that a sampler made is called after its rank among its like."""
-    called: dict[int, str] = {}
+def configuration_names(trials: Sequence[FrozenTrial], plan: SweepPlan) -> dict[int, str]:
+    """Map trial numbers to configurations. A trial that a sampler made is numbered among the trials of samplers."""
+    names: dict[int, str] = {}
     rank = 0
     for trial in trials:
         if ATTEMPT in trial.user_attrs:
-            called[trial.number] = str(trial.user_attrs[CONFIG])
+            names[trial.number] = str(trial.user_attrs[CONFIG])
         else:
-            called[trial.number] = plan.name(rank) if plan.fixed is None else f"foreign:{rank}"
+            names[trial.number] = plan.name(rank) if plan.fixed is None else f"foreign:{rank}"
             rank += 1
-    return called
+    return names
 
 
 def attempt(trial: FrozenTrial) -> int:
@@ -60,33 +61,32 @@ def succeeded(trial: FrozenTrial) -> bool:
 
 
 def failed(trial: FrozenTrial) -> bool:
-    """By its own fault, and for good."""
+    """Whether the configuration itself failed, so that it is not tried again."""
     return bool(trial.state == TrialState.FAIL and ERROR in trial.user_attrs and LOST not in trial.user_attrs)
 
 
-def in_vain(trial: FrozenTrial) -> bool:
-    """Over, without having settled its configuration."""
+def ended_without_result(trial: FrozenTrial) -> bool:
     return bool(trial.state.is_finished() and not succeeded(trial) and not failed(trial))
 
 
-def settled(trials: Iterable[FrozenTrial], called: dict[int, str]) -> tuple[set[str], set[str]]:
-    """The configurations that are done, and those that failed."""
+def settled(trials: Iterable[FrozenTrial], names: dict[int, str]) -> tuple[set[str], set[str]]:
+    """Return the configurations that are done and those that failed."""
     done, errors = set(), set()
     for trial in trials:
         if succeeded(trial):
-            done.add(called[trial.number])
+            done.add(names[trial.number])
         elif failed(trial):
-            errors.add(called[trial.number])
+            errors.add(names[trial.number])
     return done, errors - done
 
 
-def point(trial: FrozenTrial, study: str) -> Point | None:
-    """What a finished trial adds to the frontier.
+def to_point(trial: FrozenTrial, study: str) -> Point | None:
+    """Return the frontier point of a finished trial, None if it has none.
 
-    Its provenance names neither the trial's number nor its time: a sweep that was killed ends with the same points.
+    The provenance holds neither the number nor the time of the trial: a killed and continued sweep has equal points.
     """
-    said = trial.user_attrs
-    if not succeeded(trial) or EVALUATION not in said or SAME_AS in said:
+    attributes = trial.user_attrs
+    if not succeeded(trial) or EVALUATION not in attributes or SAME_AS in attributes:
         return None
-    provenance = {"study": study, CONFIG: said[CONFIG]}
-    return Point(Schedule.from_dict(said[SCHEDULE]), Evaluation.from_dict(said[EVALUATION]), provenance)
+    provenance = {"study": study, CONFIG: attributes[CONFIG]}
+    return Point(Schedule.from_dict(attributes[SCHEDULE]), Evaluation.from_dict(attributes[EVALUATION]), provenance)

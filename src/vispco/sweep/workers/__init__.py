@@ -1,1 +1,1 @@
-"""Where evaluations run: in this process, in others on this machine, or on a Ray cluster."""
+"""Workers that evaluate schedules: in this process, in other processes, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Processes on this machine: spawned, each with one thread and an evaluator of its own."""
+"""Worker processes on this machine, each with one thread and its own evaluator."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from vispco.schedule import Schedule
 
-INDEX = "VISPCO_WORKER"  # which of the workers a process is: it chooses its GPU by that
+INDEX = "VISPCO_WORKER"  # the number of this worker, which selects its GPU
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-QUIET = "ignore:resource_tracker:UserWarning"  # a worker that is killed cannot give back its semaphores; others do it
-LEAVE = 5.0  # seconds that a worker may take to leave
-MAX_STILLBORN = 3  # workers that may die in a row before one of them becomes ready
+QUIET = "ignore:resource_tracker:UserWarning"  # a killed worker cannot release its semaphores; the tracker does it
+EXIT_SECONDS = 5.0  # how long a worker may take to exit
+MAX_FAILED_STARTS = 3  # so many workers in a row may die before one becomes ready
 READY = "ready"
 
 
 class LocalPool:
-    """`workers` processes, each at the other end of a pipe; the pipe's end is how either side learns of a death."""
+    """`workers` processes, each connected by a pipe. The end of the pipe tells each side that the other one died."""
 
     def __init__(self, factory: Factory, workers: int) -> None:
         self._factory = factory
         self._context = multiprocessing.get_context("spawn")
-        self._stillborn = 0
+        self._failed_starts = 0
         self._workers: list[_Worker] = []
         try:
             for index in range(workers):
@@ -54,26 +54,26 @@ class LocalPool:
         worker.job = job
         try:
             worker.pipe.send((job, schedule))
-        except OSError:  # it died a moment ago: the next `wait` finds out
+        except OSError:  # it has just died: the next `wait` reports it
             return
 
     def wait(self, timeout: float) -> list[Outcome]:
         ready = set(wait([worker.pipe for worker in self._workers], timeout))
-        outcomes = (self._hear(index) for index, worker in enumerate(self._workers) if worker.pipe in ready)
+        outcomes = (self._receive(index) for index, worker in enumerate(self._workers) if worker.pipe in ready)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.pipe.close()  # one that waits for a job leaves by itself, and tidies up
+            worker.pipe.close()  # a worker that waits for a job then exits by itself
             if not worker.ready or worker.job is not None:
                 worker.process.kill()
         for worker in self._workers:
-            worker.process.join(LEAVE)
+            worker.process.join(EXIT_SECONDS)
             worker.process.kill()
             worker.process.join()
         self._workers = []
 
-    def _hear(self, index: int) -> Outcome | None:
+    def _receive(self, index: int) -> Outcome | None:
         worker = self._workers[index]
         try:
             message = worker.pipe.recv()
@@ -83,7 +83,7 @@ class LocalPool:
             raise message
         if message == READY:
             worker.ready = True
-            self._stillborn = 0
+            self._failed_starts = 0
             return None
         worker.job = None
         outcome: Outcome = message
@@ -94,10 +94,10 @@ class LocalPool:
         dead.process.kill()
         dead.process.join()
         dead.pipe.close()
-        self._stillborn += not dead.ready
-        if self._stillborn >= MAX_STILLBORN:
+        self._failed_starts += not dead.ready
+        if self._failed_starts >= MAX_FAILED_STARTS:
             raise WorkerError(
-                f"{MAX_STILLBORN} workers in a row died before their evaluator was built "
+                f"{MAX_FAILED_STARTS} workers in a row died before their evaluator was built "
                 f"(the last with exit code {dead.process.exitcode}). Is there enough memory for it?"
             )
         self._workers[index] = self._start(index)
@@ -121,7 +121,7 @@ class _Worker:
 
 @contextmanager
 def environment() -> Iterator[None]:
-    """Processes started inside use one thread each: more threads than cores is an order of magnitude slower."""
+    """Give processes that are started inside one thread each: more threads than cores is ten times slower."""
     warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), QUIET)))
     changed = {**dict.fromkeys(THREADS, "1"), "PYTHONWARNINGS": warnings}
     before = {name: os.environ.get(name) for name in changed}
@@ -137,9 +137,9 @@ def environment() -> Iterator[None]:
 
 
 def _work(pipe: Connection, factory: Factory, index: int) -> None:
-    """A worker's life: build, say so, evaluate what comes, leave when nobody is at the other end."""
+    """Build the evaluator, report it, evaluate what arrives, and exit when the pipe is closed."""
     os.environ[INDEX] = str(index)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the sweep decides what stops
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what stops
     try:
         try:
             evaluator = build(factory)

@@ -1,4 +1,4 @@
-"""A Ray cluster: one actor per worker, the evaluator resident in it, the ledger with us."""
+"""Workers on a Ray cluster: one actor per worker, which holds the evaluator. The queue stays in this process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
-from vispco.sweep import connection
+from vispco.sweep.connection import connection_problem
 from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
 
 if TYPE_CHECKING:
     from vispco.evaluation.result import Evaluator
     from vispco.schedule import Schedule
 
-MAX_STILLBORN = 5  # actors that may die in a row before one of them becomes ready
+MAX_FAILED_STARTS = 5  # so many actors in a row may die before one becomes ready
 
 
 class _Actor:
@@ -24,7 +24,7 @@ class _Actor:
         self._evaluator: Evaluator | None = None
 
     def ready(self) -> str | None:
-        """Build the evaluator; what went wrong, if it did."""
+        """Build the evaluator; return what went wrong, or None."""
         try:
             self._evaluator = build(self._factory)
         except WorkerError as error:
@@ -38,7 +38,7 @@ class _Actor:
 
 
 class RayPool:
-    """`workers` actors, each with its share of CPUs and GPUs. An actor or a node that dies is replaced elsewhere."""
+    """`workers` actors, each with its CPUs and GPUs. An actor that dies is replaced, if need be on another node."""
 
     def __init__(
         self, factory: Factory, workers: int, *, address: str | None = None, num_cpus: float = 1, num_gpus: float = 0
@@ -50,7 +50,7 @@ class RayPool:
         self._kind = self._ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_restarts=0)(_Actor)
         self._free: list[Any] = []
         self._busy: dict[Any, tuple[Any, int | None]] = {}  # what we wait for -> actor, job (None: being built)
-        self._stillborn = 0
+        self._failed_starts = 0
         for _ in range(workers):
             self._start()
 
@@ -64,7 +64,7 @@ class RayPool:
 
     def wait(self, timeout: float) -> list[Outcome]:
         done, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=timeout)
-        outcomes = (self._hear(reference) for reference in done)
+        outcomes = (self._receive(reference) for reference in done)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class RayPool:
         actor = self._kind.remote(self._factory)
         self._busy[actor.ready.remote()] = (actor, None)
 
-    def _hear(self, reference: Any) -> Outcome | None:
+    def _receive(self, reference: Any) -> Outcome | None:
         actor, job = self._busy.pop(reference)
         try:
             answer = self._ray.get(reference)
@@ -92,22 +92,22 @@ class RayPool:
             return self._replace(actor, job, error)
         if job is None and answer is not None:
             raise WorkerError(answer)
-        self._stillborn = 0
+        self._failed_starts = 0
         self._free.append(actor)
         return answer if job is not None else None
 
     def _replace(self, actor: Any, job: int | None, error: Exception) -> Outcome | None:
-        self._ray.kill(actor)  # if it was only out of reach, it must not go on beside its successor
-        self._stillborn += job is None
-        if self._stillborn >= MAX_STILLBORN:
+        self._ray.kill(actor)  # if only the connection failed, it must not run in parallel with its successor
+        self._failed_starts += job is None
+        if self._failed_starts >= MAX_FAILED_STARTS:
             why = str(error).strip().splitlines()[-1].strip()
-            raise WorkerError(f"{MAX_STILLBORN} Ray actors in a row died before their evaluator was built: {why}")
+            raise WorkerError(f"{MAX_FAILED_STARTS} Ray actors in a row died before their evaluator was built: {why}")
         self._start()
         return Outcome(job) if job is not None else None
 
 
 def _check_resources(there: dict[str, float], wanted: dict[str, float]) -> None:
-    """An actor that fits nowhere would be waited for without end."""
+    """Refuse actors that fit nowhere, because Ray would wait for them forever."""
     for kind, amount in wanted.items():
         if amount > there.get(kind, 0.0):
             raise InvalidInputError(
@@ -127,12 +127,12 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> bool:
-    """Join the cluster at `address` (or start one here); whether it is ours to leave."""
+    """Join the cluster at `address` (or start one here). Return whether this process must leave it later."""
     if ray.is_initialized():
         return False
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
-        why = connection.complaint(host, int(port), grpc=os.environ.get("RAY_USE_TLS") != "1")
+        why = connection_problem(host, int(port), grpc=os.environ.get("RAY_USE_TLS") != "1")
         if why is not None:
             raise InvalidInputError(f"No Ray cluster answers at {address}: {why}. Is `ray start --head` running there?")
     try:

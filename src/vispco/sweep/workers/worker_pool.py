@@ -1,4 +1,4 @@
-"""What a sweep asks of an engine: take a schedule, say what came of it."""
+"""`WorkerPool`: what a sweep needs from its workers; and `InlinePool`, which evaluates in this process."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from vispco.schedule import Schedule
 
 Factory = Callable[[], Evaluator]
-"""Makes the evaluator, with its model, once in each worker; it travels there by pickle."""
+"""Builds the evaluator with its model, once in each worker. It is sent there by pickle."""
 
 
 class WorkerError(VispcoError, RuntimeError):
-    """The workers cannot work at all: the evaluator could not be built, or every worker dies."""
+    """The evaluator could not be built, or every worker dies."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job: an evaluation, an error of the configuration's own, or (neither) its worker died."""
+    """The outcome of a job: an evaluation or an error of the configuration. With neither, its worker died."""
 
     job: int
     evaluation: Evaluation | None = None
@@ -35,34 +35,34 @@ class Outcome:
         return self.evaluation is None and self.error is None
 
 
-class Pool(Protocol):
-    """Workers that evaluate schedules. A worker that dies is replaced, and its job reported as lost."""
+class WorkerPool(Protocol):
+    """Workers that evaluate schedules. A worker that dies is replaced, and its job is reported as lost."""
 
     @property
     def free(self) -> int:
-        """Workers that wait for a job, their evaluator built."""
+        """How many workers have built their evaluator and wait for a job."""
 
     def submit(self, job: int, schedule: Schedule) -> None:
         """Give a job to a free worker."""
 
     def wait(self, timeout: float) -> list[Outcome]:
-        """Outcomes since the last call; waits for one, but not for longer than `timeout` seconds."""
+        """Return the outcomes since the last call. If there are none, wait up to `timeout` seconds for one."""
 
     def close(self) -> None:
-        """Stop all workers, at once."""
+        """Stop all workers at once."""
 
 
 def evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
-    """Run one job; whatever the evaluator raises is the configuration's error."""
+    """Run one job. An exception of the evaluator becomes the error of the configuration."""
     try:
         return Outcome(job, evaluation=evaluator(schedule))
-    except Exception as error:  # noqa: BLE001  # a sweep goes on whatever a configuration does
+    except Exception as error:  # noqa: BLE001  # a failing configuration must not stop a sweep
         last = traceback.format_exception(error)[-6:]
         return Outcome(job, error="".join(last).strip() or repr(error))
 
 
 def build(factory: Factory) -> Evaluator:
-    """Build the evaluator; its failure is the user's to know at once, not one per configuration."""
+    """Build the evaluator. A failure is raised at once instead of once for each configuration."""
     try:
         return factory()
     except Exception as error:
@@ -70,7 +70,7 @@ def build(factory: Factory) -> Evaluator:
 
 
 class InlinePool:
-    """The pool of one, which is ourselves."""
+    """Evaluates in this process, one schedule after another."""
 
     def __init__(self, factory: Factory) -> None:
         self._evaluator = build(factory)

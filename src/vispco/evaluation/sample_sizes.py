@@ -1,4 +1,4 @@
-"""How large the samples are, and so what a schedule costs on them and how it is brought within a budget on each."""
+"""`SampleSizes`: token numbers of samples, the cost of schedules on them, and fitting schedules to a budget."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vispco.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class SampleSizes:
     """Text, visual and answer tokens of S samples (int64 [S] each, in the evaluator's order), and the cost model.
 
-    A budget is a fraction of each sample's own unpruned prompt. A search is billed for the answers too.
-    site, first_full: where the scorer makes tokens leave, and whether layer 0 must see them all.
+    A budget is a fraction of the FLOPs of each sample's unpruned prompt. The bill of a search includes the answers.
+    site, first_full: where tokens leave with this scorer, and whether layer 0 must process all of them.
     """
 
     num_text: Tensor
@@ -30,13 +30,13 @@ class Sizes:
     first_full: bool = True
 
     @classmethod
-    def of(cls, evaluator: Any, cost: str = "exact") -> Sizes:
-        """The sizes that an evaluator has (`evaluator.sizes`), or those of a `TaskEvaluator`'s samples.
+    def of(cls, evaluator: Any, cost: str = "exact") -> SampleSizes:
+        """Return `evaluator.sizes`, or the sizes of the samples of a `TaskEvaluator`.
 
-        The samples are encoded in its own batches, so the vision tower has run before any search's clock starts.
+        The samples are encoded in batches of the evaluator. The vision tower has therefore run before the first search.
         """
         known = getattr(evaluator, "sizes", None)
-        if isinstance(known, Sizes):
+        if isinstance(known, SampleSizes):
             return known
         table = torch.zeros(3, len(evaluator.samples), dtype=torch.int64)
         for batch in evaluator.batches:
@@ -54,30 +54,30 @@ class Sizes:
     def num_layers(self) -> int:
         return self.cost.num_layers
 
-    def first(self, n: int) -> Sizes:
+    def first(self, n: int) -> SampleSizes:
         return replace(self, num_text=self.num_text[:n], num_visual=self.num_visual[:n], num_answer=self.num_answer[:n])
 
     @property
     def typical(self) -> tuple[Tensor, Tensor]:
-        """Median numbers of text and visual tokens: [1] each."""
+        """The median numbers of text and visual tokens: [1] each."""
         return self.num_text.median()[None], self.num_visual.median()[None]
 
     def fractions(self, counts: Tensor) -> Tensor:
-        """Whole tokens [S, L] -> FLOPs of each prompt relative to the unpruned model's: [S], float64."""
+        """Return the FLOPs of each prompt with these counts [S, L], relative to the unpruned model: [S], float64."""
         spent = self.cost.flops_of_counts(counts, self.num_text, site=self.site).double()
         return spent / self.cost.full(self.num_text, self.num_visual).double()
 
     def fraction(self, schedule: Schedule) -> float:
-        """The mean over the samples, as `Evaluation.fraction` tells it."""
+        """Return the mean fraction of the FLOPs over the samples, as in `Evaluation.fraction`."""
         return float(self.fractions(schedule.counts(self.num_visual.tolist())).mean())
 
-    def spent(self, schedule: Schedule) -> float:
-        """FLOPs of one pass over all samples with their answers; a generated answer is billed like a given one."""
+    def total_flops(self, schedule: Schedule) -> float:
+        """Return the FLOPs of one pass over all samples with their answers, generated or given."""
         counts = schedule.counts(self.num_visual.tolist())
         return float(self.cost.flops_of_counts(counts, self.num_text + self.num_answer, site=self.site).sum())
 
-    def check(self, budget: float) -> None:
-        """Refuse what is no budget, and one that not even a schedule without visual tokens meets."""
+    def check_budget(self, budget: float) -> None:
+        """Refuse a budget outside of (0, 1], and one that even a schedule without visual tokens exceeds."""
         if not 0.0 < budget <= 1.0:
             raise InvalidInputError(
                 f"The budget {budget:g} was given. It is a fraction of the unpruned language model's FLOPs, in (0, 1]."
@@ -91,10 +91,10 @@ class Sizes:
             )
 
     def fit(self, schedule: Schedule, budget: float, *, lift: bool = True) -> Schedule:
-        """A curve [L] as whole tokens with F <= budget on **every** sample: one row each, or one row if all are alike.
+        """Return a curve [L] as whole tokens within the budget on **every** sample: a row each, one row if all are equal.
 
-        lift: also raise the curve where a sample has something left; otherwise it is only cut where it is too dear. A
-        sample whose floor lies above the budget gets its floor (`BudgetWarning`).
+        lift: also raise the curve where a sample has budget left. Otherwise it is only cut where it is too expensive. A
+        sample whose floor is above the budget gets its floor (`BudgetWarning`).
         """
         asked = torch.full((len(self),), budget, dtype=torch.float64)
         sizes = (self.num_text, self.num_visual, self.cost)
@@ -102,8 +102,8 @@ class Sizes:
         curve = schedule.tensor().expand(len(self), -1)
         counts = snap(curve, limits, *sizes, site=self.site, first_full=self.first_full, fill=False)
         if not lift:
-            own = schedule.counts(self.num_visual.tolist())
-            counts = torch.where((self.fractions(own) <= limits)[:, None], own, counts)
+            uncut = schedule.counts(self.num_visual.tolist())
+            counts = torch.where((self.fractions(uncut) <= limits)[:, None], uncut, counts)
         if bool((counts == counts[0]).all()) and bool((self.num_visual == self.num_visual[0]).all()):
             return Schedule.from_counts(counts[0], int(self.num_visual[0]))
         return Schedule.from_counts(counts, self.num_visual.tolist())

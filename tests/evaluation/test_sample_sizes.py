@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rivals.conftest import evaluator
 from rivals.synthetic_search import LAYERS, holds, make_sizes
 from vispco.errors import InvalidInputError
-from vispco.rivals import Sizes
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.schedule import Schedule
 
 COUNTS = st.lists(st.tuples(st.integers(1, 60), st.integers(20, 300)), min_size=1, max_size=5)
@@ -44,19 +45,20 @@ def test_samples_that_are_alike_share_one_row():
 @pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])
 def test_what_is_no_fraction_is_refused(budget):
     with pytest.raises(InvalidInputError, match="fraction"):
-        make_sizes().check(budget)
+        make_sizes().check_budget(budget)
 
 
 def test_a_budget_below_the_floor_is_refused_and_the_floor_named():
     sizes = make_sizes()
     floor = sizes.fraction(Schedule.withdraw(1, LAYERS))
     with pytest.raises(InvalidInputError, match=f"{floor:.4g}"):
-        sizes.check(floor - 0.01)
-    sizes.check(floor)
+        sizes.check_budget(floor - 0.01)
+    sizes.check_budget(floor)
 
 
-def test_sizes_of_an_evaluator_stand_in_the_order_of_its_samples(calibration):
-    sizes = Sizes.of(calibration)
+def test_sizes_of_an_evaluator_stand_in_the_order_of_its_samples():
+    calibration = evaluator()
+    sizes = SampleSizes.of(calibration)
     for row, sample in enumerate(calibration.samples):
         encoded = calibration.store.encode([sample], answers=True)
         own = (sizes.num_text[row], sizes.num_visual[row], sizes.num_answer[row])
@@ -65,7 +67,8 @@ def test_sizes_of_an_evaluator_stand_in_the_order_of_its_samples(calibration):
     assert sizes.first_full
 
 
-def test_a_mean_fraction_is_what_the_evaluator_tells(calibration):
-    sizes = Sizes.of(calibration)
+def test_a_mean_fraction_is_what_the_evaluator_tells():
+    calibration = evaluator()
+    sizes = SampleSizes.of(calibration)
     schedule = sizes.fit(Schedule.single(3, 0.4, sizes.num_layers), 0.5)
     assert calibration(schedule).fraction["exact"] == pytest.approx(sizes.fraction(schedule))
