@@ -1,9 +1,11 @@
 """The eight benchmarks by name: their prompts, their metrics, their files."""
 
+from dataclasses import replace
+
 import pytest
 
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.metrics import BENCHMARKS, benchmark, find, parse_tasks
+from vispco.metrics import BENCHMARKS, METRICS, Benchmark, benchmark, find, parse_tasks
 from vispco.sources import Record, Turn
 
 EIGHT = ["aokvqa", "vizwiz", "seedbench", "mmbench", "mme", "chartqa", "ocrbench", "textvqa"]
@@ -20,8 +22,8 @@ def test_they_are_the_papers_eight():
 @pytest.mark.parametrize("name", EIGHT)
 def test_an_empty_prediction_scores_0_in_each(name):
     for prediction in ("", " ", "\n"):
-        assert BENCHMARKS[name].metric(prediction, record(references=("",) * 10, options={"A": ""})) == 0.0
-        assert BENCHMARKS[name].metric(prediction, record(references=("A",), options={"A": "yes"})) == 0.0
+        assert BENCHMARKS.get(name).score(prediction, record(references=("",) * 10, options={"A": ""})) == 0.0
+        assert BENCHMARKS.get(name).score(prediction, record(references=("A",), options={"A": "yes"})) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -33,17 +35,18 @@ def test_an_empty_prediction_scores_0_in_each(name):
         ("vizwiz", "unanswerable", ("unanswerable",) * 2 + ("x",) * 8, {}, 0.6),
         ("textvqa", "the  Stop!", ("stop",) * 10, {}, 1.0),
         ("mme", "I know", ("No",), {}, 0.0),
-        ("chartqa", "1,040", ("1000",), {}, 1.0),
+        ("chartqa", "1040", ("1000",), {}, 1.0),
+        ("chartqa", "1,040", ("1000",), {}, 0.0),  # to the official rule a text
         ("ocrbench", "it says STOP", ("stop",), {}, 1.0),
     ],
 )
 def test_each_is_scored_by_its_own_metric(name, prediction, references, options, score):
     item = record(references=references, options=options)
-    assert BENCHMARKS[name].metric(prediction, item) == pytest.approx(score)
+    assert BENCHMARKS.get(name).score(prediction, item) == pytest.approx(score)
 
 
 def test_the_prompt_has_hint_question_options_and_what_to_answer():
-    prompt = BENCHMARKS["mmbench"].prompt(record("Which?", options={"A": "dog", "B": "cat"}, hint="Look left."))
+    prompt = BENCHMARKS.get("mmbench").prompt(record("Which?", options={"A": "dog", "B": "cat"}, hint="Look left."))
     assert prompt.splitlines() == [
         "Hint: Look left.",
         "Which?",
@@ -55,8 +58,8 @@ def test_the_prompt_has_hint_question_options_and_what_to_answer():
 
 def test_the_prompt_does_not_ask_twice():
     question = "Is it a dog? Please answer yes or no."
-    assert BENCHMARKS["mme"].prompt(record(question)) == question
-    assert BENCHMARKS["ocrbench"].prompt(record("What is written?")) == "What is written?"
+    assert BENCHMARKS.get("mme").prompt(record(question)) == question
+    assert BENCHMARKS.get("ocrbench").prompt(record("What is written?")) == "What is written?"
 
 
 @pytest.mark.parametrize("typed", ["mmbench", "MMBench", "MMBench_DEV_EN", " mm-bench "])
@@ -125,6 +128,53 @@ def test_tasks_are_parsed_from_what_a_user_types(root):
 def test_bad_tasks_are_named(tasks, sentence):
     with pytest.raises((InvalidInputError, UnknownNameError), match=sentence):
         parse_tasks(tasks)
+
+
+def scored(rows):
+    return [(replace(record(), id=index, meta=meta), score) for index, meta, score in rows]
+
+
+def test_mme_gives_points_for_answers_and_for_pictures_with_both_right():
+    def row(number, category, picture, score):
+        return (str(number), {"category": category, "image_path": picture}, score)
+
+    rows = [
+        row(1, "color", "1.png", 1.0),
+        row(2, "color", "1.png", 1.0),
+        row(3, "color", "2.png", 1.0),
+        row(4, "color", "2.png", 0.0),
+        row(5, "code_reasoning", "1.png", 1.0),
+        row(6, "code_reasoning", "1.png", 0.0),
+    ]
+    figures = BENCHMARKS.get("mme").figures(scored(rows))
+    assert figures == {
+        "acc+": pytest.approx(1 / 3),
+        "perception points": pytest.approx(75 + 50),
+        "reasoning points": pytest.approx(50 + 0),
+        "color points": pytest.approx(125),
+        "code_reasoning points": pytest.approx(50),
+    }
+
+
+def test_mmbench_counts_a_question_only_if_every_rotation_is_right():
+    rows = [("7", {}, 1.0), ("1000007", {}, 1.0), ("8", {}, 1.0), ("1000008", {}, 0.0), ("2000008", {}, 1.0)]
+    assert BENCHMARKS.get("mmbench").figures(scored(rows)) == {"circular": 0.5}
+    named = [("x1", {"g_index": "5"}, 1.0), ("x2", {"g_index": "5"}, 0.0), ("x3", {}, 1.0)]
+    assert BENCHMARKS.get("mmbench").figures(scored(named)) == {"circular": 0.5}
+
+
+def test_a_package_adds_a_benchmark_with_its_own_metric(monkeypatch):
+    """As an entry point of the groups `vispco.benchmarks` and `vispco.metrics` does."""
+    monkeypatch.setattr(BENCHMARKS, "_items", dict(BENCHMARKS._items))
+    monkeypatch.setattr(METRICS, "_items", dict(METRICS._items))
+
+    @METRICS.register(name="length")
+    def length(prediction, item):
+        return float(len(prediction) == len(item.references[0]))
+
+    BENCHMARKS.register(Benchmark("lengths", "Lengths", "text", "length", "How long?", ("Lengths",)))
+    assert BENCHMARKS.get("lengths").score("dog", record()) == 1.0
+    assert benchmark("Lengths").prompt(record()).endswith("How long?")
 
 
 def test_a_task_given_twice_is_refused(root):

@@ -1,4 +1,4 @@
-"""ChartQA's relaxed accuracy: numbers within 5 %, everything else exactly."""
+"""ChartQA's relaxed accuracy, the official and the lenient one: numbers within 5 %, everything else exactly."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.relaxed import relaxed, relaxed_accuracy
+from vispco.metrics.relaxed import lenient_accuracy, relaxed, relaxed_accuracy, relaxed_lenient
 
 RIGHT = [
     ("100", "100"),
@@ -81,39 +81,67 @@ WRONG = [
 
 @pytest.mark.parametrize(("prediction", "answer"), RIGHT)
 def test_right(prediction, answer):
-    assert relaxed_accuracy(prediction, answer) == 1.0
+    assert lenient_accuracy(prediction, answer) == 1.0
 
 
 @pytest.mark.parametrize(("prediction", "answer"), WRONG)
 def test_wrong(prediction, answer):
-    assert relaxed_accuracy(prediction, answer) == 0.0
+    assert lenient_accuracy(prediction, answer) == 0.0
 
 
 def test_years_can_be_asked_for_exactly():
-    assert relaxed_accuracy("2018", "2019", exact_years=True) == 0.0
-    assert relaxed_accuracy("2019.", "2019", exact_years=True) == 1.0
-    assert relaxed_accuracy("104", "100", exact_years=True) == 1.0
+    assert lenient_accuracy("2018", "2019", exact_years=True) == 0.0
+    assert lenient_accuracy("2019.", "2019", exact_years=True) == 1.0
+    assert lenient_accuracy("104", "100", exact_years=True) == 1.0
 
 
 def test_the_best_of_several_answers_counts():
     item = SimpleNamespace(references=("12", "dozen"), options={}, meta={})
-    assert relaxed("dozen", item) == relaxed("12%", item) == 1.0
-    assert relaxed("", item) == relaxed("13", item) == 0.0
+    assert relaxed_lenient("dozen", item) == relaxed_lenient("12%", item) == 1.0
+    assert relaxed_lenient("", item) == relaxed_lenient("13", item) == 0.0
+    assert relaxed("dozen", item) == relaxed("12.5", item) == 1.0
+    assert relaxed("", item) == relaxed("13", item) == relaxed("12%", item) == 0.0
+
+
+OFFICIAL = [
+    ("105", "100", 1.0),
+    ("106", "100", 0.0),
+    (" 14 ", "14", 1.0),
+    ("14%", "14", 0.0),
+    ("14%", "0.14", 1.0),
+    ("14%", "14%", 1.0),
+    ("14k", "14", 0.0),
+    ("14 billion", "14", 0.0),
+    ("$14", "14", 0.0),
+    ("14 euros", "14", 0.0),
+    ("1,040", "1000", 0.0),
+    ("Germany", "germany", 1.0),
+    ("Germany.", "Germany", 0.0),
+    ("0", "0", 1.0),
+    ("0.0", "0", 0.0),
+    ("", "", 0.0),
+    ("nan", "100", 0.0),
+]
+
+
+@pytest.mark.parametrize(("prediction", "answer", "score"), OFFICIAL)
+def test_the_official_rule_reads_plain_numbers_only(prediction, answer, score):
+    assert relaxed_accuracy(prediction, answer) == score
 
 
 @given(st.floats(0.01, 1e9), st.floats(0.5, 1.5))
 def test_the_tolerance_is_five_percent_of_the_gold_answer(wanted, ratio):
     if abs(abs(ratio - 1) - 0.05) > 1e-6:
-        right = relaxed_accuracy(f"{wanted * ratio:,.6f}", f"{wanted:.6f}")
+        right = lenient_accuracy(f"{wanted * ratio:,.6f}", f"{wanted:.6f}")
         if wanted > 1:
             assert right == float(abs(ratio - 1) < 0.05)
 
 
 @given(st.text(), st.text())
 def test_any_text_scores_0_or_1(prediction, answer):
-    assert relaxed_accuracy(prediction, answer) in (0.0, 1.0)
+    assert lenient_accuracy(prediction, answer) in (0.0, 1.0)
 
 
 @given(st.text(alphabet="0123456789.,%-$ eEkM", max_size=12))
 def test_a_non_empty_answer_is_right_for_itself(text):
-    assert relaxed_accuracy(text, text) == float(bool(text.strip().strip("\"'`").removesuffix(".").strip()))
+    assert lenient_accuracy(text, text) == float(bool(text.strip().strip("\"'`").removesuffix(".").strip()))

@@ -29,6 +29,10 @@ NO = [
     "(no)",
     "No it isn't",
     "'No'",
+    "No. 2 dogs are in the image.",
+    "No image of a cat here.",
+    "There is no picture of a dog on the wall.",
+    "ASSISTANT: No",
 ]
 NEITHER = [
     "",
@@ -52,6 +56,10 @@ NEITHER = [
     "It could be yes, it could be no",
     "There is no way to tell",
     "No. 5",
+    "It is house no. 5",
+    "There is no image.",
+    "No image is provided",
+    "No picture was given, so I cannot say.",
     "maybe",
     "?",
 ]

@@ -1,12 +1,13 @@
 """VLMEvalKit's tables: what their rows mean, and what becomes of rows that are broken."""
 
 import base64
+import json
 
 import pytest
 from PIL import Image
 
 from vispco.errors import InvalidInputError
-from vispco.metrics import EvaluationSet
+from vispco.metrics import EvaluationSet, vqa
 from vispco.sources import Tsv
 
 
@@ -103,6 +104,62 @@ def test_pictures_may_be_files(tmp_path, table, png):
 def test_answers_may_be_a_list(table, cell, text, references, name):
     ((record,), _) = read(Tsv(table([["index", "image", "question", name], ["1", cell, "q", text]])))
     assert record.references == references
+
+
+def test_a_row_that_refers_to_a_row_with_several_pictures_gets_them_all(table, row, cell, header):
+    rows = [row("1", image=str([cell, cell, cell])), row("2", image="1"), row("3", image="4"), row("4", image="")]
+    records, report = read(Tsv(table([header, *rows])))
+    assert [len(record.images()) for record in records] == [3, 3]
+    assert report.count == 2
+
+
+def test_an_empty_answer_of_a_person_is_kept_because_people_are_counted(table, cell):
+    answers = json.dumps(["cat"] * 3 + [""] * 7)
+    path = table([["index", "image", "question", "answer"], ["1", cell, "What?", answers]])
+    ((record,), _) = read(Tsv(path))
+    assert record.references == ("cat",) * 3 + ("",) * 7
+    assert record.turns[0].answer == "cat"
+    assert vqa("cat", record) == pytest.approx((3 * 2 / 3 + 7) / 10)
+    _, report = read(
+        Tsv(
+            table(
+                [["index", "image", "question", "answer"], ["1", cell, "What?", '["", ""]'], ["2", cell, "What?", "a"]]
+            )
+        )
+    )
+    assert report.reasons == {"no answer": 1}
+
+
+def test_answers_of_many_are_preferred_to_one_answer(table, cell):
+    header = ["index", "image", "question", "answer", "answers"]
+    path = table([header, ["1", cell, "What?", "cat", '["dog", "dog", "cat"]'], ["2", cell, "What?", "cat", ""]])
+    (first, second), _ = read(Tsv(path))
+    assert first.references == ("dog", "dog", "cat")
+    assert second.references == ("cat",)
+
+
+def test_a_literal_nan_is_no_hint_and_no_option(table, row, header):
+    cells = row("1", hint="nan")
+    cells[header.index("C")] = "NaN"
+    ((record,), _) = read(Tsv(table([header, cells])))
+    assert (record.hint, list(record.options)) == ("", ["A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("MME_local.tsv", "MME"),
+        ("MMBench_DEV_EN_local.tsv", "MMBench"),
+        ("MMBench_DEV_EN_V11.tsv", "MMBench_V11"),
+        ("SEEDBench_IMG.tsv", "SEEDBench_IMG"),
+    ],
+)
+def test_a_local_table_finds_its_pictures_where_vlmevalkit_writes_them(tmp_path, table, png, name, folder):
+    (tmp_path / "images" / folder).mkdir(parents=True)
+    (tmp_path / "images" / folder / "a.png").write_bytes(png)
+    path = table([["index", "image_path", "question", "answer"], ["1", "a.png", "What?", "cat"]], name=name)
+    ((record,), report) = read(Tsv(path))
+    assert (record.image().size, report.count) == ((8, 6), 0)
 
 
 def test_wrong_arguments_are_refused_at_once(table, row, tmp_path, header):

@@ -75,17 +75,20 @@ class Evaluation:
         seconds: float = 0.0,
         details: Mapping[str, Any] | None = None,
     ) -> Evaluation:
-        """Average over tasks; the interval is that of a mean of independent proportions."""
+        """Average over tasks. The interval is that of a mean of independent proportions; of one task, it is the task's."""
         if not tasks:
             raise InvalidInputError("An evaluation needs at least one task; none was given.")
         accuracy = sum(t.accuracy for t in tasks) / len(tasks)
         variance = sum(((t.high - t.low) / (2 * Z_95)) ** 2 for t in tasks) / len(tasks) ** 2
         half = Z_95 * math.sqrt(variance)
+        low, high = max(0.0, accuracy - half), min(1.0, accuracy + half)
+        if len(tasks) == 1:
+            low, high = tasks[0].low, tasks[0].high
         return cls(
             tuple(tasks),
             accuracy,
-            max(0.0, accuracy - half),
-            min(1.0, accuracy + half),
+            low,
+            high,
             dict(flops),
             dict(fraction),
             kl,

@@ -1,43 +1,54 @@
-"""The paper's eight benchmarks: what each asks, how it is scored, and what its file is called in VLMEvalKit."""
+"""What a benchmark is, and the benchmarks by name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vispco.errors import UnknownNameError
-from vispco.metrics.containment import containment
-from vispco.metrics.multiple_choice import options
-from vispco.metrics.relaxed import relaxed
-from vispco.metrics.vqa import vqa
-from vispco.metrics.yes_no import yes_no
+from vispco.metrics.metric import METRICS
+from vispco.registry import Registry
 
 if TYPE_CHECKING:
-    from vispco.metrics.metric import Metric
+    from collections.abc import Callable, Sequence
+
+    from vispco.metrics.metric import Item
     from vispco.sources.record import Record
+
+    Scored = Sequence[tuple[Record, float]]
 
 SHORT = "Answer with a single word or phrase."
 LETTER = "Answer with the letter of the right option only."
 YES_NO = "Please answer yes or no."
-OR_NONE = "If the picture does not show the answer, say 'unanswerable'."
+
+Kind = Literal["options", "words", "yes-no", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark. `ending` is put on a line of its own after the question, its hint before it, its options between.
+    """One benchmark: what it asks, how it is scored, what its file is called.
 
-    max_new_tokens: where an answer is cut off; what a right one takes, with room for a sentence around it.
+    kind: what an answer is: one of several options, a few words, yes or no, or any text.
+    metric: a name in `METRICS`; the official one.
+    ending: the last line of our prompt, after hint, question and options.
+    files: VLMEvalKit's names without .tsv, the preferred one first.
+    max_new_tokens: where an answer is cut off: room for a right answer in a short sentence.
+    group: the key of the rows that belong together; a limit keeps such groups whole.
+    figures: further figures from all scored rows, besides the mean score.
     """
 
     name: str
     title: str
-    metric: Metric
+    kind: Kind
+    metric: str
     ending: str
-    files: tuple[str, ...]  # VLMEvalKit's names without .tsv, the one to prefer first
+    files: tuple[str, ...]
     max_new_tokens: int = 32
+    group: Callable[[Record], str] | None = None
+    figures: Callable[[Scored], dict[str, float]] | None = None
 
     def prompt(self, record: Record) -> str:
-        """What the model is asked."""
+        """Our prompt of a row."""
         lines = [f"Hint: {record.hint}"] if record.hint else []
         lines.append(record.question.strip())
         lines += [f"{letter}. {text}" for letter, text in record.options.items()]
@@ -45,43 +56,23 @@ class Benchmark:
             lines.append(self.ending)
         return "\n".join(lines)
 
+    def score(self, prediction: str, item: Item) -> float:
+        """The score of a prediction by the benchmark's own metric."""
+        return METRICS.get(self.metric)(prediction, item)
 
-BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark
-    for benchmark in (
-        Benchmark("aokvqa", "A-OKVQA", options, LETTER, ("A-OKVQA", "AOKVQA", "aokvqa_val")),
-        Benchmark("vizwiz", "VizWiz", vqa, f"{OR_NONE} {SHORT}", ("VizWiz", "VizWiz_VAL")),
-        Benchmark("seedbench", "SEEDBench", options, LETTER, ("SEEDBench_IMG", "SEEDBench")),
-        Benchmark(
-            "mmbench",
-            "MMBench",
-            options,
-            LETTER,
-            (
-                "MMBench_DEV_EN",
-                "MMBench_DEV_EN_V11",
-                "MMBench",
-                "MMBench_V11",
-                "MMBench_TEST_EN",
-                "MMBench_TEST_EN_V11",
-            ),
-        ),
-        Benchmark("mme", "MME", yes_no, YES_NO, ("MME",)),
-        Benchmark("chartqa", "ChartQA", relaxed, SHORT, ("ChartQA_TEST", "ChartQA", "ChartQA_VAL")),
-        Benchmark("ocrbench", "OCRBench", containment, "", ("OCRBench",), max_new_tokens=128),
-        Benchmark("textvqa", "TextVQA", vqa, SHORT, ("TextVQA_VAL", "TextVQA")),
-    )
-}
+
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "vispco.benchmarks")
 
 
 def benchmark(name: str) -> Benchmark:
-    """By its name, in any spelling of it or of its file: mmbench, MMBench, A-OKVQA, MMBench_DEV_EN."""
+    """A benchmark by its name, in any spelling of it or of its file: mmbench, MMBench, A-OKVQA, MMBench_DEV_EN."""
     wanted = plain(name)
-    for entry in BENCHMARKS.values():
+    for entry in map(BENCHMARKS.get, BENCHMARKS):
         if wanted in {plain(known) for known in (entry.name, entry.title, *entry.files)}:
             return entry
-    raise UnknownNameError("benchmark", name, list(BENCHMARKS))
+    raise UnknownNameError("benchmark", name, BENCHMARKS.names())
 
 
 def plain(name: str) -> str:
+    """A name without case, spaces, hyphens and underscores."""
     return name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")

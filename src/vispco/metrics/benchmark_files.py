@@ -25,7 +25,7 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
             f"The data root {root} is not a folder. Give the one with the .tsv files of VLMEvalKit."
         )
     present = {plain(path.stem): path for path in sorted([*root.glob("*/*.tsv"), *root.glob("*.tsv")])}
-    wanted = [benchmark(name) for name in names] if names is not None else list(BENCHMARKS.values())
+    wanted = [benchmark(name) for name in names] if names is not None else [BENCHMARKS.get(name) for name in BENCHMARKS]
     found = {entry.name: path for entry in wanted if (path := file_of(entry, present)) is not None}
     missing = [entry for entry in wanted if entry.name not in found]
     if not found or (names is not None and missing):

@@ -43,7 +43,7 @@ class EvaluationSet(Tsv):
             yield entry if isinstance(entry, Skipped) else entry.with_prompt(self.benchmark.prompt(entry))
 
     def score(self, prediction: str, record: Record) -> float:
-        return self.benchmark.metric(prediction, record)
+        return self.benchmark.score(prediction, record)
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class BenchmarkSample:
     @property
     def answer(self) -> str:
         """The answer, where there is one; empty where people gave several, and the model's own is used instead."""
-        different = {reference.strip().lower() for reference in self.record.references}
-        return self.record.references[0] if len(different) == 1 else ""
+        given = [reference for reference in self.record.references if reference.strip()]
+        return given[0] if len({reference.strip().lower() for reference in given}) == 1 else ""
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class BenchmarkSample:
 
     def score(self, prediction: str) -> float:
         """In [0, 1], by the benchmark's metric."""
-        return self.benchmark.metric(prediction, self.record)
+        return self.benchmark.score(prediction, self.record)
 
 
 class BenchmarkSet(SampleSet[BenchmarkSample]):

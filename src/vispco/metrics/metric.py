@@ -1,26 +1,35 @@
-"""What a metric may look at: the accepted answers, the options, and what else the dataset says of the item."""
+"""What a metric is, and the metrics by name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
+
+from vispco.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
 class Item(Protocol):
-    """`vispco.sources.Record` is one."""
+    """What a metric may look at. `vispco.sources.Record` is one."""
 
     @property
     def question(self) -> str: ...
     @property
-    def references(self) -> tuple[str, ...]: ...
+    def references(self) -> tuple[str, ...]:
+        """All accepted answers. One that a person left empty is an empty string."""
+
     @property
-    def options(self) -> Mapping[str, str]: ...
+    def options(self) -> Mapping[str, str]:
+        """The choices by letter; empty where the question is open."""
+
     @property
-    def meta(self) -> Mapping[str, Any]: ...
+    def meta(self) -> Mapping[str, Any]:
+        """Further columns of the row, such as `category`."""
 
 
 if TYPE_CHECKING:
     Metric = Callable[[str, Item], float]
-    """A score in [0, 1] of a prediction; an empty prediction scores 0 in every metric."""
+    """(prediction, item) -> score in [0, 1]. An empty prediction scores 0 in every metric."""
+
+METRICS: Registry[Metric] = Registry("metric", "vispco.metrics")

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vispco.metrics import option_label, option_text
+from vispco.metrics.metric import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
     from vispco.metrics.metric import Item
 
 THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-MARKUP = re.compile(r"\\(?:boxed|text|mathrm|mathbf)\b|[*`${}]+|</?[A-Za-z]+>")
+ROLE = re.compile(r"\s*(?:assistant|model|gpt)\s*:\s*", re.IGNORECASE)
+LATEX = re.compile(r"\\(?:(?:boxed|text|mathrm|mathbf)\b|[()\[\]])")
+TAG = re.compile(r"</?[A-Za-z]+>")
+MARKS = "*`${}"
 
 # The surest first. The first rule that applies decides, even where it decides that no option was chosen.
 RULES = (
     option_label.alone,
+    option_text.exact,
     option_text.whole,
     option_label.concluded,
     option_text.concluded_text,
@@ -33,9 +38,18 @@ RULES = (
 )
 
 
+def strip_markup(prediction: str, options: Mapping[str, str]) -> str:
+    """The prediction without thoughts, role name, LaTeX, emphasis and tags; what an option contains is not markup."""
+    texts = "".join(options.values())
+    text = LATEX.sub(" ", ROLE.sub("", THOUGHT.sub(" ", prediction), count=1))
+    if not TAG.search(texts):
+        text = TAG.sub(" ", text)
+    return text.translate({ord(mark): " " for mark in MARKS if mark not in texts}).strip()
+
+
 def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
     """The letter that the prediction chooses, or None. `options` are the texts by letter."""
-    text = MARKUP.sub(" ", THOUGHT.sub(" ", prediction)).strip()
+    text = strip_markup(prediction, options)
     for rule in RULES if text else ():
         chosen = rule(text, options)
         if chosen is not None:
@@ -43,8 +57,9 @@ def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
     return None
 
 
+@METRICS.register(name="option")
 def options(prediction: str, item: Item) -> float:
-    """1.0 if the chosen option is the right one; the dataset may give that one by its letter or by its text."""
+    """The `option` metric. The dataset may give the right option by its letter or by its text."""
     chosen = extract_option(prediction, item.options)
     letters = {answer.strip().upper() for answer in item.references} & set(item.options)
     texts = {letter for answer in item.references for letter in option_text.same_words(answer, item.options)}

@@ -54,6 +54,11 @@ TURN = re.compile(r"\b(?:but|so|therefore|thus|hence|then|which means)\b|,\s*$",
 FINAL = re.compile(r"\b(?:final|so|therefore|thus|hence|actually|correction|conclusion|overall)\b", re.IGNORECASE)
 
 
+def simplify(text: str) -> str:
+    """A text for exact comparison: case, spacing, quotes around it and a full stop at its end do not matter."""
+    return " ".join(text.casefold().split()).strip("\"'“”‘’").removesuffix(".").strip()
+
+
 def known(letter: str | None, options: Mapping[str, str]) -> str | None:
     return letter.upper() if letter and letter.upper() in options else None
 
@@ -61,7 +66,7 @@ def known(letter: str | None, options: Mapping[str, str]) -> str | None:
 def alone(text: str, options: Mapping[str, str]) -> str | None:
     """Nothing but the letter: "B", "(b)", "Option B."."""
     found = ALONE.fullmatch(text)
-    return None if found is None else known(found.group(1), options) or UNDECIDED
+    return None if found is None else known(found.group(1), options)
 
 
 def leading(text: str, options: Mapping[str, str]) -> str | None:
@@ -74,7 +79,10 @@ def leading(text: str, options: Mapping[str, str]) -> str | None:
     if ALONE.fullmatch(first):  # the letter on a line of its own, then an explanation, which may name any option
         others = {line.strip()[:2].strip("(.): ") for line in rest.splitlines() if ALONE.fullmatch(line)}
     else:
-        others = set(LISTED.findall(text[found.end() - 1 :]))
+        rest, own = text[found.end() - 1 :], options[letter].strip()
+        if text[found.end() :].lstrip().casefold().startswith(own.casefold()):
+            rest = text[found.end() :].lstrip()[len(own) :]  # its own text may name others: "D. Both A and C"
+        others = set(LISTED.findall(rest))
     return UNDECIDED if others & set(options) - {letter} else letter
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vispco.metrics.option_label import DENIED, LEADING, SENTENCE, TURN, UNDECIDED
+from vispco.metrics.option_label import DENIED, LEADING, SENTENCE, TURN, UNDECIDED, simplify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*|[%$€£+−-](?=\d)")
 CLAUSE = re.compile(r"([^,.;:!\n]+)[,.;:!\n]\s*(.*)", re.DOTALL)
 ANSWER = re.compile(
-    r"\b(?:answer|choice|option)\s*(?:is|:|would be|should be|must be)\s*:?\s*([^,.;:!\n]+?)"
-    r"(?=\s*(?:$|[,.;:!\n]|\b(?:because|since|as|not|rather)\b))",
+    r"\b(?:answer|choice|option)\s*(?:is|:|would be|should be|must be)\s*:?\s*((?:[^,.;:!\n]|[,.:](?=\S))+?)"
+    r"(?=\s*(?:$|[,.;:!](?:\s|$)|\n|\b(?:because|since|as|not|rather)\b))",
     re.IGNORECASE,
 )
 REASON = re.compile(r"(?:because|since|as|not|rather|instead|there|it|the|this|that|he|she|they|in|i)\b", re.IGNORECASE)
@@ -29,6 +29,18 @@ def words(text: str) -> list[str]:
 def same_words(text: str, options: Mapping[str, str]) -> list[str]:
     given = words(text)
     return [letter for letter, option in options.items() if given and words(option) == given]
+
+
+def exact(text: str, options: Mapping[str, str]) -> str | None:
+    """The text of one option, sign by sign: "$1.50", "a*b", "<p>", "x"."""
+    found = same_text(text, options)
+    return found[0] if len(found) == 1 else None
+
+
+def same_text(text: str, options: Mapping[str, str]) -> list[str]:
+    """The options that are this text, sign by sign."""
+    given = simplify(text)
+    return [letter for letter, option in options.items() if given and simplify(option) == given]
 
 
 def whole(text: str, options: Mapping[str, str]) -> str | None:
@@ -52,7 +64,7 @@ def concluded_text(text: str, options: Mapping[str, str]) -> str | None:
         letter
         for match in ANSWER.finditer(text)
         if not DENIED.search(TURN.split(SENTENCE.split(text[: match.start()])[-1])[-1])
-        for letter in same_words(match.group(1), options)
+        for letter in same_text(match.group(1), options) or same_words(match.group(1), options)
     }
     if not found:
         return None
@@ -74,11 +86,24 @@ def within(text: str, options: Mapping[str, str]) -> str | None:
     found: dict[str, bool] = {}
     for sentence in SENTENCE.split(text):
         for letter in named(words(sentence), options):
-            found[letter] = found.get(letter, False) or DENIED.search(sentence) is not None
+            found[letter] = found.get(letter, False) or is_denied(sentence, options[letter])
     if not found:
         return None
     letter, denied = next(iter(found.items()))
     return UNDECIDED if len(found) > 1 or denied else letter
+
+
+def is_denied(sentence: str, option: str) -> bool:
+    """Whether a sentence denies or doubts an option that it names. The option's own words do not count ("no parking").
+
+    "Without" and "no" deny what follows them, not what stands before: "a man without a hat" is a man.
+    """
+    given, wanted = words(sentence), words(option)
+    size = len(wanted)
+    start = next((n for n in range(len(given)) if given[n : n + size] == wanted), len(given))
+    before, after = " ".join(given[:start]), " ".join(given[start + size :])
+    rest = re.sub(r"\b(?:without|no)\b", " ", after)
+    return DENIED.search(before) is not None or DENIED.search(rest) is not None
 
 
 def named(sentence: list[str], options: Mapping[str, str]) -> set[str]:

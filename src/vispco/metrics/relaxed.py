@@ -1,12 +1,15 @@
 """Relaxed accuracy, for ChartQA: a number may be 5 % off, anything else must be the same.
 
-Official definition (Masry et al. 2022, section 5.1, after Methani et al. 2020): a numeric answer is right within 5 % of
-the gold answer, a non-numeric one if it matches exactly. A percentage is the number and its hundredth: "12%" is right
-where the gold answer is 12, 12% or 0.12, because charts leave the sign to the axis. Likewise "3.5 million" is 3.5 or
-3,500,000. Other units and signs of currency are read over, unless both sides have one and they differ.
+`relaxed` is the official rule (Masry et al. 2022, section 5.1, after Methani et al. 2020), as pix2struct, VLMEvalKit and
+lmms-eval compute it: if both sides are plain numbers, within 5 % of the gold answer; otherwise the same text in any case.
+A number that ends with % counts as its hundredth. Separators, units and currencies make a number a text.
 
-Where the gold answer is 0, there is no 5 % of it: the prediction must be 0. Years are numbers to the official rule, so
-2018 passes for 2019; `exact_years` asks for the year itself.
+`relaxed-lenient` also reads quantities. "12%" is right where the gold answer is 12, 12% or 0.12, because charts leave the
+sign to the axis. "3.5 million" is 3.5 or 3,500,000. Separators, units and currencies are ignored, unless both sides have
+a unit and they differ. Its scores cannot be compared with published ones.
+
+Where the gold answer is 0, there is no 5 % of it: the prediction must be 0. Years are numbers to both rules, so 2018 is
+right for 2019; `lenient_accuracy(..., exact_years=True)` asks for the year itself.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from vispco.metrics.metric import METRICS
 
 if TYPE_CHECKING:
     from vispco.metrics.metric import Item
@@ -62,7 +67,25 @@ def simplify(text: str) -> str:
     return " ".join(text.lower().split()).strip("\"'`").removesuffix(".").strip()
 
 
-def relaxed_accuracy(prediction: str, answer: str, *, exact_years: bool = False) -> float:
+def plain_number(text: str) -> float | None:
+    """A number as `float` reads it, a percentage as its hundredth; None for any other text."""
+    try:
+        return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        return None
+
+
+def relaxed_accuracy(prediction: str, answer: str) -> float:
+    """The official rule."""
+    given = prediction.strip()
+    left, right = plain_number(given), plain_number(answer)
+    if left is not None and right:
+        return float(abs(left - right) / abs(right) <= TOLERANCE)
+    return float(bool(given) and given.lower() == answer.lower())
+
+
+def lenient_accuracy(prediction: str, answer: str, *, exact_years: bool = False) -> float:
+    """The rule that also reads quantities with separators, scales, units and currencies."""
     given, wanted = simplify(prediction), simplify(answer)
     if not given or not wanted:
         return 0.0
@@ -84,6 +107,13 @@ def near(given: float, wanted: float) -> bool:
     return abs(given - wanted) <= TOLERANCE * abs(wanted) * (1 + 1e-9)
 
 
+@METRICS.register(name="relaxed")
 def relaxed(prediction: str, item: Item) -> float:
-    """The best over the accepted answers, as VLMEvalKit has it."""
+    """The official rule; the best over the accepted answers."""
     return max((relaxed_accuracy(prediction, answer) for answer in item.references), default=0.0)
+
+
+@METRICS.register(name="relaxed-lenient")
+def relaxed_lenient(prediction: str, item: Item) -> float:
+    """The lenient rule; the best over the accepted answers."""
+    return max((lenient_accuracy(prediction, answer) for answer in item.references), default=0.0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from vispco.metrics.metric import METRICS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,15 +52,20 @@ def normalize(answer: str) -> str:
     A mark of punctuation becomes nothing where the text has it beside a space or holds a number such as 1,000, and a
     space everywhere else. One addition: an answer that consists of articles alone keeps them ("A" on a sign is "a").
     """
-    text = re.sub(r"\s", " ", answer).strip()
-    number = DIGITS_COMMA.search(text) is not None
-    cleaned = text
-    for mark in PUNCTUATION:
-        beside_space = f"{mark} " in text or f" {mark}" in text
-        cleaned = cleaned.replace(mark, "" if number or beside_space else " ")
+    cleaned = strip_punctuation(re.sub(r"\s", " ", answer).strip())
     words = [NUMBERS.get(word, word) for word in FULL_STOP.sub("", cleaned).lower().split()]
     kept = [word for word in words if word not in ARTICLES] or words
     return " ".join(CONTRACTIONS.get(word, word) for word in kept)
+
+
+def strip_punctuation(text: str) -> str:
+    """The text without the marks of `PUNCTUATION`. Full stops are left in it."""
+    number = DIGITS_COMMA.search(text) is not None
+    cleaned = text
+    for mark in PUNCTUATION:
+        next_to_space = f"{mark} " in text or f" {mark}" in text
+        cleaned = cleaned.replace(mark, "" if number or next_to_space else " ")
+    return cleaned
 
 
 def vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
@@ -73,5 +80,7 @@ def vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
     return sum(min((agree - match) / ENOUGH, 1.0) for match in matches) / len(matches)
 
 
+@METRICS.register(name="vqa")
 def vqa(prediction: str, item: Item) -> float:
+    """The `vqa` metric."""
     return vqa_accuracy(prediction, item.references)

@@ -7,7 +7,7 @@
 | `image_path` | instead of `image`: a file name, or a list |
 | `question`, `hint` | the words |
 | `A`, `B`, ... | the options of a multiple-choice question |
-| `answer` (or `answers`) | a letter, a text, or a list of texts |
+| `answers`, `answer` | a letter, a text, or a list of texts; `answers` is preferred where a table has both |
 | `category`, `split`, ... | kept in `meta` |
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from vispco.sources.tsv_rows import Row
 
-NOT_META = {"index", "image", "image_path", "question", "hint", "answer", "answers"}
+NOT_META = {"index", "image", "question", "hint", "answer", "answers"}
 
 
 class Tsv(Records):
@@ -53,7 +53,7 @@ class Tsv(Records):
             raise InvalidInputError(f"Unknown encoding {encoding!r}. Give a name such as utf-8 or cp1252.") from None
         self.encoding = encoding
         folder = self.file.parent
-        self.roots = [folder, folder / "images", folder / "images" / self.file.stem]
+        self.roots = [folder, folder / "images", *(folder / "images" / name for name in image_folders(self.file.stem))]
         if images is not None:
             if not Path(images).is_dir():
                 raise InvalidInputError(f"The image folder {images} of {file} does not exist.")
@@ -82,8 +82,8 @@ class Tsv(Records):
         cells = self._texts(row, header)
         if isinstance(cells, Skipped):
             return cells
-        question, answer = cells["question"], cells.get("answer") or cells.get("answers", "")
-        references = read_answers(answer)
+        question = cells["question"]
+        references = read_answers(cells.get("answers", "")) or read_answers(cells.get("answer", ""))
         if not question.strip():
             return self._skip("no question", row, "its question is empty")
         if not references:
@@ -91,14 +91,15 @@ class Tsv(Records):
         handles = images.handles(row)
         if isinstance(handles, Skipped):
             return handles
+        answer = next(text for text in references if text)
         return Record(
             id=identity.decode(self.encoding),
             task=self.task,
             handles=handles,
-            turns=(Turn(question, references[0], (0,) * len(handles)),),
+            turns=(Turn(question, answer, (0,) * len(handles)),),
             references=references,
-            options={letter: cells[letter] for letter in header.options if cells[letter].strip()},
-            hint=cells.get("hint", "").strip(),
+            options={letter: cells[letter] for letter in header.options if not is_missing(cells[letter])},
+            hint="" if is_missing(cells.get("hint", "")) else cells["hint"].strip(),
             prompt=question,
             meta={name: text for name, text in cells.items() if name not in NOT_META and name not in header.options},
             file=str(self.file),
@@ -134,8 +135,29 @@ def wrong_length(row: Row, header: Header) -> str:
 
 
 def read_answers(cell: str) -> tuple[str, ...]:
-    """All accepted answers: VQA sets write a list, of texts or of `{"answer": text}`."""
+    """All accepted answers: VQA sets write a list, of texts or of `{"answer": text}`.
+
+    A person's empty answer stays in the list, because VQA accuracy divides by the number of people. A list of nothing but
+    empty answers is no answer.
+    """
     values = parse_list(cell)
     if values is None:
         return as_answers(cell)
-    return as_answers([value.get("answer") if isinstance(value, dict) else value for value in values])
+    texts = [value.get("answer") if isinstance(value, dict) else value for value in values]
+    found = tuple("" if text is None else str(text).strip() for text in texts)
+    return found if any(found) else ()
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell is empty. pandas writes a missing value as nan."""
+    return cell.strip().lower() in ("", "nan")
+
+
+def image_folders(stem: str) -> list[str]:
+    """Folders in `images` that VLMEvalKit may have written a table's pictures to.
+
+    For X_local.tsv that is X. Tables that share pictures share a folder: MMBench_DEV_EN and MMBench_TEST_EN have MMBench.
+    """
+    parts = stem.removesuffix("_local").split("_")
+    names = ["_".join(parts[:size]) for size in range(len(parts), 0, -1)]
+    return list(dict.fromkeys([stem, *names, *([f"{parts[0]}_V11"] if "V11" in parts else [])]))

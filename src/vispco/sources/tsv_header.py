@@ -40,7 +40,7 @@ class Header:
             image=at("image"),
             image_path=at("image_path"),
             question=at("question"),
-            answer=at("answer", "answers"),
+            answer=at("answers", "answer"),
             options=tuple(dict.fromkeys(name for name in names if OPTION.fullmatch(name))),
         )
 

@@ -35,10 +35,10 @@ class TsvImages:
         """A handle for each picture of the row, or why it has none that can be used."""
         cells = [] if self.header.image is None else image_cells(row.fields[self.header.image])
         if cells:
-            found = []
+            found: list[ImageHandle] = []
             for place, cell in enumerate(cells):
                 try:
-                    found.append(self._in_table(row, place, cell))
+                    found += self._in_table(row, place, cell)
                 except BrokenImageError as error:
                     reason = "broken base64" if "base64" in str(error) else "broken image"
                     return Skipped(reason, str(self.file), row.number, str(error))
@@ -48,16 +48,26 @@ class TsvImages:
         names = parse_list(text) or ([text] if text else [])
         return find_handles(names, self.roots, str(self.file), row.number, self.max_side)
 
-    def _in_table(self, row: Row, place: int, cell: bytes) -> ImageHandle:
-        offset, number = row.offset, row.number
+    def _in_table(self, row: Row, place: int, cell: bytes) -> list[ImageHandle]:
+        """The picture in a cell, or all pictures of the row whose index the cell holds."""
+        offset, number, cells = row.offset, row.number, {place: cell}
         for _ in range(STEPS):
-            if len(cell) > SHORTEST or self._is_tiny_image(cell):
+            first = next(iter(cells.values()), b"")
+            if len(first) > SHORTEST or self._is_tiny_image(first):
                 break
-            target = self._find(cell)
+            target = self._find(first)
             if target is None:
-                raise BrokenImageError(f"its image is {show(cell)}, neither base64 nor the index of a row of this file")
+                raise BrokenImageError(
+                    f"its image is {show(first)}, neither base64 nor the index of a row of this file"
+                )
             number, offset = target
-            place, cell = 0, self._cell_of(offset)
+            cells = dict(enumerate(self._cells_of(offset)))
+        if not cells:
+            raise BrokenImageError(f"its image is that of row {number}, which has none")
+        return [self._handle(row, number, offset, place, cell) for place, cell in cells.items()]
+
+    def _handle(self, row: Row, number: int, offset: int, place: int, cell: bytes) -> ImageHandle:
+        """The picture at a place of the row `number`, for the row that refers to it."""
         if not looks_like_image(decode_base64(cell)[:16]):
             source = "" if number == row.number else f" (it is in row {number})"
             raise BrokenImageError(f"its image is base64, but of something that is not an image{source}")
@@ -84,10 +94,9 @@ class TsvImages:
             found = self.index.find(identity)
         return found
 
-    def _cell_of(self, offset: int) -> bytes:
+    def _cells_of(self, offset: int) -> list[bytes]:
         row = next(read_rows(self.file, offset, number=1))
-        cells = image_cells(row.fields[self.header.image or 0])
-        return cells[0] if cells else b""
+        return image_cells(row.fields[self.header.image or 0])
 
 
 def show(cell: bytes) -> str:
