@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vispco.errors import InvalidInputError
+from vispco.provenance import process_start
 
 TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+\.tmp")  # .NAME.vispco-PID-NUMBER.tmp
 NAME_LENGTH = 80  # characters of a file's name that its temporary name repeats
@@ -213,23 +215,15 @@ def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[s
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove temporary files of this module whose process is dead. Call it only where no other machine writes."""
-    for file in folder.iterdir() if folder.is_dir() else ():
-        found = TEMPORARY.fullmatch(file.name)
-        if found is not None and not process_exists(int(found[1])):
-            with suppress(OSError):
-                file.unlink()
-
-
-def process_exists(pid: int) -> bool:
-    """Whether a process with this number runs on this machine."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True  # it exists and belongs to someone else
-    return True
+    """Remove temporary files and folders of ours whose process is dead. Call it only where no other machine writes."""
+    for path in list(folder.rglob(".*.tmp")):
+        found = TEMPORARY.fullmatch(path.name)
+        if found is None or process_start(int(found[1])) is not None:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> Path:

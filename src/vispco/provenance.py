@@ -1,11 +1,13 @@
-"""Where numbers come from: the versions and the machine that made them. Reads package metadata; imports no torch."""
+"""Where numbers come from: the versions, the machine and the process that made them. Imports no torch."""
 
 from __future__ import annotations
 
 import os
 import platform
+import socket
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from vispco.version import __version__
@@ -45,3 +47,33 @@ def machine(device: Any = None) -> dict[str, Any]:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_id() -> str:
+    """This machine, boot and process namespace: two containers with one host name are two machines."""
+    parts = [socket.gethostname()]
+    for source in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        path = Path(source)
+        try:
+            parts.append(str(path.readlink()) if path.is_symlink() else path.read_text(encoding="ascii").strip())
+        except OSError:
+            parts.append("-")
+    return "/".join(parts)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine started, in the kernel's ticks; None when there is no such process.
+
+    A number that another process has got since then has another start.
+    """
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except OSError:
+        pass  # it exists and belongs to someone else
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "-"  # no /proc here: that it exists is all we know
+    return None if fields[0] in "ZX" else fields[19]

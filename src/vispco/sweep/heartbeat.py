@@ -8,13 +8,14 @@ not changed for `STALE_SECONDS` of the local clock, so clocks need not agree.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Self
+
+from vispco.provenance import machine_id
+from vispco.provenance import process_start as start_time
 
 BEAT_SECONDS = 15.0
 STALE_SECONDS = 75.0  # a sweep without a heartbeat for this long counts as dead
@@ -22,33 +23,6 @@ UNOWNED_SECONDS = 20.0  # how long a trial may run before it names its sweep
 KEY_PREFIX = "run:"  # followed by the id of the sweep: the study attribute that holds its heartbeat
 
 Record = Mapping[str, Any]
-
-
-def machine_id() -> str:
-    """Return host name, boot id and process namespace: two containers with one name are not one machine."""
-    parts = [socket.gethostname()]
-    for source in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
-        path = Path(source)
-        try:
-            parts.append(str(path.readlink()) if path.is_symlink() else path.read_text(encoding="ascii").strip())
-        except OSError:
-            parts.append("-")
-    return "/".join(parts)
-
-
-def start_time(pid: int) -> str | None:
-    """Return when a process of this machine started, in kernel ticks; None if there is no such process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass  # it exists and belongs to another user
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return "-"  # no /proc: only its existence is known
-    return None if fields[0] in "ZX" else fields[19]
 
 
 class Heartbeat:

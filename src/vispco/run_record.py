@@ -1,0 +1,134 @@
+"""`run.json`, the record of a run's folder: whose it is, and the files that the run wrote with their checksums.
+
+Readers of a run call `check_files`, which refuses what the run did not write. Commands that write a single file call
+`check_output` before the work and `record_output` after it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vispco import files
+from vispco.run_lock import LOCK, RunFolderError, alone
+from vispco.version import __version__
+
+RECORD = "run.json"
+FORMAT, VERSION = "vispco-run", 1
+DAMAGED = "Restore it, or move the folder away."
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What run.json says.
+
+    files: the run's own, by path below the folder, with the SHA-256 of each; None while a run is writing it, and for
+    files that grow (journals). outputs: what other commands added afterwards (a page, figures, timings).
+    """
+
+    id: str
+    kind: str
+    settings: dict[str, Any]
+    started: str
+    finished: bool = False
+    files: dict[str, str | None] = field(default_factory=dict)
+    outputs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.id}, started {self.started}"
+
+    def with_pending(self, name: str) -> RunRecord:
+        """The record while the run writes one of its files."""
+        outputs = {key: value for key, value in self.outputs.items() if key != name}
+        return replace(self, finished=False, files={**self.files, name: None}, outputs=outputs)
+
+
+def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
+    """The record of a run's folder; None where there is none (a folder of an older version, or of something else)."""
+    path = Path(folder) / RECORD
+    if not path.is_file():
+        return None
+    data = files.read_json_object(path, what="record of the run", remedy=DAMAGED)
+    known = {name: data[name] for name in RunRecord.__dataclass_fields__ if name in data}
+    maps = [known.get(name, {}) for name in ("settings", "files", "outputs")]
+    words = [known.get(name) for name in ("id", "kind", "started")]
+    if data.get("format") != FORMAT or not all(isinstance(word, str) for word in words):
+        raise files.DamagedFileError(f"{path} is not the record of a run. {DAMAGED}")
+    if "settings" not in known or not all(isinstance(each, dict) for each in maps):
+        raise files.DamagedFileError(f"The record of the run {path} is damaged: parts of it are missing. {DAMAGED}")
+    for name in (*maps[1], *maps[2]):
+        inside(Path(folder), name)
+    return RunRecord(**known)
+
+
+def check_files(folder: str | os.PathLike[str]) -> RunRecord | None:
+    """Raise if a file of the run is missing, damaged or of another run. Returns the record; None if there is none."""
+    record = read_record(folder)
+    for name, expected in {**record.files, **record.outputs}.items() if record is not None else ():
+        path = Path(folder) / name
+        if expected is None:
+            continue
+        if not path.is_file():
+            if name in record.outputs:  # type: ignore[union-attr]  # somebody may tidy up a page or a figure
+                continue
+            raise files.DamagedFileError(f"{path} is missing, although the run wrote it. Restore it, or run again.")
+        if files.digest_file(path) != expected:
+            raise files.DamagedFileError(
+                f"{path} is damaged, or of another run: its checksum is not the one in {Path(folder) / RECORD}. "
+                "Restore it, or run again with --overwrite."
+            )
+    return record
+
+
+def check_output(path: str | os.PathLike[str], mark: str) -> None:
+    """Raise before the work if a command may not write its result to `path`.
+
+    Refused: a file that belongs to a run, and one that exists and does not hold `mark` ("vispco-evaluation"), which all
+    files of this command do. Files of older versions have no format, and the name of the package in them.
+    """
+    files.check_writable(path)
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        record = read_record(folder)
+        if record is not None and (target.name in (RECORD, LOCK) or _relative(target, folder) in record.files):
+            raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
+    if target.is_file() and target.stat().st_size:
+        content = target.read_bytes()
+        older = b'"format"' not in content[:200] and b"vispco" in content
+        if mark.encode() not in content and not older:
+            raise RunFolderError(f"{path} exists and was not written by this command. Give another file with --out.")
+
+
+def record_output(path: str | os.PathLike[str]) -> None:
+    """Note a file that a command added to the folder of a run; elsewhere nothing happens."""
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        if read_record(folder) is not None:
+            with alone(folder):
+                record = read_record(folder)
+                if record is not None:
+                    sums = {**record.outputs, _relative(target, folder): files.digest_file(target)}
+                    write_record(folder, replace(record, outputs=sums))
+            return
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    files.write_json(folder / RECORD, {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(record)})
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.resolve().relative_to(folder.resolve()).as_posix()
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file of a run. A name that leads out of the folder is refused, through links too."""
+    parts = PurePosixPath(name).parts
+    path = folder / name
+    if not parts or name.startswith("/") or ".." in parts or parts[0] in (RECORD, LOCK):
+        raise RunFolderError(f"{name!r} is not the name of a file of a run in {folder}.")
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise RunFolderError(f"{path} lies outside of {folder}. Move the link away.")
+    return path
