@@ -19,7 +19,7 @@ import torch
 from figures import Figure, write
 from prefill import BUDGET, LAYERS, TEXT, VISUAL, build, inputs, timed
 from vispco import Pruner, cost, kernels, scorers
-from vispco.planning.planner import BudgetPlanner, predicted
+from vispco.planning.planner import BudgetPlanner, predicted_shape
 from vispco.planning.predictor import Predictor
 
 MEMORY, ANCHORS = 2048, 8
@@ -50,7 +50,7 @@ def main() -> None:
     assert predictor.memory is not None
     for part in (predictor.memory.axes, predictor.memory.keys, predictor.memory.told):
         part.normal_()
-    planner = Clocked(BudgetPlanner(predicted(predictor, BUDGET), kernel, BUDGET, exact))
+    planner = Clocked(BudgetPlanner(predicted_shape(predictor, BUDGET), kernel, BUDGET, exact))
     pruner = Pruner(scorer, planner)
     shares, seconds = [], []
     for repeat in range(given.repeats + 1):

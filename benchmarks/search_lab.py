@@ -16,10 +16,10 @@ from vispco.loading import load
 from vispco.schedule import whole_tokens
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import Prepared
+from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at
+from vispco.search.shapes.halving import counts_at_budget
 
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SCORERS = ("fastv", "sparsevlm", "fitprune")
@@ -62,13 +62,13 @@ class Lab:
     def calibration(self) -> list[Batch]:
         """In the order of the data set: tasks alternate, so the first batches are like all."""
         samples = dataset("calibration", limit=self.sizes["calibration"])
-        return list(Prepared(self.model, self.processor, samples, batch_size=16))
+        return list(CalibrationBatches(self.model, self.processor, samples, batch_size=16))
 
     def by_size(self, split: str, per_task: int) -> list[Batch]:
         """Pictures of a size together, so that little is padded: for what is run over all samples."""
         samples = list(dataset(split, limit=per_task))
         samples.sort(key=lambda s: s.area)
-        return list(Prepared(self.model, self.processor, samples, batch_size=32))
+        return list(CalibrationBatches(self.model, self.processor, samples, batch_size=32))
 
     @cached_property
     def test(self) -> list[Batch]:
@@ -79,7 +79,7 @@ class Lab:
         row = presets.for_model(self.model.config, kernel)
         made = Objective(self.model, self.scorer, relaxation=GaussianMask(row.sigma, row.temperature, even=even))
         for batch in teacher or ():
-            made.learned(batch)
+            made.add_teacher(batch)
         return made
 
     def tried(self, batches: list[Batch], retention: torch.Tensor, judge: Objective) -> np.ndarray:
@@ -94,7 +94,7 @@ class Lab:
         rows = []
         for number, batch in enumerate(batches):
             counts = counts_of(batch)
-            kl, right = judge.judged(batch, counts)
+            kl, right = judge.measure_kl_and_match(batch, counts)
             spent = judge.cost.flops_of_counts(counts, batch.num_text, site=judge.scorer.site).double()
             rows.append(torch.stack([spent / judge.cost.full(batch.num_text, batch.num_visual), right, kl]))
             if len(counts) > len(BUDGETS):
@@ -109,7 +109,7 @@ class Lab:
             rows = []
             for budget in BUDGETS:
                 params = params_of(batch, budget).double()
-                rows.append(counts_at(self.judge, batch, kernel, params[None], budget)[0])
+                rows.append(counts_at_budget(self.judge, batch, kernel, params[None], budget)[0])
                 found.violations += over_budget(self.judge, rows[-1], batch, budget)
             return torch.stack(rows)
 

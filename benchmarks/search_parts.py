@@ -19,19 +19,19 @@ from vispco import kernels
 from vispco.cost import counts_for_budget, snap
 from vispco.data import dataset
 from vispco.kernels import KERNELS, Kernel
-from vispco.planning.found_shape import sharp
+from vispco.planning.found_shape import deployed_gamma
 from vispco.planning.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import Prepared
-from vispco.search.gradient.trainer import Trainer
-from vispco.search.gradient.training_plan import TrainingPlan
-from vispco.search.modes import Effort, carry_out
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.gradient.trainer import PredictorTrainer
+from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.modes import Effort, run_mode
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at
+from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import shapes
 from vispco.search.table.network import Fit
-from vispco.search.table.scouting import Taught, learn, measure
+from vispco.search.table.scouting import TableResult, learn, measure
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160
@@ -50,14 +50,16 @@ def table(lab: Lab, cache: Path) -> dict[str, Any]:
     if not kept.is_file():
         started = time.perf_counter()
         samples = dataset("calibration", limit=lab.sizes["calibration"])
-        batches = list(Prepared(lab.model, lab.processor, samples, batch_size=16, on_new=objective.learned))
-        measured = measure(objective, batches, kernel)
+        batches = list(
+            CalibrationBatches(lab.model, lab.processor, samples, batch_size=16, on_new=objective.add_teacher)
+        )
+        measured = scout_and_measure(objective, batches, kernel)
         spent = objective.spent
         torch.save((measured, spent.total, spent.total_shared, time.perf_counter() - started), kept)
     measured, flops, shared, seconds = torch.load(kept, weights_only=False)
     started = time.perf_counter()
     torch.manual_seed(0)
-    result = learn(objective, kernel, measured)
+    result = fit_predictor(objective, kernel, *measured)
     seconds += time.perf_counter() - started
     torch.save(result, cache / "taught.pt")
     found = lab.judged(kernel, lambda batch, budget: _asked(result.predictor, batch, budget))
@@ -65,8 +67,8 @@ def table(lab: Lab, cache: Path) -> dict[str, Any]:
     found.calibration_kl = {f"{b:g}": result.best_static(b).kl for b in BUDGETS}
     static = {b: result.best_static(b).params for b in BUDGETS}
     best = lab.judged(kernel, lambda batch, budget: static[budget].expand(len(batch), -1))
-    described = [kernel.describe(row, lab.L) for row in result.anchors]
-    return {**found.to_dict(), "fitted": vars(result.fitted), "anchors": described, "best_static": best.to_dict()}
+    described = [kernel.describe(row, lab.L) for row in result.anchors.params]
+    return {**found.to_dict(), "fitted": vars(result.held_out), "anchors": described, "best_static": best.to_dict()}
 
 
 def one_search(lab: Lab, cache: Path) -> dict[str, Any]:
@@ -90,8 +92,8 @@ def network(lab: Lab, cache: Path) -> dict[str, Any]:
     measured, *_ = torch.load(cache / "measured.pt", weights_only=False)
     kernel = kernels.get("steps", **TWO)
     torch.manual_seed(0)
-    result = learn(lab.objective("steps"), kernel, measured, plan=Fit(way="network"))
-    return {**_gap(lab, result, kernel), "fitted": vars(result.fitted)}
+    result = fit_predictor(lab.objective("steps"), kernel, *measured, fit=FitSettings(method="network"))
+    return {**_gap(lab, result, kernel), "fitted": vars(result.held_out)}
 
 
 def gap(lab: Lab, cache: Path) -> dict[str, Any]:
@@ -99,19 +101,21 @@ def gap(lab: Lab, cache: Path) -> dict[str, Any]:
     return _gap(lab, torch.load(cache / "taught.pt", weights_only=False), kernels.get("steps", **TWO), BUDGETS)
 
 
-def _gap(lab: Lab, result: Taught, kernel: Kernel, budgets: tuple[float, ...] = (0.3, 0.4, 0.5)) -> dict[str, Any]:
+def _gap(lab: Lab, result: TableResult, kernel: Kernel, budgets: tuple[float, ...] = (0.3, 0.4, 0.5)) -> dict[str, Any]:
     told: dict[str, Any] = {}
     batches = lab.by_size("test", 128)
     for budget in budgets:
-        meant = result.meant(budget)
-        anchors, static = result.anchors[meant], result.best_static(budget)
+        in_range = result.anchors.in_range(budget)
+        anchors, static = result.anchors.params[in_range], result.best_static(budget)
         place = int((anchors - static.params).abs().sum(-1).argmin())
         sums = torch.zeros(3, 2)
         for batch in batches:
-            kl, right = lab.judge.judged(batch, counts_at(lab.judge, batch, kernel, anchors, budget))
+            kl, right = lab.judge.measure_kl_and_match(
+                batch, counts_at_budget(lab.judge, batch, kernel, anchors, budget)
+            )
             with torch.no_grad():
                 logits = result.predictor(batch.observation, torch.full((len(batch),), budget)).logits
-            picked = logits[:, meant].argmax(-1)
+            picked = logits[:, in_range].argmax(-1)
             for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):
                 sums[row, 0] += right.float().gather(0, choice[None]).sum()
                 sums[row, 1] += kl.gather(0, choice[None]).sum()
@@ -171,7 +175,7 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, An
     even = solver == "projection"
     kernel, objective = kernels.get(kernel_name), lab.objective(kernel_name, teacher=batches, even=even)
     started = time.perf_counter()
-    outcome = carry_out(
+    outcome = run_mode(
         objective,
         batches,
         kernel,
@@ -195,7 +199,7 @@ def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool 
     """The paper's way to a predictor: a gradient through the relaxed model, for as many FLOPs as the table took."""
     objective = lab.objective(kernel_name, teacher=lab.calibration, even=solver == "projection")
     row = presets.for_model(lab.model.config, kernel_name)
-    result: Taught = torch.load(cache / "taught.pt", weights_only=False)
+    result: TableResult = torch.load(cache / "taught.pt", weights_only=False)
     predictor, rate = result.predictor, row.rate
     if not warm:
         torch.manual_seed(0)
@@ -203,9 +207,9 @@ def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool 
         rate = 10 * row.rate
     one = 3 * objective.spent.teacher / len(lab.calibration)  # forward and backward of a batch, masked: all tokens
     steps = max(10, round((_flops(cache) - objective.spent.teacher) / one))
-    plan = TrainingPlan(steps=steps, rate=rate, inner=10)
+    plan = TrainingSettings(steps=steps, rate=rate, inner=10)
     started = time.perf_counter()
-    Trainer(objective, predictor, lab.calibration, solver=solver, plan=plan, settings=row.lagrangian()).run()
+    PredictorTrainer(objective, predictor, lab.calibration, solver=solver, plan=plan, settings=row.lagrangian()).run()
     seconds = time.perf_counter() - started
     found = lab.judged(predictor.kernel, lambda batch, budget: _asked(predictor, batch, budget))
     _bill(found, objective, seconds)
@@ -218,7 +222,7 @@ def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kernel, best, trials = kernels.get("steps", **TWO), {}, {}
-    pool = shapes(kernel, lab.L)
+    pool = initial_shapes(kernel, lab.L)
     low, high = pool.min(0).values, pool.max(0).values
     batches, total, started = lab.calibration[: SEARCHED // 2], 0.0, time.perf_counter()
     for budget in BUDGETS:
@@ -228,7 +232,7 @@ def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
             trial = study.ask()
             raw = [trial.suggest_float(str(i), float(low[i]), float(high[i]) + 1e-6) for i in range(len(low))]
             params = torch.tensor([raw], dtype=torch.float64)
-            kl = [objective.measured(b, counts_at(objective, b, kernel, params, budget)) for b in batches]
+            kl = [objective.measure_kl(b, counts_at_budget(objective, b, kernel, params, budget)) for b in batches]
             study.tell(trial, float(torch.cat(kl, dim=-1).mean()))
         best[budget] = torch.tensor([study.best_params[str(i)] for i in range(len(low))], dtype=torch.float64)
         trials[f"{budget:g}"] = len(study.trials)
@@ -274,7 +278,7 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
                         batch.num_visual,
                         objective.cost,
                         site=objective.scorer.site,
-                        gamma=sharp(kernel),
+                        gamma=deployed_gamma(kernel),
                     )
                     count += over_budget(objective, counts, batch, budget)
                     checked += len(batch)

@@ -15,16 +15,16 @@ from vispco.kernels import KERNELS
 from vispco.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import Prepared
+from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.gradient.static import Descent, static_search
-from vispco.search.journal import Journal, name_of
+from vispco.search.gradient.static import DescentSettings, static_search
+from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective, frozen
 
 FOUR = ("attribute", "counting", "word", "chart")  # one sample of each, to see whether Algorithm 1 converges
 BUDGET = 0.5
 # The price starts well above the budget, so that the multiplier has something to do.
-LONG = Descent(batches=1, explore=6, price=0.8, gamma=(1.0, 10.0))
+LONG = DescentSettings(batches=1, explore=6, price=0.8, gamma=(1.0, 10.0))
 
 
 def converged(_: Lab | None, cache: Path, name: str, only: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -34,17 +34,17 @@ def converged(_: Lab | None, cache: Path, name: str, only: tuple[str, ...] = ())
     the calibration KL of what is deployed is not above that of the start.
     """
     model, processor = load(name, dtype=torch.float32)
-    batches = list(Prepared(model, processor, dataset("calibration", tasks=FOUR, limit=1), batch_size=4))
-    told, journal = {}, Journal(cache / "converged")
+    batches = list(CalibrationBatches(model, processor, dataset("calibration", tasks=FOUR, limit=1), batch_size=4))
+    told, journal = {}, SearchJournal(cache / "converged")
     for scorer in SCORERS:
         for kernel in KERNELS:
             which = f"{scorer}/{kernel}"
             if only and which not in only:
                 continue
             row = presets.for_model(model.config, kernel)
-            key = name_of(which, row.to_dict(), repr(LONG), *(batch.name for batch in batches))
+            key = work_key(which, row.to_dict(), repr(LONG), *(batch.name for batch in batches))
             if key not in journal:
-                journal.enter(key, _driven(model, scorer, kernel, row, batches))
+                journal.add(key, _driven(model, scorer, kernel, row, batches))
             told[which] = journal[key]
             mark = "" if told[which]["converged"] else "   NOT CONVERGED"
             print(f"    {name}/{which} " + _line(told[which]) + mark, flush=True)
@@ -145,7 +145,7 @@ def _gradients(objective: Objective, batch: Batch, points: list[tuple[int, float
     with frozen(objective.model):
         for layer, r in points:
             height = torch.tensor(r, dtype=torch.float64, requires_grad=True)
-            kl = objective.relaxed(batch, _curve(layer, height, num_layers).expand(len(batch), -1)).mean()
+            kl = objective.relaxed_kl(batch, _curve(layer, height, num_layers).expand(len(batch), -1)).mean()
             own.append(float(torch.autograd.grad(kl, height)[0]))
     return np.array(own)
 

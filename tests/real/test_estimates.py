@@ -17,7 +17,7 @@ from vispco.estimates import memory, visual_tokens
 from vispco.estimates.describe import Setting, describe
 from vispco.estimates.work import Machine
 from vispco.loading import load
-from vispco.search.gradient.training_plan import TrainingPlan
+from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
@@ -113,10 +113,10 @@ def test_single_values_override_a_preset(monkeypatch):
     assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
-    assert PresetOptions(change=["fit.way=network"]).resolve(None, "steps", 1)[1].fit.way == "network"
+    assert PresetOptions(change=["fit.method=network"]).resolve(None, "steps", 1)[1].fit.method == "network"
     with pytest.raises(UnknownNameError, match="network, recall"):
-        PresetOptions(change=["fit.way=magic"]).resolve(None, "steps", 1)
+        PresetOptions(change=["fit.method=magic"]).resolve(None, "steps", 1)
     monkeypatch.setenv("WORLD_SIZE", "4")  # as accelerate sets it
     plan = PresetOptions().resolve(config_of("llava"), "single", 160)[1].training
     assert (plan.batches, plan.steps) == (4, 10)
-    assert isinstance(plan, TrainingPlan)
+    assert isinstance(plan, TrainingSettings)

@@ -20,7 +20,7 @@ from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
 from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 from vispco.sources.sampling import equalise_areas
 
 LAYERS, TEXT, VISUAL, ITEMS = 12, 24, 144, 256
@@ -196,7 +196,7 @@ def comparison(frontier: Frontier) -> Comparison:
     names = ("unpruned", "vtw", "fitprune", "VisPCO")
     points = (frontier.points[-1], swept().pick(0.5), frontier.points[4], frontier.pick(0.5))
     rows = tuple(
-        Row(name, point.evaluation, Spent(measured=1e12 * place), 20.0 * place, 10 * place, point.schedule)
+        Row(name, point.evaluation, FlopsBill(measured=1e12 * place), 20.0 * place, 10 * place, point.schedule)
         for place, (name, point) in enumerate(zip(names, points, strict=True))
     )
     return Comparison(0.5, "exact", rows, {"scorer": "fastv"})

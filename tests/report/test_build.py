@@ -13,7 +13,7 @@ from vispco.frontier import Frontier, Point
 from vispco.report import build
 from vispco.rivals.comparison import Comparison, Row
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_a_comparison_and_a_sweeps_call_are_shown_beside_a_run(run, tmp_path):
     folder = tmp_path / "compare"
     folder.mkdir()
     evaluation = Frontier.load(run / "grid.frontier.json").points[0].evaluation
-    row = Row("random-40", evaluation, Spent(), 12.5, 40)
+    row = Row("random-40", evaluation, FlopsBill(), 12.5, 40)
     facts = {"command": ["vispco", "compare", "searches", "a model"], "seed": 3}
     Comparison(0.5, "exact", (row,), facts).save(folder / "comparison.json")
     shutil.copy(run / "grid.frontier.json", folder / "grid.frontier.json")

@@ -20,7 +20,7 @@ from vispco.rivals import (
     search_cost_info,
 )
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 METHODS = ["vtw", "g-search", get("p-sigmoid-bo", trials=6), "random-4", "single-grid"]
 OTHER = ((20, 14), (80, 50))  # the test samples have other sizes
@@ -97,7 +97,7 @@ def test_the_plot_shows_every_search_but_not_the_unpruned_model(comparison):
 
 
 def test_what_another_search_found_takes_part_with_its_own_bill():
-    own = PlannerResult("vispco", Schedule.single(2, 0.3, LAYERS), Spent(forward=5.0, backward=10.0), 3.0)
+    own = PlannerResult("vispco", Schedule.single(2, 0.3, LAYERS), FlopsBill(forward=5.0, backward=10.0), 3.0)
     before = replace(get("vtw", start=1).search(SyntheticEvaluator()), method="vtw (eta)")
     said = []
     found = compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.5, [own, before, "vtw"], on_method=said.append)
@@ -121,7 +121,7 @@ def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
     def planner(layout, _):
         return Plan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
-    methods = ["vtw", "fitprune", "random-2", PlannerResult("planned", planner, Spent(), 0.0)]
+    methods = ["vtw", "fitprune", "random-2", PlannerResult("planned", planner, FlopsBill(), 0.0)]
     found = compare(Calibration(calibration, measure="kl"), test_set, 0.5, methods)
     assert len(set(sizes.num_visual.tolist())) > 1
     for row in found.rows[1:]:

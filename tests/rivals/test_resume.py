@@ -8,7 +8,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.plots.searches import draw_searches, placed
 from vispco.rivals import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
 from vispco.rivals.comparison import load_finished_rows
-from vispco.search.gradient.static import Descent
+from vispco.search.gradient.static import DescentSettings
 from vispco.search.modes import Effort
 
 OTHER = ((20, 14), (80, 50))
@@ -73,7 +73,7 @@ def test_names_are_checked_before_anything_is_run():
 
 def test_vispco_takes_part_within_the_budget_and_with_its_bill():
     calibration, test = evaluator(), evaluator()
-    effort = Effort(batch_size=2, descent=Descent(starts=1, outer=1, explore=4))
+    effort = Effort(batch_size=2, descent=DescentSettings(starts=1, outer=1, explore=4))
     candidate = get("vispco-static").search(Calibration(calibration), 0.6, effort=effort)
     found = compare(calibration, test, 0.6, [candidate])
     row = found.rows[1]

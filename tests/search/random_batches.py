@@ -14,10 +14,10 @@ import tiny
 from vispco import kernels
 from vispco.evaluation.encoded import Encoded
 from vispco.planning.predictor import Predictor
-from vispco.search.batch import with_teacher
+from vispco.search.batch import run_teacher
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.gradient.trainer import Trainer
-from vispco.search.gradient.training_plan import TrainingPlan
+from vispco.search.gradient.trainer import PredictorTrainer
+from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.objective import Objective
 from vispco.zoo.definitions import build_model
 from vispco.zoo.export import save_model
@@ -48,7 +48,7 @@ def make_batches(name="qwen2_5_vl", count=2, size=3):
     made = []
     for number in range(count):
         rows = [sample(10 * number + b, sizes[b % len(sizes)], 4 + b) for b in range(size)]
-        made.append(with_teacher(model, encoded(name, rows, seed=number)))
+        made.append(run_teacher(model, encoded(name, rows, seed=number)))
     return made
 
 
@@ -59,12 +59,12 @@ def make_trainer(folder=None, solver="projection", steps=6, **plan):
     torch.manual_seed(0)
     predictor = Predictor.for_model(model, kernels.get("p-sigmoid"), objective.scorer, width=16, queries=2)
     options = {"batches": 2, "inner": 2, "rate": 1e-2, "save_every": 2, "bins": 2, **plan}
-    return Trainer(
+    return PredictorTrainer(
         objective,
         predictor,
         make_batches(count=4),
         solver=solver,
-        plan=TrainingPlan(steps=steps, **options),
+        plan=TrainingSettings(steps=steps, **options),
         directory=folder,
         accelerator=Accelerator(cpu=True),
     )

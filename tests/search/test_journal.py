@@ -7,7 +7,7 @@ import pytest
 from search.random_batches import zoo_model
 from search.test_run import SMALL, kernel_of
 from vispco.data import dataset
-from vispco.search.journal import NAME, Journal, name_of
+from vispco.search.journal import NAME, SearchJournal, work_key
 from vispco.search.objective import Objective
 from vispco.search.run import search
 
@@ -58,18 +58,18 @@ def test_a_stopped_search_goes_on_and_ends_as_if_it_had_not_been(mode, tmp_path,
 
 
 def test_a_line_that_was_cut_short_is_not_read_and_harms_no_other(tmp_path):
-    journal = Journal(tmp_path)
-    journal.enter("a", [0.1, 1 / 3])
+    journal = SearchJournal(tmp_path)
+    journal.add("a", [0.1, 1 / 3])
     with journal.path.open("a") as file:
         file.write('\n["b", [0.2')
-    again = Journal(tmp_path)
+    again = SearchJournal(tmp_path)
     assert "b" not in again
     again.enter("c", {"found": 1})
-    assert dict(Journal(tmp_path).known) == {"a": [0.1, 1 / 3], "c": {"found": 1}}
+    assert dict(SearchJournal(tmp_path).known) == {"a": [0.1, 1 / 3], "c": {"found": 1}}
     again.close()
-    assert Journal(tmp_path).known == {}
+    assert SearchJournal(tmp_path).known == {}
 
 
 def test_a_name_tells_apart_what_work_depends_on(batches):
-    assert name_of("a", b"b") != name_of("a", b"c") != name_of(b"a", b"c")
+    assert work_key("a", b"b") != work_key("a", b"c") != work_key(b"a", b"c")
     assert batches[0].name != batches[1].name

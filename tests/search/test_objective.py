@@ -7,7 +7,7 @@ import tiny
 from search.random_batches import make_batches, zoo_model
 from vispco.data import dataset
 from vispco.schedule import Schedule, whole_tokens
-from vispco.search.calibration import Prepared
+from vispco.search.calibration import CalibrationBatches
 from vispco.search.objective import Objective, frozen
 
 SCHEDULES = torch.tensor([[1.0, 1.0, 0.5, 0.5], [1.0, 0.6, 0.3, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
@@ -21,21 +21,21 @@ def test_the_relaxed_forward_pass_equals_real_pruning(family, scorer):
     for row in SCHEDULES:
         retention = row.expand(len(batch), -1).clone().requires_grad_()
         with frozen(objective.model):
-            relaxed = objective.relaxed(batch, retention)
-        dropped = objective.measured(batch, whole_tokens(retention, batch.num_visual)[None])[0]
+            relaxed = objective.relaxed_kl(batch, retention)
+        dropped = objective.measure_kl(batch, whole_tokens(retention, batch.num_visual)[None])[0]
         assert torch.allclose(relaxed, dropped, atol=1e-5)
 
 
 def test_the_full_schedule_has_no_divergence(batches, objective):
     counts = Schedule.full(tiny.LAYERS).counts(batches[0].encoded.num_visual)
-    assert objective.measured(batches[0], counts[None]).abs().max() < 1e-6
+    assert objective.measure_kl(batches[0], counts[None]).abs().max() < 1e-6
 
 
 def test_candidates_measured_together_are_as_measured_alone(batches, objective):
     batch = batches[0]
     counts = torch.stack([whole_tokens(row.expand(len(batch), -1), batch.num_visual) for row in SCHEDULES])
-    together = objective.measured(batch, counts)
-    alone = torch.cat([objective.measured(batch, one[None]) for one in counts])
+    together = objective.measure_kl(batch, counts)
+    alone = torch.cat([objective.measure_kl(batch, one[None]) for one in counts])
     assert torch.allclose(together, alone, atol=1e-6)
 
 
@@ -43,15 +43,15 @@ def test_a_tiled_batch_gives_each_copy_its_own_schedule(batches, objective):
     batch = batches[0]
     retention = SCHEDULES.repeat_interleave(len(batch), dim=0)
     with frozen(objective.model):
-        tiled = objective.relaxed(batch.tiled(3), retention).view(3, -1)
-        alone = [objective.relaxed(batch, row.expand(len(batch), -1)) for row in SCHEDULES]
+        tiled = objective.relaxed_kl(batch.tiled(3), retention).view(3, -1)
+        alone = [objective.relaxed_kl(batch, row.expand(len(batch), -1)) for row in SCHEDULES]
     assert torch.allclose(tiled, torch.stack(alone), atol=1e-5)
 
 
 def test_the_gradient_reaches_the_retention_and_no_weight(batches, objective):
     retention = SCHEDULES[0].expand(len(batches[0]), -1).clone().requires_grad_()
     with frozen(objective.model):
-        objective.relaxed(batches[0], retention).sum().backward()
+        objective.relaxed_kl(batches[0], retention).sum().backward()
     assert retention.grad[:, 2].abs().min() > 0
     assert all(p.grad is None for p in objective.model.parameters())
     assert all(p.requires_grad for p in objective.model.parameters())
@@ -62,10 +62,10 @@ def test_what_is_spent_is_what_the_cost_model_says(batches, objective):
     retention = SCHEDULES[0].expand(len(batch), -1).clone().requires_grad_()
     counts = whole_tokens(retention, batch.num_visual)
     full = float(objective.cost.full(batch.num_text + 2, batch.num_visual).sum())
-    objective.learned(batch)
-    objective.measured(batch, counts[None])
+    objective.add_teacher(batch)
+    objective.measure_kl(batch, counts[None])
     with frozen(objective.model):
-        objective.relaxed(batch, retention)
+        objective.relaxed_kl(batch, retention)
     spent = objective.spent
     assert (spent.teacher, spent.forward, spent.backward) == (full, full, 2 * full)
     assert spent.measured == float(objective.cost.flops_of_counts(counts, batch.num_text + 2).sum())
@@ -82,7 +82,9 @@ def test_a_predictor_never_sees_the_answer(batches):
 def test_a_prepared_batch_runs_its_teacher_once_and_comes_back_the_same():
     model, processor = zoo_model()
     new = []
-    batches = Prepared(model, processor, dataset("calibration", limit=1)[:5], batch_size=2, on_new=new.append, memory=1)
+    batches = CalibrationBatches(
+        model, processor, dataset("calibration", limit=1)[:5], batch_size=2, on_new=new.append, memory=1
+    )
     assert [len(batch) for batch in batches] == [2, 2, 1]
     again = batches[1]
     assert len(new) == 3

@@ -16,20 +16,20 @@ from vispco.frontier import Frontier
 from vispco.planning.deployment import export, load
 from vispco.search import presets
 from vispco.search.gradient import checkpoint
-from vispco.search.gradient.static import Descent
-from vispco.search.gradient.training_plan import TrainingPlan
+from vispco.search.gradient.static import DescentSettings
+from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.modes import SOLVERS, Effort
-from vispco.search.rebalance import rebalanced
+from vispco.search.rebalance import rebalance_by_area
 from vispco.search.run import search
-from vispco.search.table.network import Fit
-from vispco.search.table.scouting import Lesson
+from vispco.search.table.network_fit import FitSettings
+from vispco.search.table.scouting import ScoutingSettings
 
 SMALL = Effort(
     batch_size=4,
-    descent=Descent(starts=2, outer=1, inner=1, explore=3),
-    lesson=Lesson(anchors=3, scouts=4, shortlist=2, scouting=(0.5,), explore=4),
-    fit=Fit(epochs=2),
-    training=TrainingPlan(steps=2, inner=1, save_every=1),
+    descent=DescentSettings(starts=2, outer=1, inner=1, explore=3),
+    scouting=ScoutingSettings(anchors=3, scouts=4, shortlist=2, budgets=(0.5,), explore=4),
+    fit=FitSettings(epochs=2),
+    training=TrainingSettings(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},
 )
 WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solvers]
@@ -161,7 +161,7 @@ def test_presets_are_the_papers_tables():
 
 
 def test_rebalancing_fills_every_bin_alike(samples):
-    chosen, shown = rebalanced(samples, 40, bins=3)
+    chosen, shown = rebalance_by_area(samples, 40, bins=3)
     assert sum(shown.before) == len(samples)
     assert len({sample.id for sample in chosen}) == len(chosen) == 40
     filled = [after for before, after in zip(shown.before, shown.after, strict=True) if before]

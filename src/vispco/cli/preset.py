@@ -32,7 +32,7 @@ class PresetOptions:
             "--set",
             metavar="NAME=VALUE",
             help="Another value, as often as needed: lam, alpha, epsilon, beta, sigma, temperature, rate, batch_size, "
-            "or of a part: descent.outer=4, lesson.anchors=8, fit.epochs=50, training.steps=1000.",
+            "or of a part: descent.outer=4, scouting.anchors=8, fit.epochs=50, training.steps=1000.",
         ),
     ] = None
 
@@ -43,7 +43,7 @@ class PresetOptions:
         batch of every step, unless its settings say otherwise.
         """
         from vispco.search import presets  # noqa: PLC0415
-        from vispco.search.gradient.training_plan import TrainingPlan  # noqa: PLC0415
+        from vispco.search.gradient.training_settings import TrainingSettings  # noqa: PLC0415
         from vispco.search.modes import PASSES, Effort  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
@@ -56,7 +56,7 @@ class PresetOptions:
             if not dot:
                 row = changed(row, name, value)
             elif part == "training":
-                changed(TrainingPlan(), field, value)  # told now if it is wrong
+                changed(TrainingSettings(), field, value)  # told now if it is wrong
                 training[field] = value
             else:
                 known = [each.name for each in fields(effort) if is_dataclass(getattr(effort, each.name))]
@@ -66,7 +66,7 @@ class PresetOptions:
         if row.batch_size < 1 or int(json.loads(training["batches"])) < 1:
             raise InvalidInputError("batch_size and training.batches must be 1 or more.")
         batches = -(-samples // row.batch_size)
-        plan = changed(TrainingPlan(rate=row.rate), "batches", training.pop("batches"))
+        plan = changed(TrainingSettings(rate=row.rate), "batches", training.pop("batches"))
         steps = max(1, PASSES * batches // plan.batches)
         plan = replace(plan, steps=steps, inner=max(2, batches // (4 * plan.batches)))
         for field, value in training.items():

@@ -16,7 +16,7 @@ import torch
 
 from vispco.cost import CostModel
 from vispco.schedule import whole_tokens
-from vispco.search.gradient.static import Descent
+from vispco.search.gradient.static import DescentSettings
 from vispco.search.modes import PASSES, Effort
 from vispco.search.run import BUDGETS
 from vispco.sweep.spaces import RATIOS
@@ -97,7 +97,7 @@ def static_search(prompt: Prompt, machine: Machine, samples: int, budgets: Seque
 
     One step of it is a gradient over some batches, and a few lengths that are tried on them.
     """
-    plan, batch = Descent(), Effort().batch_size
+    plan, batch = DescentSettings(), Effort().batch_size
     seen = min(plan.batches * batch, samples) * plan.outer * plan.inner * plan.starts
     passes = (
         _halved(plan.explore or 0, samples / batch) * batch + seen * (1 + len(plan.lengths)) + plan.starts * samples

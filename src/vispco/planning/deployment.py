@@ -10,12 +10,11 @@ from vispco import kernels, scorers
 from vispco.cost import CostModel, Dimensions
 from vispco.errors import InvalidInputError
 from vispco.planning import run_files as disk
-from vispco.planning.found_shape import Found
-from vispco.planning.planner import BudgetPlanner, predicted, same_for_all
+from vispco.planning.found_shape import FoundShape
+from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.schedule import Schedule
 from vispco.scorers import Scorer
-from vispco.weight_bars import hide_weight_bars
 
 
 def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
@@ -27,15 +26,13 @@ def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
     _check(budget)
     place = Path(folder)
     if not place.is_dir() or not _is_search(place):
-        with hide_weight_bars():
-            return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
+        return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
     if (place / disk.PREDICTOR).is_dir():
-        with hide_weight_bars():
-            return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
+        return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
     config = disk.read_config(place)
     scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)
-    planner = BudgetPlanner(same_for_all(found.params), kernel, budget, _cost(config), site=scorer.site)
+    planner = BudgetPlanner(static_shape(found.params), kernel, budget, _cost(config), site=scorer.site)
     return scorer, planner
 
 
@@ -53,7 +50,7 @@ def export(
     text, visual = config["typical"]
     scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)
-    moved = Found(budget, found.params, found.kl)
+    moved = FoundShape(budget, found.params, found.kl)
     return moved.schedule(
         kernel,
         text if num_text is None else num_text,
@@ -66,10 +63,10 @@ def export(
 def _from_predictor(predictor: Predictor, budget: float) -> tuple[Scorer, BudgetPlanner]:
     predictor.eval()
     scorer, cost = scorers.get(**predictor.config.scorer), predictor.config.make_cost()
-    return scorer, BudgetPlanner(predicted(predictor, budget), predictor.kernel, budget, cost, site=scorer.site)
+    return scorer, BudgetPlanner(predicted_shape(predictor, budget), predictor.kernel, budget, cost, site=scorer.site)
 
 
-def _nearest(folder: Path, budget: float) -> Found:
+def _nearest(folder: Path, budget: float) -> FoundShape:
     found = disk.read_shapes(folder)
     if not found:
         raise InvalidInputError(f"{folder} holds no static shape. Search with mode='static' or 'line', or use load().")

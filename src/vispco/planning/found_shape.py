@@ -14,13 +14,13 @@ from vispco.kernels import Kernel
 from vispco.schedule import Schedule
 
 
-def sharp(kernel: Kernel) -> float | None:
+def deployed_gamma(kernel: Kernel) -> float | None:
     """The gamma that is deployed: a kernel of steps has hard ones."""
     return math.inf if kernel.annealable else None
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundShape:
     """One budget's shape. params: [P]. kl: its mean over the calibration set. history: what happened, for the record."""
 
     budget: float
@@ -32,7 +32,15 @@ class Found:
     def schedule(self, kernel: Kernel, num_text: int, num_visual: int, cost: CostModel, site: Site) -> Schedule:
         """The schedule for samples of one size; for others, the budget parameter is solved anew (see `deploy`)."""
         return schedule_for_budget(
-            kernel, self.params, self.budget, num_text, num_visual, cost, site=site, gamma=sharp(kernel), fill=False
+            kernel,
+            self.params,
+            self.budget,
+            num_text,
+            num_visual,
+            cost,
+            site=site,
+            gamma=deployed_gamma(kernel),
+            fill=False,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a predictor remembers: calibration samples, and what each anchor cost them."""
+"""What a predictor remembers: calibration samples, and the KL of each anchor on them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import torch
 from torch import Tensor, nn
 
 from vispco.planning.observation import Observation
-from vispco.planning.similarity import described, placed, scales, weights
+from vispco.planning.similarity import as_points, describe, scales, similarity_weights
 
 AXES = 64  # numbers by which a sample is remembered
 
 
 class Memory(nn.Module):
-    """Samples by their keys, and what each anchor cost them. All of it is buffers: it is saved with the predictor."""
+    """Samples by their keys, and the KL of each anchor on them. All of it is buffers, saved with the predictor.
 
-    centre: Tensor  # [F], as `described` gives samples
+    F is the number of values that `describe` gives for a sample, Q the number of axes, M of samples, K of anchors.
+    """
+
+    centre: Tensor  # [F]
     spread: Tensor  # [F]
     axes: Tensor  # [F, Q]
     keys: Tensor  # [M, Q]
-    told: Tensor  # [M, K]
-    warmth: Tensor  # [K]
+    kl: Tensor  # [M, K]
+    bandwidth: Tensor  # [K]
 
     def __init__(self, hidden: int, samples: int, anchors: int, axes: int = AXES) -> None:
         super().__init__()
@@ -28,27 +31,27 @@ class Memory(nn.Module):
         self.register_buffer("spread", torch.ones(F))
         self.register_buffer("axes", torch.zeros(F, min(axes, F)))
         self.register_buffer("keys", torch.zeros(samples, min(axes, F)))
-        self.register_buffer("told", torch.zeros(samples, anchors))
-        self.register_buffer("warmth", torch.full((anchors,), 1.0))
+        self.register_buffer("kl", torch.zeros(samples, anchors))
+        self.register_buffer("bandwidth", torch.full((anchors,), 1.0))
 
-    def forward(self, observation: Observation, meant: Tensor) -> Tensor:
-        """The KL to expect of each anchor: [B, K]. meant: bool [B, K], of which those of one row share their warmth."""
-        found = placed(described(observation).to(self.centre), self.centre, self.spread) @ self.axes
-        warmth = torch.where(meant, self.warmth, torch.inf).min(-1, keepdim=True).values.clamp_max(1e6)
-        expected: Tensor = weights(found, self.keys, warmth) @ self.told
-        return expected
+    def forward(self, observation: Observation, in_range: Tensor) -> Tensor:
+        """The estimated KL of each anchor: [B, K]. in_range: bool [B, K]; the anchors of a row share their bandwidth."""
+        keys = as_points(describe(observation).to(self.centre), self.centre, self.spread) @ self.axes
+        bandwidth = torch.where(in_range, self.bandwidth, torch.inf).min(-1, keepdim=True).values.clamp_max(1e6)
+        estimate: Tensor = similarity_weights(keys, self.keys, bandwidth) @ self.kl
+        return estimate
 
     @torch.no_grad()
-    def remember(self, observation: Observation, told: Tensor, warmth: Tensor) -> None:
-        """Fill the memory: told [M, K]. Keys are the leading axes of where the samples lie."""
-        raw = described(observation)
+    def remember(self, observation: Observation, kl: Tensor, bandwidth: Tensor) -> None:
+        """Fill the memory with samples and their kl [M, K]. Keys are the samples' points on their leading axes."""
+        raw = describe(observation)
         centre, spread = scales(raw)
-        points = placed(raw, centre, spread)
+        points = as_points(raw, centre, spread)
         axes = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh[: self.axes.shape[1]].T
         self.centre.copy_(centre)
         self.spread.copy_(spread)
         self.axes.zero_()
         self.axes[:, : axes.shape[1]] = axes
         self.keys.copy_(points @ self.axes.to(points))
-        self.told.copy_(told)
-        self.warmth.copy_(warmth)
+        self.kl.copy_(kl)
+        self.bandwidth.copy_(bandwidth)

@@ -58,7 +58,7 @@ def observe(layout: TokenLayout, embeddings: Tensor) -> Observation:
     return Observation(torch.cat([mean, variance.sqrt()], dim=-1), text, present, sizes)
 
 
-def join(observations: list[Observation]) -> Observation:
+def join_observations(observations: list[Observation]) -> Observation:
     """Several batches as one, their texts padded to the longest."""
     width = max(o.text.shape[1] for o in observations)
 

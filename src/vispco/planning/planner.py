@@ -11,7 +11,7 @@ from vispco.cost import CostModel, Site, counts_for_budget
 from vispco.engine.plan import Plan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
-from vispco.planning.found_shape import sharp
+from vispco.planning.found_shape import deployed_gamma
 from vispco.planning.observation import observe
 from vispco.planning.predictor import Predictor
 
@@ -52,18 +52,18 @@ class BudgetPlanner:
             visual,
             self.cost,
             site=self.site,
-            gamma=sharp(self.kernel),
+            gamma=deployed_gamma(self.kernel),
             fill=self.fill,
         )
         return Plan(counts)
 
 
-def same_for_all(params: Tensor) -> Shape:
+def static_shape(params: Tensor) -> Shape:
     """One shape [P] for every sample."""
     return lambda layout, _: params.expand(layout.batch_size, -1)
 
 
-def predicted(predictor: Predictor, budget: float) -> Shape:
+def predicted_shape(predictor: Predictor, budget: float) -> Shape:
     """A shape of each sample's own."""
 
     def shape(layout: TokenLayout, embeddings: Tensor) -> Tensor:

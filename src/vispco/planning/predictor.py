@@ -1,8 +1,7 @@
-"""The surrogate network f_theta of the paper: what a sample looks like and a budget in, kernel parameters out.
+"""The surrogate network f_theta of the paper: what is seen of a sample and a budget in, kernel parameters out.
 
-Its answer is one of K learned-for shapes ("anchors") plus an offset. With one anchor it is the paper's regression of the
-kernel's parameters; with several, a table of measured KL can teach it which one to take (see `table`), by its own layers
-or by a memory of the calibration samples.
+The output is one of K shapes ("anchors") plus an offset. With one anchor it is the paper's regression of the kernel's
+parameters. With several, the predictor chooses one, by its own layers or by a memory of the calibration samples.
 """
 
 from __future__ import annotations
@@ -21,10 +20,13 @@ from vispco.kernels import Kernel
 from vispco.planning.memory import AXES, Memory
 from vispco.planning.observation import Observation
 from vispco.scorers import Scorer
+from vispco.weight_bars import hide_weight_bars
 
 WAVES = 8  # sines and cosines of the budget
-NEVER = -1e4  # the logit of an anchor that is not meant for a budget
+NEVER = -1e4  # the logit of an anchor that is not in range of a budget
 SIZES = 3  # log N_t, log N_v and their ratio
+# Buffers by the names under which versions before 0.1 saved them.
+OLD_NAMES = {r"^reach$": "budget_range", r"^memory\.told$": "memory.kl", r"^memory\.warmth$": "memory.bandwidth"}
 
 
 class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -106,8 +108,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         nn.init.zeros_(self.offset.weight)
         nn.init.zeros_(self.offset.bias)
         self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
-        # [K, 2], the budgets from .. to which an anchor may be chosen: at first, all
-        self.register_buffer("reach", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
+        # [K, 2], the budgets (from, to) at which an anchor may be chosen: at first, all
+        self.register_buffer("budget_range", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
         self.memory: Memory | None = None
         if config.memory:
             self.memory = Memory(D, config.memory, config.anchors, config.axes)
@@ -132,6 +134,14 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         made.anchors.copy_(kernel.initial(sizes.num_layers).expand(anchors, -1))
         return made
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Predictor:
+        """As `PreTrainedModel.from_pretrained`, without progress bars; also reads predictors of earlier versions."""
+        kwargs.setdefault("key_mapping", OLD_NAMES)
+        with hide_weight_bars():
+            loaded: Predictor = super().from_pretrained(*args, **kwargs)
+        return loaded
+
     @property
     def kernel(self) -> Kernel:
         return kernels.get(**self.config.kernel)
@@ -149,10 +159,10 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         mean = words.masked_fill(gap[..., None], 0.0).sum(1) / observation.present.sum(-1, keepdim=True).clamp_min(1)
         terms = self.terms(self._terms(observation, budget))
         state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
-        asked = budget.to(self.reach.device, self.reach.dtype)[:, None]
-        meant = (self.reach[:, 0] <= asked) & (asked < self.reach[:, 1])
-        preferred = -self.memory(observation, meant) if self.memory is not None else self._choose(state)
-        logits = preferred.masked_fill(~meant, NEVER)
+        asked = budget.to(self.budget_range.device, self.budget_range.dtype)[:, None]
+        in_range = (self.budget_range[:, 0] <= asked) & (asked < self.budget_range[:, 1])
+        preferred = -self.memory(observation, in_range) if self.memory is not None else self._choose(state)
+        logits = preferred.masked_fill(~in_range, NEVER)
         anchor = self.anchors[logits.argmax(-1)]
         return Prediction(anchor + self.offset(state).float(), logits.float())
 
@@ -176,5 +186,5 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         per_word = 2 * D * W + 4 * Q * W
         once = sum(2 * int(m.weight.numel()) for m in self.modules() if isinstance(m, nn.Linear)) - 2 * D * W
         if self.memory is not None:
-            once += 2 * self.memory.axes.numel() + 2 * self.memory.keys.numel() + 2 * self.memory.told.numel()
+            once += 2 * self.memory.axes.numel() + 2 * self.memory.keys.numel() + 2 * self.memory.kl.numel()
         return int(num_text * per_word + once)

@@ -9,7 +9,7 @@ from typing import Any
 
 from vispco import files
 from vispco.errors import InvalidInputError
-from vispco.planning.found_shape import Found
+from vispco.planning.found_shape import FoundShape
 
 FORMAT, VERSION = "vispco-search", 1
 CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR = (
@@ -25,7 +25,7 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     files.write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **config})
 
 
-def write_shapes(folder: Path, found: Iterable[Found]) -> None:
+def write_shapes(folder: Path, found: Iterable[FoundShape]) -> None:
     files.write_json(folder / SHAPES, [each.to_dict() for each in found])
 
 
@@ -41,10 +41,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     return data
 
 
-def read_shapes(folder: Path) -> list[Found]:
+def read_shapes(folder: Path) -> list[FoundShape]:
     if not (folder / SHAPES).is_file():
         return []
-    return [Found.from_dict(each) for each in _read(folder / SHAPES)]
+    return [FoundShape.from_dict(each) for each in _read(folder / SHAPES)]
 
 
 def _read(path: Path) -> Any:

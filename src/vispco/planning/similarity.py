@@ -1,4 +1,4 @@
-"""How like two samples are, by what a predictor sees of them: the instruction, the picture, its size."""
+"""How similar two samples are, by what a predictor sees of them: the instruction, the picture and its size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from torch.nn.functional import normalize
 
 from vispco.planning.observation import Observation
 
-WARMTH = 0.15  # how far likeness reaches: two samples at a distance d speak for each other with exp(-d^2 / 2 warmth)
-PICTURE, SIZE = 0.5, 0.3  # how much the picture and its size count beside the instruction
+BANDWIDTH = 0.15  # samples at a distance d have the weight exp(-d^2 / (2 bandwidth))
+PICTURE, SIZE = 0.5, 0.3  # weights of the picture and of its size, relative to the instruction
 
 
-def described(observation: Observation) -> Tensor:
-    """Mean of the instruction's embeddings, mean and deviation of the picture's, logarithm of its size: [B, 3 D + 1]."""
+def describe(observation: Observation) -> Tensor:
+    """Each sample as raw numbers [B, 3 D + 1].
+
+    They are the mean of the instruction's embeddings, mean and deviation of the picture's, and the logarithm of its size.
+    """
     present = observation.present[..., None].float()
     words = (observation.text * present).sum(1) / present.sum(1).clamp_min(1)
     size = observation.sizes[:, 1:].float().clamp_min(1).log()
@@ -21,28 +24,33 @@ def described(observation: Observation) -> Tensor:
 
 
 def scales(raw: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each number of `described`, over samples."""
+    """Mean and deviation of each number of `describe`, over samples."""
     return raw.mean(0), raw.std(0, unbiased=False).clamp_min(1e-6)
 
 
-def placed(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
-    """Samples as points, the instruction and the picture each as a direction: [B, 3 D + 1]."""
+def as_points(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    """Samples as points [B, 3 D + 1] whose distance is their dissimilarity; instruction and picture as directions."""
     scaled = (raw - centre) / spread
     D = (raw.shape[-1] - 1) // 3
     words, picture, size = scaled[:, :D], scaled[:, D:-1], scaled[:, -1:]
     return torch.cat([normalize(words, dim=-1), PICTURE * normalize(picture, dim=-1), SIZE * size], dim=-1)
 
 
-def weights(points: Tensor, others: Tensor, warmth: Tensor | float = WARMTH, *, alone: bool = False) -> Tensor:
-    """How much each of `others` says about each point: [B, M], rows sum to 1. alone: the same points, none for itself."""
-    near = -torch.cdist(points, others).square() / (2.0 * warmth)
-    if alone and len(near) > 1:
+def similarity_weights(
+    points: Tensor, others: Tensor, bandwidth: Tensor | float = BANDWIDTH, *, leave_out_self: bool = False
+) -> Tensor:
+    """The weight of each of `others` for each point: [B, M], rows sum to 1.
+
+    leave_out_self: `others` are the same points, and a point has no weight for itself.
+    """
+    near = -torch.cdist(points, others).square() / (2.0 * bandwidth)
+    if leave_out_self and len(near) > 1:
         near.fill_diagonal_(-torch.inf)
     return near.softmax(-1)
 
 
-def alike(observation: Observation, warmth: float = WARMTH) -> Tensor:
-    """How much each sample says about each *other* one: [M, M]."""
-    raw = described(observation)
-    points = placed(raw, *scales(raw))
-    return weights(points, points, warmth, alone=True)
+def other_sample_weights(observation: Observation, bandwidth: float = BANDWIDTH) -> Tensor:
+    """The weight of each sample for each *other* sample: [M, M]."""
+    raw = describe(observation)
+    points = as_points(raw, *scales(raw))
+    return similarity_weights(points, points, bandwidth, leave_out_self=True)

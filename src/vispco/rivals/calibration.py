@@ -10,7 +10,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.result import Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 Measure = Literal["accuracy", "kl"]
 
@@ -19,7 +19,7 @@ Measure = Literal["accuracy", "kl"]
 class Bill:
     """What a search has used: FLOPs of the language model, and how many schedules it evaluated."""
 
-    spent: Spent = field(default_factory=Spent)
+    spent: FlopsBill = field(default_factory=FlopsBill)
     evaluations: int = 0
 
 

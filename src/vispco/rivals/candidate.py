@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 
 class Candidate(Protocol):
@@ -21,7 +21,7 @@ class Candidate(Protocol):
     @property
     def method(self) -> str: ...
     @property
-    def spent(self) -> Spent: ...
+    def spent(self) -> FlopsBill: ...
     @property
     def seconds(self) -> float: ...
     @property
@@ -47,7 +47,7 @@ class RivalResult:
     method: str
     schedule: Schedule
     budget: float | None
-    spent: Spent
+    spent: FlopsBill
     seconds: float
     evaluations: int
     lift: bool = True
@@ -87,7 +87,7 @@ class PlannerResult:
 
     method: str
     planner: Any
-    spent: Spent
+    spent: FlopsBill
     seconds: float
     evaluations: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -100,6 +100,6 @@ class PlannerResult:
         return self.planner
 
 
-def spent_from_dict(data: Mapping[str, float]) -> Spent:
-    """Read `Spent.to_dict`. Keys that a newer version added are ignored."""
-    return Spent(**{key: value for key, value in data.items() if key in Spent.__dataclass_fields__})
+def spent_from_dict(data: Mapping[str, float]) -> FlopsBill:
+    """Read `FlopsBill.to_dict`. Keys that a newer version added are ignored."""
+    return FlopsBill(**{key: value for key, value in data.items() if key in FlopsBill.__dataclass_fields__})

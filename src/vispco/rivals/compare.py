@@ -14,7 +14,7 @@ from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult
 from vispco.rivals.comparison import Comparison, Row
 from vispco.rivals.registry import Search, get
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 UNPRUNED = "unpruned"
 OnMethod = Callable[[str], None]
@@ -66,7 +66,7 @@ def compare(
         others = [row for label, row in before.items() if label not in labels]
         return Comparison(budget, cost, (*rows, *others), {**known, **(details or {})})
 
-    rows.append(before.get(UNPRUNED) or Row(UNPRUNED, _evaluate(test, full, cost), Spent(), 0.0, 0, full))
+    rows.append(before.get(UNPRUNED) or Row(UNPRUNED, _evaluate(test, full, cost), FlopsBill(), 0.0, 0, full))
     for label, method in zip(labels[1:], chosen, strict=True):
         if label in before and _settings(method) in (None, before[label].provenance.get("settings")):
             rows.append(before[label])

@@ -13,7 +13,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.rivals.candidate import spent_from_dict
 from vispco.schedule import Schedule
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 
 FORMAT, VERSION = "vispco-comparison", 1
 
@@ -27,7 +27,7 @@ class Row:
 
     method: str
     evaluation: Evaluation
-    spent: Spent
+    spent: FlopsBill
     seconds: float
     evaluations: int
     schedule: Schedule | None = None

@@ -18,9 +18,9 @@ from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import PlannerResult
 from vispco.rivals.registry import SEARCHES
 from vispco.search import presets
-from vispco.search.calibration import Prepared
+from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.modes import Effort, Mode, carry_out
+from vispco.search.modes import Effort, Mode, run_mode
 from vispco.search.objective import Objective
 
 
@@ -52,15 +52,15 @@ class VispcoSearch:
         preset = presets.for_model(model.config, self.kernel)
         objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
         start = time.perf_counter()
-        batches = Prepared(
+        batches = CalibrationBatches(
             model,
             evaluator.processor,
             evaluator.samples,
             batch_size=effort.batch_size,
             store=evaluator.store,
-            on_new=objective.learned,
+            on_new=objective.add_teacher,
         )
-        outcome = carry_out(
+        outcome = run_mode(
             objective,
             batches,
             kernel,

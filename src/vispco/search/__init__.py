@@ -11,8 +11,8 @@ from vispco.lazy_exports import lazy_exports, make_callable
 
 if TYPE_CHECKING:
     from vispco.planning.predictor import Predictor, PredictorConfig
-    from vispco.search.gradient.trainer import Trainer
-    from vispco.search.gradient.training_plan import TrainingPlan
+    from vispco.search.gradient.trainer import PredictorTrainer
+    from vispco.search.gradient.training_settings import TrainingSettings
     from vispco.search.modes import Effort
     from vispco.search.objective import Objective
     from vispco.search.presets import Preset
@@ -24,12 +24,21 @@ _HOMES = {
     "Predictor": "vispco.planning.predictor",
     "PredictorConfig": "vispco.planning.predictor",
     "Preset": "vispco.search.presets",
-    "Trainer": "vispco.search.gradient.trainer",
-    "TrainingPlan": "vispco.search.gradient.training_plan",
+    "PredictorTrainer": "vispco.search.gradient.trainer",
+    "TrainingSettings": "vispco.search.gradient.training_settings",
     "search": "vispco.search.run",
 }
 
-__all__ = ["Effort", "Objective", "Predictor", "PredictorConfig", "Preset", "Trainer", "TrainingPlan", "search"]
+__all__ = [
+    "Effort",
+    "Objective",
+    "Predictor",
+    "PredictorConfig",
+    "PredictorTrainer",
+    "Preset",
+    "TrainingSettings",
+    "search",
+]
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 make_callable(__name__, "search")

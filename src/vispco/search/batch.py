@@ -16,7 +16,7 @@ from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.reference import log_probabilities
 from vispco.families import family_of
 from vispco.planning.observation import Observation, observe
-from vispco.search.journal import name_of
+from vispco.search.journal import work_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Batch:
         answer = self.encoded.labels[:, -mask.shape[1] :].masked_fill(~mask, 0)
         found = self.teacher.gather(-1, answer[..., None])[..., 0].masked_fill(~mask, 0.0)
         tensors = (self.encoded.inputs["input_ids"], answer, found.float())
-        return name_of(*self.encoded.ids, *(tensor.cpu().numpy().tobytes() for tensor in tensors))
+        return work_key(*self.encoded.ids, *(tensor.cpu().numpy().tobytes() for tensor in tensors))
 
     def tiled(self, times: int) -> Batch:
         """The batch `times` over, one copy after the other: [times * B, ...]."""
@@ -85,7 +85,7 @@ def _tiled(value: Any, times: int) -> Any:
 
 
 @torch.no_grad()
-def with_teacher(model: Any, encoded: Encoded) -> Batch:
+def run_teacher(model: Any, encoded: Encoded) -> Batch:
     """One unpruned pass over a batch: the teacher's answer, and the embeddings that enter the language model."""
     if encoded.labels is None:
         raise InvalidInputError("A search learns from the answers' positions. Encode the samples with answers=True.")

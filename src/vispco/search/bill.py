@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 
 
 @dataclass
-class Spent:
+class FlopsBill:
     """Language-model FLOPs. A backward pass counts as two forward passes.
 
     shared: what the measured passes come to if unpruned first layers are taken from the teacher's pass, for comparisons

@@ -11,13 +11,13 @@ from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.lazy import Lazy
 from vispco.planning.observation import Observation
-from vispco.search.batch import Batch, with_teacher
+from vispco.search.batch import Batch, run_teacher
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 
-class Prepared(Lazy[Batch]):
+class CalibrationBatches(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
     memory: bytes for what the teacher said, and as many again for visual features; the rest waits on disk, in `folder`.
@@ -55,7 +55,7 @@ class Prepared(Lazy[Batch]):
         if key in self.cache:
             told = {name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()}
             return Batch(encoded, told.pop("teacher"), Observation(**told))
-        batch = with_teacher(self.model, encoded)
+        batch = run_teacher(self.model, encoded)
         self.cache.put(key, {"teacher": batch.teacher, **vars(batch.observation)})
         self.on_new(batch)
         return batch

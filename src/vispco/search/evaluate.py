@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vispco.scorers import Scorer
 
 
-class Recorded:
+class PlanRecorder:
     """A planner that remembers what it planned: the mean retention, and by how much any sample went over its budget."""
 
     def __init__(self, planner: BudgetPlanner) -> None:
@@ -43,7 +43,7 @@ class Recorded:
         return Schedule(tuple((self._sum / self._samples).clamp(0, 1).cummin(0).values.tolist()))
 
 
-def frontier_of(
+def evaluate_planners(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
@@ -59,7 +59,7 @@ def frontier_of(
     points = []
     for budget, planner in planners.items():
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")
-        recorded = Recorded(planner)
+        recorded = PlanRecorder(planner)
         evaluation = judge(recorded)
         points.append(Point(recorded.schedule(), evaluation, {"budget": budget, **(provenance or {})}))
     return Frontier(points)

@@ -10,7 +10,7 @@ from typing import Any
 NAME = "journal.jsonl"
 
 
-def name_of(*parts: Any) -> str:
+def work_key(*parts: Any) -> str:
     """A short name of a piece of work, from all that it depends on: bytes as they are, the rest as JSON."""
     digest = blake2b(digest_size=16)
     for part in parts:
@@ -19,7 +19,7 @@ def name_of(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-class Journal:
+class SearchJournal:
     """Results by name. Each is on disk as soon as it is entered; a line that a kill cut short is not read."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class Journal:
     def __getitem__(self, name: str) -> Any:
         return self.known[name]
 
-    def enter(self, name: str, result: Any) -> None:
+    def add(self, name: str, result: Any) -> None:
         self.known[name] = result
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"\n{json.dumps([name, result])}")  # the line break first: what was cut short ends there

@@ -11,21 +11,21 @@ import torch
 
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import Found
-from vispco.planning.planner import BudgetPlanner, predicted, same_for_all
+from vispco.planning.found_shape import FoundShape
+from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.gradient.static import Descent, static_search
-from vispco.search.gradient.trainer import Trainer
-from vispco.search.gradient.training_plan import TrainingPlan
-from vispco.search.journal import name_of
+from vispco.search.gradient.static import DescentSettings, static_search
+from vispco.search.gradient.trainer import PredictorTrainer
+from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.journal import work_key
 from vispco.search.objective import Objective
 from vispco.search.presets import Preset
-from vispco.search.progress import Bar
-from vispco.search.shapes.halving import kl_of
-from vispco.search.shapes.line import line_search
-from vispco.search.table.network import Fit
-from vispco.search.table.scouting import Lesson, passes, teach
+from vispco.search.progress import ProgressBar
+from vispco.search.shapes.halving import line_search, measure_shapes
+from vispco.search.table.network_fit import FitSettings
+from vispco.search.table.scouting import ScoutingSettings
+from vispco.search.table.table_predictor import train_on_table
 
 Mode = Literal["static", "predictor", "line"]
 # The first is the default.
@@ -42,31 +42,31 @@ class Effort:
     """How much a search may do, by part; the defaults suit a small model and some hundred samples."""
 
     batch_size: int = 16  # the paper's
-    descent: Descent = field(default_factory=Descent)
-    lesson: Lesson = field(default_factory=Lesson)
-    fit: Fit = field(default_factory=Fit)
-    training: TrainingPlan | None = None  # None: the preset's rate, PASSES over the samples
+    descent: DescentSettings = field(default_factory=DescentSettings)
+    scouting: ScoutingSettings = field(default_factory=ScoutingSettings)
+    fit: FitSettings = field(default_factory=FitSettings)
+    training: TrainingSettings | None = None  # None: the preset's rate, PASSES over the samples
     predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SearchResult:
     """Shapes by budget, the predictor where one was trained, and records for metrics.jsonl."""
 
-    found: list[Found]
+    found: list[FoundShape]
     predictor: Predictor | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def planner(self, objective: Objective, kernel: Kernel, budget: float) -> BudgetPlanner:
         """What is deployed for a budget."""
         if self.predictor is not None:
-            shape = predicted(self.predictor, budget)
+            shape = predicted_shape(self.predictor, budget)
         else:
-            shape = same_for_all(min(self.found, key=lambda each: abs(each.budget - budget)).params)
+            shape = static_shape(min(self.found, key=lambda each: abs(each.budget - budget)).params)
         return BudgetPlanner(shape, kernel, budget, objective.cost, site=objective.scorer.site)
 
 
-def solver_of(mode: str, solver: str | None) -> str:
+def choose_solver(mode: str, solver: str | None) -> str:
     """The solver of a mode, its default if none is given; an error lists what there is."""
     if mode not in SOLVERS:
         raise InvalidInputError(f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.")
@@ -75,7 +75,7 @@ def solver_of(mode: str, solver: str | None) -> str:
     return solver or SOLVERS[mode][0]
 
 
-def carry_out(
+def run_mode(
     objective: Objective,
     batches: Sequence[Batch],
     kernel: Kernel,
@@ -89,7 +89,7 @@ def carry_out(
     folder: Path | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> SearchResult:
     """Search in one mode with one solver."""
     if mode == "predictor" and solver == "table":
         return _table(objective, batches, kernel, budgets, effort, cost, say, show=show)
@@ -104,7 +104,7 @@ def carry_out(
         say(f"budget {budget:g}: KL {each.kl:.4g}")
         found.append(each)
     records = [{"budget": each.budget, "kl": each.kl, "converged": each.converged} for each in found]
-    return Outcome(found, records=records)
+    return SearchResult(found, records=records)
 
 
 def _static(
@@ -115,29 +115,29 @@ def _static(
     solver: str,
     preset: Preset,
     effort: Effort,
-) -> Found:
+) -> FoundShape:
     """One budget; if the objective's journal has it, with its bill, from there."""
     journal, name = objective.journal, ""
     if journal is not None:
         settings = [kernel.config(), budget, solver, preset.to_dict(), asdict(effort.descent)]
-        name = name_of(settings, objective.scorer.to_dict(), *(batch.name for batch in batches))
+        name = work_key(settings, objective.scorer.to_dict(), *(batch.name for batch in batches))
         if name in journal:
             objective.spent.add(journal[name]["spent"])
-            return Found.from_dict(journal[name]["found"])
+            return FoundShape.from_dict(journal[name]["found"])
     before = objective.spent.to_dict()
     found = static_search(
         objective,
         batches,
         kernel,
         budget,
-        solver=solver,  # type: ignore[arg-type]  # checked by solver_of
+        solver=solver,  # type: ignore[arg-type]  # checked by choose_solver
         settings=preset.lagrangian(),
         descent=effort.descent,
     )
     if journal is not None:
         bill = replace(objective.spent)
         bill.add(before, sign=-1)
-        journal.enter(name, {"found": found.to_dict(), "spent": bill.to_dict()})
+        journal.add(name, {"found": found.to_dict(), "spent": bill.to_dict()})
     return found
 
 
@@ -151,24 +151,24 @@ def _table(
     say: Callable[[str], None],
     *,
     show: bool,
-) -> Outcome:
-    with Bar(passes(effort.lesson, batches), show=show, share=True) as bar:
-        taught = teach(
+) -> SearchResult:
+    with ProgressBar(effort.scouting.num_passes(batches), show=show, share=True) as bar:
+        taught = train_on_table(
             objective,
             batches,
             kernel,
-            lesson=effort.lesson,
-            plan=effort.fit,
+            scouting=effort.scouting,
+            fit=effort.fit,
             cost=cost,
-            tell=bar.advance,
+            progress=bar.advance,
             **effort.predictor,
         )
-    fitted = taught.fitted
+    fitted = taught.held_out
     say(
         f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
     )
     record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
-    return Outcome([taught.best_static(budget) for budget in budgets], taught.predictor, [record])
+    return SearchResult([taught.best_static(budget) for budget in budgets], taught.predictor, [record])
 
 
 def _gradient(
@@ -183,17 +183,17 @@ def _gradient(
     folder: Path | None,
     *,
     show: bool,
-) -> Outcome:
+) -> SearchResult:
     predictor = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, **effort.predictor)
     predictor.to(objective.model.device)
-    plan = effort.training or TrainingPlan(
+    plan = effort.training or TrainingSettings(
         steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4), seed=effort.fit.seed
     )
-    trainer = Trainer(
+    trainer = PredictorTrainer(
         objective,
         predictor,
         batches,
-        solver=solver,  # type: ignore[arg-type]  # checked by solver_of
+        solver=solver,  # type: ignore[arg-type]  # checked by choose_solver
         plan=plan,
         settings=preset.lagrangian(),
         directory=None if folder is None else folder / "training",
@@ -201,14 +201,16 @@ def _gradient(
     )
     records: list[dict[str, Any]] = [dict(record) for record in trainer.run()]
     trained = trainer.accelerator.unwrap_model(trainer.predictor)
-    return Outcome([_consensus(objective, trained, batches, kernel, budget) for budget in budgets], trained, records)
+    return SearchResult(
+        [_consensus(objective, trained, batches, kernel, budget) for budget in budgets], trained, records
+    )
 
 
 @torch.no_grad()
 def _consensus(
     objective: Objective, predictor: Predictor, batches: Sequence[Batch], kernel: Kernel, budget: float
-) -> Found:
+) -> FoundShape:
     """One shape for all samples, for `export`: the mean of the predicted parameters, with its KL on the first batch."""
     params = [predictor(b.observation, torch.full((len(b),), budget)).params for b in batches[:8]]
     mean = torch.cat(params).mean(0).double()
-    return Found(budget, mean, float(kl_of(objective, batches[0], kernel, mean[None], budget).mean()))
+    return FoundShape(budget, mean, float(measure_shapes(objective, batches[0], kernel, mean[None], budget).mean()))

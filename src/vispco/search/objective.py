@@ -22,9 +22,9 @@ from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
 from vispco.scorers import Scorer
 from vispco.search.batch import Batch
-from vispco.search.bill import Spent
+from vispco.search.bill import FlopsBill
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.journal import Journal, name_of
+from vispco.search.journal import SearchJournal, work_key
 
 
 @contextmanager
@@ -59,33 +59,33 @@ class Objective:
         self.model, self.scorer, self.direction = model, scorers.get(scorer), direction
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
-        self.spent = Spent()
-        self.journal: Journal | None = None  # where one is given, nothing is measured twice
+        self.spent = FlopsBill()
+        self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
 
     @property
     def first_full(self) -> bool:
         """Whether layer 0 must see every token: a scorer that reads attention has none before it."""
         return self.scorer.needs_attention
 
-    def learned(self, batch: Batch) -> None:
+    def add_teacher(self, batch: Batch) -> None:
         """Put the teacher's pass over a batch on the bill."""
         self.spent.teacher += self._full(batch)
 
-    def measured(self, batch: Batch, counts: Tensor) -> Tensor:
+    def measure_kl(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
             return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
         asked = (batch.name, self.scorer.to_dict(), self.direction)
-        names = [name_of(*asked, one.cpu().numpy().tobytes()) for one in counts]
+        names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
             self._bill(counts[place], batch)  # as if it had not been known
         for place, logits in zip(new, self._dropped(batch, counts[new]), strict=True):
-            self.journal.enter(names[place], self._kl(logits, batch).tolist())
+            self.journal.add(names[place], self._kl(logits, batch).tolist())
         found = [self.journal[name] for name in names]
         return torch.tensor(found, dtype=batch.teacher.dtype, device=batch.teacher.device)
 
-    def judged(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def measure_kl_and_match(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         """KL [C, B], and whether greedy decoding writes the reference answer to the letter, bool [C, B]."""
         mask, kl, right = batch.encoded.answer_mask, [], []
         assert batch.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
@@ -120,7 +120,7 @@ class Objective:
         self.spent.measured += self._flops(counts, batch)
         self.spent.shared += self._flops_behind(counts, batch)
 
-    def relaxed(self, batch: Batch, retention: Tensor) -> Tensor:
+    def relaxed_kl(self, batch: Batch, retention: Tensor) -> Tensor:
         """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""
         plan = Plan(whole_tokens(retention, batch.num_visual), retention)
 

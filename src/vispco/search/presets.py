@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from vispco.errors import UnknownNameError
-from vispco.search.gradient.lagrangian import Settings
+from vispco.search.gradient.lagrangian import LagrangianSettings
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,11 @@ class Preset:
     rate: float = 1e-4
     batch_size: int = 16
 
-    def lagrangian(self, **changes: Any) -> Settings:
+    def lagrangian(self, **changes: Any) -> LagrangianSettings:
         """The part that Algorithm 1 reads."""
-        return Settings(**{"lam": self.lam, "alpha": self.alpha, "beta": self.beta, "epsilon": self.epsilon, **changes})
+        return LagrangianSettings(
+            **{"lam": self.lam, "alpha": self.alpha, "beta": self.beta, "epsilon": self.epsilon, **changes}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

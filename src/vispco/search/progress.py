@@ -19,13 +19,13 @@ from rich.progress import (
 FIELDS = ("kl", "violation", "w", "lambda")
 
 
-def told(values: dict[str, float]) -> str:
+def format_values(values: dict[str, float]) -> str:
     """The numbers as the line shows them; those that a solver does not have are left out."""
     names = {"kl": "KL", "violation": "violation", "w": "w", "lambda": "λ"}
     return "  ".join(f"{names[key]} {values[key]:.4g}" for key in FIELDS if key in values)
 
 
-class Bar:
+class ProgressBar:
     """A progress bar on the terminal's error stream; with `show=False` it says nothing.
 
     total: steps, of which it shows how many are done; or, with `share=True`, work in any unit, shown in per cent.
@@ -57,7 +57,7 @@ class Bar:
 
     def step(self, values: dict[str, float]) -> None:
         if self.task is not None:
-            self.progress.update(self.task, advance=1, values=told(values))
+            self.progress.update(self.task, advance=1, values=format_values(values))
 
     def advance(self, work: float, what: str) -> None:
         """So much is done; `what` is what happens."""

@@ -21,7 +21,7 @@ class AreaHistogram:
     after: tuple[int, ...]
 
 
-def rebalanced(
+def rebalance_by_area(
     samples: Sequence[Sample], n: int | None = None, *, bins: int = BINS, seed: int = 0, max_repeats: int | None = None
 ) -> tuple[list[Sample], AreaHistogram]:
     """`n` samples (default: as many as there are) with equal numbers in uniform bins of image area.

@@ -20,11 +20,11 @@ from vispco.planning import run_files as disk
 from vispco.provenance import machine, versions
 from vispco.scorers import Scorer
 from vispco.search import presets
-from vispco.search.calibration import Prepared
-from vispco.search.evaluate import frontier_of
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.evaluate import evaluate_planners
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.journal import Journal
-from vispco.search.modes import Effort, Mode, carry_out, solver_of
+from vispco.search.journal import SearchJournal
+from vispco.search.modes import Effort, Mode, choose_solver, run_mode
 from vispco.search.objective import Objective
 from vispco.search.presets import Preset
 from vispco.version import __version__
@@ -66,7 +66,7 @@ def search(
     such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.planning.deployment`.
     """
-    way = solver_of(mode, solver)
+    way = choose_solver(mode, solver)
     if not budgets or not all(0.0 < b <= 1.0 for b in budgets):
         raise InvalidInputError(
             f"budgets={list(budgets)} was given. Give fractions of the unpruned FLOPs, above 0, up to 1."
@@ -81,11 +81,11 @@ def search(
     folder = None if directory is None else Path(directory)
     writes = folder is not None and PartialState().is_main_process  # of many processes, one
     if folder is not None and writes:
-        objective.journal = Journal(folder)
+        objective.journal = SearchJournal(folder)
 
     say(f"vision tower and teacher: {len(samples)} samples, once each")
-    batches = Prepared(model, processor, samples, batch_size=effort.batch_size, on_new=objective.learned)
-    outcome = carry_out(
+    batches = CalibrationBatches(model, processor, samples, batch_size=effort.batch_size, on_new=objective.add_teacher)
+    outcome = run_mode(
         objective,
         batches,
         shape,
@@ -133,7 +133,7 @@ def search(
                 outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
     planners = {budget: outcome.planner(objective, shape, budget) for budget in budgets}
     judged = samples if test is None else test
-    frontier = frontier_of(
+    frontier = evaluate_planners(
         model,
         processor,
         judged,

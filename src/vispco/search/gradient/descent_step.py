@@ -15,10 +15,10 @@ from torch import Tensor
 from vispco.kernels import Kernel
 from vispco.kernels.free import Free
 from vispco.search.batch import Batch
-from vispco.search.gradient.draws import floors
 from vispco.search.gradient.projection import Pricing, project
+from vispco.search.gradient.training_settings import budget_floors
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import kl_tried
+from vispco.search.shapes.halving import measure_shapes_quietly
 
 LOOSE = 5.0
 DAMPING = 1e-3
@@ -55,19 +55,19 @@ def _relaxed(
     """Relaxed KL of each start, summed over a batch: [S]."""
     S, B = len(shape), len(batch)
     pricing = Pricing(batch.num_text.repeat(S), batch.num_visual.repeat(S), objective.cost, objective.scorer.site)
-    low = floors(batch, objective.cost, objective.scorer.site, first_full=kernel.first_full).repeat(S)
+    low = budget_floors(batch, objective.cost, objective.scorer.site, first_full=kernel.first_full).repeat(S)
     fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
     retention = project(kernel, shape.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
-    return objective.relaxed(batch.tiled(S), retention).view(S, B).sum(-1).double().cpu()
+    return objective.relaxed_kl(batch.tiled(S), retention).view(S, B).sum(-1).double().cpu()
 
 
-def typical(objective: Objective, batches: Sequence[Batch]) -> Pricing:
+def typical_size(objective: Objective, batches: Sequence[Batch]) -> Pricing:
     """The median size of the calibration set."""
     text, visual = (torch.cat([getattr(b, name) for b in batches]) for name in ("num_text", "num_visual"))
     return Pricing(text.median()[None], visual.median()[None], objective.cost, objective.scorer.site)
 
 
-def plausible(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
+def bound_price_slope(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
     """The price's slope, no steeper than if a step of epsilon took all of the KL away, for KL is never under 0; all [S].
 
     The straight-through slope can be far too steep (docs/search.md): on tiny-qwen, `free`, it was -4e5, which no
@@ -76,7 +76,7 @@ def plausible(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
     return torch.maximum(slope, -kl.to(slope) / epsilon)
 
 
-def cheapest(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: Tensor) -> Tensor:
+def minimise_price(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: Tensor) -> Tensor:
     """The price f that minimises slope * f + penalty(budget - f): phi with KL made linear; all [S], in closed form.
 
     The derivative is slope + max(0, w - lambda (B - f)), which is 0 at f = B - (w + slope) / lambda. So the penalty is
@@ -88,7 +88,7 @@ def cheapest(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: Tensor
     return torch.minimum(torch.maximum(best, low), high).clamp(0.0, 1.0)
 
 
-def direction(
+def descent_direction(
     kernel: Kernel, shape: Tensor, slope: Tensor, price: Tensor, size: Pricing, gamma: float | None
 ) -> Tensor:
     """Downhill for each start, [S, P], longest number 1: steepest in the curve that is deployed, not in raw numbers.
@@ -108,7 +108,7 @@ def direction(
     return torch.stack(rows)
 
 
-def felt(kernel: Kernel, shape: Tensor, budget: float, size: Pricing) -> Tensor:
+def unsaturate(kernel: Kernel, shape: Tensor, budget: float, size: Pricing) -> Tensor:
     """The same shapes [S, P] where a gradient can feel all numbers.
 
     A free curve that had to be lifted to the budget does not depend on its numbers any more, so it is written down anew
@@ -121,7 +121,7 @@ def felt(kernel: Kernel, shape: Tensor, budget: float, size: Pricing) -> Tensor:
     return shape.clamp(-LOOSE, LOOSE)
 
 
-def further(
+def best_along(
     objective: Objective,
     batches: Sequence[Batch],
     kernel: Kernel,
@@ -132,6 +132,10 @@ def further(
 ) -> tuple[Tensor, int]:
     """The best of shape [P] (place 0) and of those at some lengths along `towards`, by real dropping; and its place."""
     tried = torch.stack([shape + length * towards for length in (0.0, *lengths)])
-    kl = torch.cat([kl_tried(objective, batch, kernel, tried, price) for batch in batches], dim=-1).mean(-1).cpu()
+    kl = (
+        torch.cat([measure_shapes_quietly(objective, batch, kernel, tried, price) for batch in batches], dim=-1)
+        .mean(-1)
+        .cpu()
+    )
     place = int(kl.argmin())
     return tried[place], place

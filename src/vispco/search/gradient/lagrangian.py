@@ -28,7 +28,7 @@ def penalty(h: Tensor, w: Tensor, lam: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LagrangianSettings:
     """lambda at the start, its growth alpha, the test beta, its cap, and the violation that counts as converged."""
 
     lam: float = 100.0
@@ -50,7 +50,7 @@ class Settings:
 class AugmentedLagrangian:
     """Multipliers w and penalties lambda [bins] (float64), and their updates between two inner solves."""
 
-    def __init__(self, settings: Settings, bins: int = 1) -> None:
+    def __init__(self, settings: LagrangianSettings, bins: int = 1) -> None:
         if bins < 1:
             raise InvalidInputError(f"{bins} bins were given. There is at least one multiplier.")
         self.settings, self.bins = settings, bins

@@ -21,20 +21,28 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import Found
+from vispco.planning.found_shape import FoundShape
 from vispco.search.batch import Batch
-from vispco.search.gradient.descent_step import cheapest, direction, felt, further, plausible, slopes, typical
-from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings
+from vispco.search.gradient.descent_step import (
+    best_along,
+    bound_price_slope,
+    descent_direction,
+    minimise_price,
+    slopes,
+    typical_size,
+    unsaturate,
+)
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
 from vispco.search.objective import Objective, frozen
-from vispco.search.shapes.halving import rank
-from vispco.search.shapes.pool import Pool
+from vispco.search.shapes.halving import rank_shapes
+from vispco.search.shapes.pool import ShapePool
 
 Solver = Literal["lagrangian", "projection"]
 PATIENCE = 4
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentSettings:
     """How the gradient goes down. rate is for a kernel's few raw numbers; the presets' are for a network's weights."""
 
     starts: int = 1
@@ -48,7 +56,7 @@ class Descent:
     explore: int | None = 64  # how many shapes that differ at the budget are looked at before; None for all
 
 
-class DivergedError(VispcoError, RuntimeError):
+class DivergenceError(VispcoError, RuntimeError):
     """A loss became NaN or infinite; the message says where."""
 
 
@@ -59,68 +67,68 @@ def static_search(
     budget: float,
     *,
     solver: Solver = "projection",
-    settings: Settings | None = None,
-    descent: Descent | None = None,
-) -> Found:
+    settings: LagrangianSettings | None = None,
+    descent: DescentSettings | None = None,
+) -> FoundShape:
     """The shape with the least calibration KL at a budget that gradient descent finds from the best of many starts."""
     if solver not in ("lagrangian", "projection"):
         raise InvalidInputError(f"solver={solver!r} was given. It is 'lagrangian' or 'projection'.")
-    plan = descent or Descent()
+    plan = descent or DescentSettings()
     L = objective.cost.num_layers
-    pool = Pool.at(objective, kernel, budget, batches[:8])
-    first = rank(objective, batches, kernel, pool.params[pool.some(plan.explore)], budget, keep=plan.starts)
-    size = typical(objective, batches)
-    shape = felt(kernel, first.params, budget, size)  # [S, P]
+    pool = ShapePool.at(objective, kernel, budget, batches[:8])
+    first = rank_shapes(objective, batches, kernel, pool.params[pool.spread(plan.explore)], budget, keep=plan.starts)
+    size = typical_size(objective, batches)
+    shape = unsaturate(kernel, first.params, budget, size)  # [S, P]
     S = len(shape)
     begin = budget if plan.price is None or solver == "projection" else plan.price
     price = torch.full((S,), begin, dtype=torch.float64)
     rate = torch.full((S, 1), plan.rate, dtype=torch.float64)
-    multiplier = AugmentedLagrangian(settings or Settings(), bins=S)
+    multiplier = AugmentedLagrangian(settings or LagrangianSettings(), bins=S)
     history: list[dict[str, Any]] = []
     place, steps, worth = 0, 0, torch.zeros(S, dtype=torch.float64)
     with frozen(objective.model):
         for outer in range(plan.outer * (PATIENCE if solver == "lagrangian" else 1)):
-            gamma = gamma_at(kernel, plan, min(outer, plan.outer - 1))
+            gamma = annealed_gamma(kernel, plan, min(outer, plan.outer - 1))
             for _ in range(plan.inner):
                 some = [batches[(place + i) % len(batches)] for i in range(min(plan.batches, len(batches)))]
                 place += len(some)
                 found = slopes(objective, some, kernel, shape, price, gamma)
                 if not bool(found.kl.isfinite().all()):
-                    raise DivergedError(f"KL became {found.kl.tolist()} at iteration {outer}.")
-                slope = plausible(found.price, found.kl, multiplier.settings.epsilon)
+                    raise DivergenceError(f"KL became {found.kl.tolist()} at iteration {outer}.")
+                slope = bound_price_slope(found.price, found.kl, multiplier.settings.epsilon)
                 worth = worth + (slope - worth) / (steps := steps + 1)  # the mean so far: few samples are noisy
                 if solver == "lagrangian":
-                    price = cheapest(price, worth, budget, multiplier.w, multiplier.lam)
-                towards = direction(kernel, shape, found.shape, price, size, gamma)
-                shape, rate = _moved(objective, some, kernel, shape, price, towards, plan, rate)
+                    price = minimise_price(price, worth, budget, multiplier.w, multiplier.lam)
+                towards = descent_direction(kernel, shape, found.shape, price, size, gamma)
+                shape, rate = _take_steps(objective, some, kernel, shape, price, towards, plan, rate)
             done = multiplier.update(multiplier.statistics(budget - price, torch.arange(S)))
             history.append(_record(outer, gamma, found.kl, price, multiplier))
             still = bool((rate < plan.rate / 8).all())  # two steps in a row, no length was better
             if done and (still or outer + 1 >= plan.outer):
                 break
-    last = rank(objective, batches, kernel, shape, budget, keep=S, rungs=1)
+    last = rank_shapes(objective, batches, kernel, shape, budget, keep=S, rungs=1)
     best = last if last.kl[0] < first.kl[0] else first
     history.append(
         {"shape": kernel.describe(best.params[0], L), "samples": best.samples, "start_kl": float(first.kl[0])}
     )
     converged = solver == "projection" or bool(multiplier.converged.all())
-    return Found(budget, best.params[0], float(best.kl[0]), converged, history)
+    return FoundShape(budget, best.params[0], float(best.kl[0]), converged, history)
 
 
-def _moved(
+def _take_steps(
     objective: Objective,
     batches: Sequence[Batch],
     kernel: Kernel,
     shape: Tensor,
     price: Tensor,
     towards: Tensor,
-    plan: Descent,
+    plan: DescentSettings,
     rate: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Each start's best shape [S, P] along its direction, and its next rate [S, 1]: shorter if nothing was better."""
     moved, rates = [], []
     for row in range(len(shape)):
-        best, place = further(
+        best, place = best_along(
             objective, batches, kernel, shape[row], float(price[row]), rate[row] * towards[row], plan.lengths
         )
         moved.append(best)
@@ -128,7 +136,7 @@ def _moved(
     return torch.stack(moved), torch.stack(rates)
 
 
-def gamma_at(kernel: Kernel, plan: Descent, outer: int) -> float | None:
+def annealed_gamma(kernel: Kernel, plan: DescentSettings, outer: int) -> float | None:
     """Geometric from gentle to sharp; None for kernels whose sharpness is not annealed."""
     if not kernel.annealable:
         return None

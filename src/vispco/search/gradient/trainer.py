@@ -22,16 +22,15 @@ from vispco.errors import InvalidInputError
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.gradient import checkpoint
-from vispco.search.gradient.draws import batch_at, budgets_at, floors
-from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
 from vispco.search.gradient.projection import Pricing, project
-from vispco.search.gradient.static import Descent, DivergedError, Solver, gamma_at
-from vispco.search.gradient.training_plan import TrainingPlan
+from vispco.search.gradient.static import DescentSettings, DivergenceError, Solver, annealed_gamma
+from vispco.search.gradient.training_settings import TrainingSettings, batch_index, budget_floors, draw_budgets
 from vispco.search.objective import Objective, frozen
-from vispco.search.progress import Bar
+from vispco.search.progress import ProgressBar
 
 
-class Trainer:
+class PredictorTrainer:
     """Trains a predictor over prepared batches; `run()` gives the history of KL and violation.
 
     batches: any sequence, also one that reads from disk; every rank indexes the same one.
@@ -46,13 +45,13 @@ class Trainer:
         batches: Sequence[Batch],
         *,
         solver: Solver = "projection",
-        plan: TrainingPlan | None = None,
-        settings: Settings | None = None,
+        plan: TrainingSettings | None = None,
+        settings: LagrangianSettings | None = None,
         directory: str | Path | None = None,
         accelerator: Accelerator | None = None,
         show: bool = False,
     ) -> None:
-        self.plan, self.solver, self.objective, self.batches = plan or TrainingPlan(), solver, objective, batches
+        self.plan, self.solver, self.objective, self.batches = plan or TrainingSettings(), solver, objective, batches
         self.accelerator = accelerator or Accelerator()
         ranks = self.accelerator.num_processes
         if self.plan.batches % ranks:
@@ -60,7 +59,7 @@ class Trainer:
                 f"{self.plan.batches} batches per step cannot be shared by {ranks} processes. Give a multiple of {ranks}."
             )
         self.kernel, self.show = predictor.kernel, show
-        self.multiplier = AugmentedLagrangian(settings or Settings(), bins=self.plan.bins)
+        self.multiplier = AugmentedLagrangian(settings or LagrangianSettings(), bins=self.plan.bins)
         self.statistics = torch.zeros(3, self.plan.bins, dtype=torch.float64)
         self.directory = None if directory is None else Path(directory)
         optimizer = torch.optim.AdamW(predictor.parameters(), self.plan.rate, weight_decay=self.plan.decay)
@@ -71,7 +70,7 @@ class Trainer:
 
     def run(self) -> list[dict[str, float]]:
         """Train to the end of the plan. One record a step: KL, violation, w and lambda (their means over bins)."""
-        with frozen(self.objective.model), Bar(self.plan.steps, done=self.step, show=self._speaks) as bar:
+        with frozen(self.objective.model), ProgressBar(self.plan.steps, done=self.step, show=self._speaks) as bar:
             self.predictor.train()
             while self.step < self.plan.steps:
                 record = self._one_step()
@@ -91,11 +90,13 @@ class Trainer:
         sums = torch.zeros(2, dtype=torch.float64)
         for number in range(own):
             place = self.step * plan.batches + rank * own + number
-            batch = self.batches[batch_at(place, len(self.batches), plan.seed)]
-            floor = floors(batch, self.objective.cost, self.objective.scorer.site, first_full=self.kernel.first_full)
+            batch = self.batches[batch_index(place, len(self.batches), plan.seed)]
+            floor = budget_floors(
+                batch, self.objective.cost, self.objective.scorer.site, first_full=self.kernel.first_full
+            )
             torch.manual_seed(plan.seed * 1_000_003 + place)
             with self.accelerator.autocast():
-                kl, penalty = self._loss(batch, budgets_at(place, floor, plan.seed))
+                kl, penalty = self._loss(batch, draw_budgets(place, floor, plan.seed))
             loss = kl + penalty
             sums += torch.stack([kl.detach(), (~loss.detach().isfinite()).to(kl)]).double().cpu() / own
             alone = self.accelerator.no_sync(self.predictor) if number < own - 1 else nullcontext()
@@ -104,7 +105,7 @@ class Trainer:
         sums = self._mean(sums)
         norm = self.accelerator.clip_grad_norm_(self.predictor.parameters(), plan.clip)
         if sums[1] > 0 or not bool(torch.as_tensor(norm).isfinite()):
-            raise DivergedError(self._what_to_do(float(sums[0])))
+            raise DivergenceError(self._what_to_do(float(sums[0])))
         self.optimizer.step()
         if (self.step + 1) % plan.inner == 0:
             self.multiplier.update(self._mean(self.statistics))  # sums over ranks and means differ by a factor only
@@ -124,19 +125,19 @@ class Trainer:
         objective, cost = self.objective, self.objective.cost
         predicted = self.predictor(batch.observation, budget)
         pricing = Pricing(batch.num_text, batch.num_visual, cost, objective.scorer.site)
-        gamma = gamma_at(self.kernel, Descent(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
+        gamma = annealed_gamma(self.kernel, DescentSettings(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
         params = predicted.params.double().cpu()
         unused = 0.0 * predicted.logits.sum()  # so that every parameter has a gradient on every rank
         if self.solver == "projection":
             retention = project(self.kernel, params, budget, pricing, gamma=gamma)
-            kl = objective.relaxed(batch, retention).mean() + unused
+            kl = objective.relaxed_kl(batch, retention).mean() + unused
             return kl, torch.zeros_like(kl)
         retention = self.kernel(params, cost.num_layers, gamma=gamma)
         h = budget - pricing.fraction(retention)
         bins = self.multiplier.bin_of(budget)
         if self.step % self.plan.inner >= self.plan.inner // 2:  # the end of an inner solve
             self.statistics += self.multiplier.statistics(h, bins)
-        kl = objective.relaxed(batch, retention).mean() + unused
+        kl = objective.relaxed_kl(batch, retention).mean() + unused
         return kl, self.multiplier.penalty(h, bins).mean().to(kl.device)
 
     def _mean(self, values: Tensor) -> Tensor:

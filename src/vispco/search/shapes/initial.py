@@ -17,7 +17,7 @@ NO_STEP = 1.0 - 1e-6
 GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, fill an interval evenly however many there are
 
 
-def shapes(kernel: Kernel, num_layers: int, *, seed: int = 0) -> Tensor:
+def initial_shapes(kernel: Kernel, num_layers: int, *, seed: int = 0) -> Tensor:
     """Parameters [K, P] of different shapes, float64. Makers put simple shapes first: one for each layer."""
     return MAKERS.get(kernel.name, _around)(kernel, num_layers, seed)
 

@@ -11,25 +11,25 @@ from torch import Tensor
 
 from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import sharp
+from vispco.planning.found_shape import deployed_gamma
 from vispco.search.batch import Batch
-from vispco.search.gradient.descent_step import typical
+from vispco.search.gradient.descent_step import typical_size
 from vispco.search.objective import Objective
-from vispco.search.shapes.initial import GOLDEN, shapes
+from vispco.search.shapes.initial import GOLDEN, initial_shapes
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ShapePool:
     """params: [N, P], float64. curves: [N, L], the share of tokens that each keeps at the budget, at a typical size."""
 
     params: Tensor
     curves: Tensor
 
     @classmethod
-    def at(cls, objective: Objective, kernel: Kernel, budget: float, batches: Sequence[Batch]) -> Pool:
+    def at(cls, objective: Objective, kernel: Kernel, budget: float, batches: Sequence[Batch]) -> ShapePool:
         """All shapes of a kernel that come to different tokens at a budget, simple ones first."""
-        every = shapes(kernel, objective.cost.num_layers)
-        size = typical(objective, batches)
+        every = initial_shapes(kernel, objective.cost.num_layers)
+        size = typical_size(objective, batches)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)  # is told where samples are measured
             counts = counts_for_budget(
@@ -40,7 +40,7 @@ class Pool:
                 size.num_visual.expand(len(every)),
                 objective.cost,
                 site=objective.scorer.site,
-                gamma=sharp(kernel),
+                gamma=deployed_gamma(kernel),
                 fill=False,
             )
         _, place = torch.unique(counts, dim=0, return_inverse=True)
@@ -53,7 +53,7 @@ class Pool:
     def __len__(self) -> int:
         return len(self.params)
 
-    def some(self, limit: int | None) -> Tensor:
+    def spread(self, limit: int | None) -> Tensor:
         """Places of at most so many: the first half of them simple, the others evenly spread over the rest."""
         if limit is None or len(self) <= limit:
             return torch.arange(len(self))
@@ -62,7 +62,7 @@ class Pool:
         others: Tensor = simple + hops.argsort()[: limit - simple].sort().values
         return torch.cat([torch.arange(simple), others])
 
-    def beside(self, good: Tensor, seen: Tensor, count: int) -> Tensor:
+    def nearest(self, good: Tensor, seen: Tensor, count: int) -> Tensor:
         """Places of the `count` shapes that are nearest to one of the good ones and have not been seen."""
         away = torch.cdist(self.curves, self.curves[good], p=1.0).min(-1).values
         away[seen] = torch.inf

@@ -1,8 +1,8 @@
-"""Ours: a table of measured KL, from which a predictor learns without the straight-through gradient and its bias.
+"""A table of measured KL: anchors (kernel shapes) on samples, each at a budget. A predictor is fitted to it.
 
-Some shapes ("anchors") are measured on every sample at a budget drawn for it; then the predictor learns which to choose
-(`recall`, `fit`). Dropping is real in every entry, each sample's schedule meets its budget, and the language model runs no backward pass.
-Anchors may be meant for a range of budgets only (their `reach`): what is good at 30 % is seldom worth measuring at 70 %.
+Every entry is measured with tokens really dropped, and every sample meets its budget. So the fit does not depend on the
+straight-through gradient and its bias, and the language model runs no backward pass. An anchor is measured only at
+budgets in its range: a shape that is good at 30 % is rarely worth measuring at 70 %.
 """
 
 from __future__ import annotations
@@ -15,144 +15,171 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.observation import Observation, join
-from vispco.planning.similarity import alike
+from vispco.planning.observation import Observation, join_observations
+from vispco.planning.similarity import other_sample_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import kl_tried
+from vispco.search.shapes.halving import measure_shapes_quietly
 from vispco.search.shapes.initial import GOLDEN
 
-MOST = 4096  # rows of like budgets that speak for each other; with more, a network averages by itself
+MAX_SMOOTHED = 4096  # with more rows of one budget group than this, smoothing is not needed
+
+Progress = Callable[[float, str], None]
+"""(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """observation of N rows, budget [N], kl [N, K]: how each anchor does on each row; inf where it is not meant to."""
+class Anchors:
+    """params: [K, P]. budget_range: [K, 2], the budgets (from, to) at which each anchor may be chosen."""
+
+    params: Tensor
+    budget_range: Tensor
+
+    @classmethod
+    def for_all_budgets(cls, params: Tensor) -> Anchors:
+        return cls(params, torch.tensor([[-1.0, 2.0]], dtype=torch.float64).repeat(len(params), 1))
+
+    def __len__(self) -> int:
+        return len(self.params)
+
+    def take(self, index: Sequence[int]) -> Anchors:
+        return Anchors(self.params[index], self.budget_range[index])
+
+    def in_range(self, budget: float) -> Tensor:
+        """The anchors that may be chosen at a budget: bool [K]."""
+        return (self.budget_range[:, 0] <= budget) & (budget < self.budget_range[:, 1])
+
+
+@dataclass(frozen=True, eq=False)
+class KlTable:
+    """N rows, each a sample at a budget: observation of N rows, budget [N], kl [N, K]; inf where an anchor is not in range.
+
+    sample: [N], the sample's number; a sample is held out at all of its budgets. None: each row is a sample of its own.
+    """
 
     observation: Observation
     budget: Tensor
     kl: Tensor
-    sample: Tensor | None = None  # [N], which sample a row is of: one that is held out is so at all of its budgets
+    sample: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.budget)
 
-    def take(self, index: Tensor) -> Table:
+    def take(self, index: Tensor) -> KlTable:
         sample = None if self.sample is None else self.sample[index]
-        return Table(self.observation.take(index), self.budget[index], self.kl[index], sample)
+        return KlTable(self.observation.take(index), self.budget[index], self.kl[index], sample)
 
-    def to(self, device: torch.device | str) -> Table:
+    def to(self, device: torch.device | str) -> KlTable:
         return replace(
             self, observation=self.observation.to(device), budget=self.budget.to(device), kl=self.kl.to(device)
         )
 
     def split(self, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Rows to learn from, and the rows of a share of the samples that are held out: two indices."""
+        """Indices of the rows to learn from, and of the rows of a share of the samples that are held out."""
         sample = torch.arange(len(self)) if self.sample is None else self.sample
-        names = torch.unique(sample)
-        away = names[torch.randperm(len(names), generator=generator)][: max(1, round(share * len(names)))]
-        held = torch.isin(sample, away)
+        numbers = torch.unique(sample)
+        held_out = numbers[torch.randperm(len(numbers), generator=generator)][: max(1, round(share * len(numbers)))]
+        held = torch.isin(sample, held_out)
         return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
 
     @property
-    def bands(self) -> list[tuple[Tensor, list[int]]]:
-        """Rows and columns that belong together: those of one range of budgets."""
-        groups, place = torch.unique(self.kl.isfinite(), dim=0, return_inverse=True)
-        return [((place == n).nonzero()[:, 0], group.nonzero()[:, 0].tolist()) for n, group in enumerate(groups)]
+    def budget_groups(self) -> list[tuple[Tensor, list[int]]]:
+        """Rows and columns that belong together: the rows at which the same anchors were measured."""
+        groups, row_group = torch.unique(self.kl.isfinite(), dim=0, return_inverse=True)
+        return [((row_group == n).nonzero()[:, 0], group.nonzero()[:, 0].tolist()) for n, group in enumerate(groups)]
 
     @property
-    def one_for_all(self) -> Tensor:
-        """For each row, the anchor of its budget that is best for all rows of such budgets: int64 [N]."""
+    def best_static_anchor(self) -> Tensor:
+        """For each row, the anchor in range that has the least mean KL over all rows: int64 [N]."""
         measured = self.kl.isfinite()
         mean = self.kl.masked_fill(~measured, 0.0).sum(0) / measured.sum(0)
         best: Tensor = torch.where(measured, mean, torch.inf).argmin(-1)
         return best
 
     @property
-    def in_proportion(self) -> Table:
-        """KL in units of that one anchor's: else rows of small budgets drown what can be learned of others."""
+    def normalised(self) -> KlTable:
+        """KL in units of the best static anchor's mean: small budgets, which have large KL, do not dominate."""
         measured = self.kl.isfinite()
         mean = self.kl.masked_fill(~measured, 0.0).sum(0) / measured.sum(0).clamp_min(1)
-        return replace(self, kl=self.kl / mean[self.one_for_all].clamp_min(1e-9)[:, None])
+        return replace(self, kl=self.kl / mean[self.best_static_anchor].clamp_min(1e-9)[:, None])
 
     @property
-    def smoothed(self) -> Table:
-        """Each row's KL as the rows with like instructions tell it, among those of the same range of budgets."""
+    def smoothed(self) -> KlTable:
+        """Each row's KL replaced by the mean over the other rows of its budget group, weighted by similarity."""
         kl = self.kl.clone()
-        for rows, columns in self.bands:
-            if 1 < len(rows) <= MOST:
-                kl[rows[:, None], torch.tensor(columns)] = alike(self.observation.take(rows)) @ kl[rows][:, columns]
+        for rows, columns in self.budget_groups:
+            if 1 < len(rows) <= MAX_SMOOTHED:
+                weights = other_sample_weights(self.observation.take(rows))
+                kl[rows[:, None], torch.tensor(columns)] = weights @ kl[rows][:, columns]
         return replace(self, kl=kl)
 
     @property
     def best_static(self) -> float:
-        """Mean KL of the one anchor (of each range of budgets) that is best for all rows."""
-        return float(self.kl.gather(1, self.one_for_all[:, None]).mean())
+        """Mean KL if each row takes the best static anchor of its budgets."""
+        return float(self.kl.gather(1, self.best_static_anchor[:, None]).mean())
 
     @property
     def oracle(self) -> float:
-        """Mean KL if each row had its own best anchor."""
+        """Mean KL if each row takes its own best anchor."""
         return float(self.kl.min(-1).values.mean())
 
 
-def stacked(tables: Sequence[Table]) -> Table:
+@dataclass(frozen=True)
+class HeldOutKl:
+    """Mean KL on rows that were held out: of the best static anchor, of the predictor's choice, of the best choice."""
+
+    static: float
+    predictor: float
+    oracle: float
+
+
+def stack_tables(tables: Sequence[KlTable]) -> KlTable:
     """Several tables over the same anchors as one."""
     samples = [t.sample for t in tables if t.sample is not None]
-    return Table(
-        join([t.observation for t in tables]),
+    return KlTable(
+        join_observations([t.observation for t in tables]),
         torch.cat([t.budget for t in tables]),
         torch.cat([t.kl for t in tables]),
         torch.cat(samples) if len(samples) == len(tables) else None,
     )
 
 
-def drawn_budgets(count: int, ranges: Sequence[tuple[float, float]], *, seed: int = 0) -> Tensor:
-    """So many budgets, as many from each range and evenly spread over it, in an order that hops about: float64 [count]."""
+def spread_budgets(count: int, ranges: Sequence[tuple[float, float]], *, seed: int = 0) -> Tensor:
+    """Budgets that are spread evenly over each of several ranges, one range after the other in turn: float64 [count]."""
     if not all(0.0 <= low < high <= 1.0 for low, high in ranges):
         raise InvalidInputError(f"Budgets from the ranges {list(ranges)} were asked for. Give 0 <= low < high <= 1.")
     place = (torch.arange(1, count + 1, dtype=torch.float64) * GOLDEN + 0.37 * seed) % 1.0
     low, high = torch.tensor([ranges[i % len(ranges)] for i in range(count)], dtype=torch.float64).T
-    drawn: Tensor = low + (high - low) * place
-    return drawn
+    budgets: Tensor = low + (high - low) * place
+    return budgets
 
 
-def tabulate(
+def measure_table(
     objective: Objective,
     batches: Sequence[Batch],
     kernel: Kernel,
-    anchors: Tensor,
+    anchors: Anchors,
     budgets: Tensor,
-    reach: Tensor | None = None,
-    number: int = 0,
-    tell: Callable[[float, str], None] = lambda *_: None,
-) -> Table:
-    """Measure anchors [K, P] on all samples; batch b at the budgets budgets[b] ([batches, R], R drawn for each).
+    *,
+    first_sample: int = 0,
+    progress: Progress = lambda *_: None,
+) -> KlTable:
+    """Measure anchors on all samples, each batch at its budgets: budgets [batches, R], R for each batch.
 
-    reach: [K, 2], the budgets from .. to which each anchor is measured; default: all. number: the first sample's.
-    tell: called after each batch with the passes over it, in units of the unpruned one, and what was done.
+    first_sample: the number of the first sample. progress: called after each batch.
     """
     rows: list[tuple[Observation, Tensor, Tensor, Tensor]] = []
-    seen = number
-    for batch, drawn in zip(batches, budgets, strict=True):
+    number = first_sample
+    for batch, batch_budgets in zip(batches, budgets, strict=True):
         passes = 0.0
-        for budget in drawn.tolist():
-            every = torch.ones(len(anchors), dtype=torch.bool)
-            meant = every if reach is None else (reach[:, 0] <= budget) & (budget < reach[:, 1])
+        for budget in batch_budgets.tolist():
+            in_range = anchors.in_range(budget)
             kl = torch.full((len(batch), len(anchors)), torch.inf)
-            kl[:, meant] = kl_tried(objective, batch, kernel, anchors[meant], budget).T.cpu()
-            passes += budget * int(meant.sum())
-            drawn_here = torch.full((len(batch),), budget, dtype=torch.float64)
-            rows.append((batch.observation.to("cpu"), drawn_here, kl, torch.arange(seen, seen + len(batch))))
-        seen += len(batch)
-        tell(passes, f"table: {seen} samples")
-    observations, drawn_all, kls, samples = zip(*rows, strict=True)
-    return Table(join(list(observations)), torch.cat(drawn_all), torch.cat(kls), torch.cat(samples))
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """Mean KL on rows that were held out: of the best single anchor, of the predictor's choice, of the oracle."""
-
-    static: float
-    predictor: float
-    oracle: float
+            kl[:, in_range] = measure_shapes_quietly(objective, batch, kernel, anchors.params[in_range], budget).T.cpu()
+            passes += budget * int(in_range.sum())
+            row_budgets = torch.full((len(batch),), budget, dtype=torch.float64)
+            rows.append((batch.observation.to("cpu"), row_budgets, kl, torch.arange(number, number + len(batch))))
+        number += len(batch)
+        progress(passes, f"table: {number} samples")
+    observations, all_budgets, kls, samples = zip(*rows, strict=True)
+    return KlTable(join_observations(list(observations)), torch.cat(all_budgets), torch.cat(kls), torch.cat(samples))

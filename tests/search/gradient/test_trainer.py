@@ -15,9 +15,9 @@ from rich.console import Console
 from search.random_batches import make_trainer
 from vispco.errors import InvalidInputError
 from vispco.search.gradient import checkpoint
-from vispco.search.gradient.draws import batch_at, budgets_at
-from vispco.search.gradient.static import DivergedError
-from vispco.search.progress import Bar
+from vispco.search.gradient.static import DivergenceError
+from vispco.search.gradient.training_settings import batch_index, draw_budgets
+from vispco.search.progress import ProgressBar
 
 SCRIPT = Path(__file__).with_name("train_script.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -91,7 +91,7 @@ def test_nan_stops_with_a_sentence_and_the_last_good_checkpoint(tmp_path):
         return (kl * torch.nan if trainer.step == 3 else kl), penalty
 
     trainer._loss = poisoned
-    with pytest.raises(DivergedError, match=r"step 3.*last good checkpoint.*Lower the rate"):
+    with pytest.raises(DivergenceError, match=r"step 3.*last good checkpoint.*Lower the rate"):
         trainer.run()
     found, counters = checkpoint.load(tmp_path)
     assert counters["step"] == 2
@@ -111,17 +111,17 @@ def test_a_damaged_checkpoint_is_told(tmp_path):
 
 
 def test_draws_depend_on_seed_and_place_alone():
-    assert sorted(batch_at(place, 5, 3) for place in range(5, 10)) == [0, 1, 2, 3, 4]
+    assert sorted(batch_index(place, 5, 3) for place in range(5, 10)) == [0, 1, 2, 3, 4]
     floor = torch.tensor([0.2, 0.9], dtype=torch.float64)
-    drawn = torch.stack([budgets_at(place, floor, 1) for place in range(200)])
+    drawn = torch.stack([draw_budgets(place, floor, 1) for place in range(200)])
     assert bool(((drawn >= floor) & (drawn <= 1)).all())
     assert drawn[:, 0].mean().item() == pytest.approx(0.6, abs=0.05)
-    assert torch.equal(budgets_at(7, floor, 1), drawn[7])
+    assert torch.equal(draw_budgets(7, floor, 1), drawn[7])
 
 
 def test_the_bar_tells_kl_violation_w_and_lambda():
     out = StringIO()
-    with Bar(3, console=Console(file=out, force_terminal=True, width=120)) as bar:
+    with ProgressBar(3, console=Console(file=out, force_terminal=True, width=120)) as bar:
         bar.step({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0})
         bar.progress.refresh()
     assert all(part in out.getvalue() for part in ("KL 0.123", "violation 0.01", "w 2", "λ 100"))

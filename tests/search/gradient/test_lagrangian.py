@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco.errors import InvalidInputError
-from vispco.search.gradient.lagrangian import AugmentedLagrangian, Settings, penalty
+from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
 
 numbers = st.floats(-3.0, 3.0)
 
@@ -39,7 +39,7 @@ PROBLEMS = {  # objective, h(x) >= 0, start, solution, multiplier
 
 def solved(objective, constraint, start, settings_=None, rounds=40):
     x = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    aug = AugmentedLagrangian(settings_ or Settings(lam=2.0, alpha=2.0, beta=0.5, epsilon=1e-5))
+    aug = AugmentedLagrangian(settings_ or LagrangianSettings(lam=2.0, alpha=2.0, beta=0.5, epsilon=1e-5))
     zero = torch.zeros(1, dtype=torch.long)
     for _ in range(rounds):
         inner = torch.optim.LBFGS([x], max_iter=100, line_search_fn="strong_wolfe")
@@ -106,7 +106,7 @@ def test_an_independent_solver_finds_the_same(name):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=6), min_size=1, max_size=12))
 def test_algorithm_1_keeps_its_invariants(rounds):
-    options = Settings(lam=10.0, alpha=3.0, beta=0.5, epsilon=0.01, cap=500.0)
+    options = LagrangianSettings(lam=10.0, alpha=3.0, beta=0.5, epsilon=0.01, cap=500.0)
     aug = AugmentedLagrangian(options)
     for h in rounds:
         before_w, before_lam, before_violation = aug.w.clone(), aug.lam.clone(), aug.violation.clone()
@@ -123,14 +123,14 @@ def test_algorithm_1_keeps_its_invariants(rounds):
 
 
 def test_over_and_under_spending_do_not_cancel():
-    aug = AugmentedLagrangian(Settings(w=1.0))
+    aug = AugmentedLagrangian(LagrangianSettings(w=1.0))
     h = torch.tensor([0.2, -0.2])
     assert aug.penalty(h, torch.zeros(2, dtype=torch.long)).mean() > 0.5
     assert not aug.update(aug.statistics(h, torch.zeros(2, dtype=torch.long)))
 
 
 def test_every_bin_has_its_own_price_and_a_bin_unseen_stays_as_it_was():
-    aug = AugmentedLagrangian(Settings(lam=10.0), bins=4)
+    aug = AugmentedLagrangian(LagrangianSettings(lam=10.0), bins=4)
     bins = aug.bin_of(torch.tensor([0.1, 0.3, 0.3, 1.0]))
     assert bins.tolist() == [0, 1, 1, 3]
     aug.update(aug.statistics(torch.tensor([-0.1, 0.1, 0.1, -0.3]), bins))
@@ -139,16 +139,16 @@ def test_every_bin_has_its_own_price_and_a_bin_unseen_stays_as_it_was():
 
 
 def test_statistics_of_parts_add_up_to_those_of_the_whole():
-    aug = AugmentedLagrangian(Settings(w=0.5), bins=3)
+    aug = AugmentedLagrangian(LagrangianSettings(w=0.5), bins=3)
     h, bins = torch.randn(10), torch.randint(0, 3, (10,))
     parts = sum(aug.statistics(h[i::2], bins[i::2]) for i in range(2))
     assert torch.allclose(parts, aug.statistics(h, bins))
 
 
 def test_its_state_goes_to_disk_and_back():
-    aug = AugmentedLagrangian(Settings(), bins=2)
+    aug = AugmentedLagrangian(LagrangianSettings(), bins=2)
     aug.update(aug.statistics(torch.tensor([-0.1, 0.2]), torch.tensor([0, 1])))
-    again = AugmentedLagrangian(Settings(), bins=2)
+    again = AugmentedLagrangian(LagrangianSettings(), bins=2)
     again.load_state_dict(aug.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(aug.state_dict().values(), again.state_dict().values(), strict=True))
 
@@ -158,4 +158,4 @@ def test_its_state_goes_to_disk_and_back():
 )
 def test_settings_that_algorithm_1_does_not_allow_are_refused(wrong):
     with pytest.raises(InvalidInputError):
-        Settings(**wrong)
+        LagrangianSettings(**wrong)

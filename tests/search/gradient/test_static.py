@@ -9,24 +9,23 @@ from vispco import kernels
 from vispco.cost import BudgetWarning
 from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS
-from vispco.planning.found_shape import Found
-from vispco.search.gradient.lagrangian import Settings
+from vispco.planning.found_shape import FoundShape
+from vispco.search.gradient.lagrangian import LagrangianSettings
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.gradient.static import Descent, static_search
+from vispco.search.gradient.static import DescentSettings, static_search
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at, kl_of, rank
-from vispco.search.shapes.initial import shapes
-from vispco.search.shapes.line import line_search
-from vispco.search.shapes.pool import Pool
+from vispco.search.shapes.halving import counts_at_budget, line_search, measure_shapes, rank_shapes
+from vispco.search.shapes.initial import initial_shapes
+from vispco.search.shapes.pool import ShapePool
 
-SHORT = Descent(starts=2, outer=2, inner=1, explore=4)
+SHORT = DescentSettings(starts=2, outer=2, inner=1, explore=4)
 L = tiny.LAYERS
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_shapes_of_a_kernel_differ_and_are_finite(name):
     kernel = kernels.get(name)
-    found = shapes(kernel, 8)
+    found = initial_shapes(kernel, 8)
     assert found.shape[1] == kernel.num_parameters(8)
     assert bool(found.isfinite().all())
     assert len(found.unique(dim=0)) == len(found) >= 7
@@ -34,20 +33,20 @@ def test_the_shapes_of_a_kernel_differ_and_are_finite(name):
 
 def test_a_pool_has_each_curve_once_and_knows_neighbours(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    every, pool = shapes(kernel, L), Pool.at(objective, kernel, 0.6, batches)
-    whole = counts_at(objective, batches[0], kernel, every, 0.6).flatten(1)
+    every, pool = initial_shapes(kernel, L), ShapePool.at(objective, kernel, 0.6, batches)
+    whole = counts_at_budget(objective, batches[0], kernel, every, 0.6).flatten(1)
     assert 2 < len(pool) <= len(every)
     assert len(pool.curves.unique(dim=0)) == len(pool)
     assert len(whole.unique(dim=0)) >= len(pool)  # samples of other sizes may tell more shapes apart
     assert all(bool((every == row).all(-1).any()) for row in pool.params)
-    some = pool.some(4)
+    some = pool.spread(4)
     assert len(set(some.tolist())) == 4
-    near = pool.beside(some[:1], some, 2)
+    near = pool.nearest(some[:1], some, 2)
     assert not set(near.tolist()) & set(some.tolist())
     away = (pool.curves - pool.curves[some[0]]).abs().sum(-1)
     rest = [i for i in range(len(pool)) if i not in some.tolist()]
     assert sorted(away[near].tolist()) == sorted(away[i].item() for i in sorted(rest, key=lambda i: away[i])[:2])
-    assert len(pool.beside(some[:1], torch.arange(len(pool)), 3)) == 0
+    assert len(pool.nearest(some[:1], torch.arange(len(pool)), 3)) == 0
 
 
 @pytest.mark.parametrize(
@@ -58,13 +57,13 @@ def test_every_kernel_is_searched(name, solver, batches, objective):
     found = static_search(objective, batches[:1], kernels.get(name), 0.7, solver=solver, descent=SHORT)
     assert found.params.shape == (kernels.get(name).num_parameters(L),)
     assert found.kl >= 0
-    again = Found.from_dict(found.to_dict())
+    again = FoundShape.from_dict(found.to_dict())
     assert torch.equal(again.params, found.params)
 
 
 def test_the_lagrangian_meets_the_budget(batches, objective):
-    plan = Descent(starts=2, outer=6, inner=1, batches=1, price=0.9)
-    settings = Settings(lam=100, alpha=5, epsilon=0.01)
+    plan = DescentSettings(starts=2, outer=6, inner=1, batches=1, price=0.9)
+    settings = LagrangianSettings(lam=100, alpha=5, epsilon=0.01)
     found = static_search(
         objective, batches, kernels.get("p-sigmoid"), 0.7, solver="lagrangian", descent=plan, settings=settings
     )
@@ -75,20 +74,20 @@ def test_the_lagrangian_meets_the_budget(batches, objective):
 
 def test_the_search_is_never_worse_than_the_best_of_its_starts(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    pool = Pool.at(objective, kernel, 0.6, batches)
-    starts = rank(objective, batches, kernel, pool.params[pool.some(SHORT.explore)], 0.6)
+    pool = ShapePool.at(objective, kernel, 0.6, batches)
+    starts = rank_shapes(objective, batches, kernel, pool.params[pool.spread(SHORT.explore)], 0.6)
     found = static_search(objective, batches, kernel, 0.6, descent=SHORT)
     assert found.kl <= kl_mean(objective, batches, kernel, starts.params[0], 0.6) + 1e-6
 
 
 def kl_mean(objective, batches, kernel, params, budget):
-    return float(torch.cat([kl_of(objective, b, kernel, params[None], budget)[0] for b in batches]).mean())
+    return float(torch.cat([measure_shapes(objective, b, kernel, params[None], budget)[0] for b in batches]).mean())
 
 
 def test_a_line_search_finds_what_trying_all_values_finds(batches, objective):
     kernel = kernels.get("single")
     found = line_search(objective, batches, kernel, 0.6, rungs=1)
-    every = [kl_mean(objective, batches, kernel, p, 0.6) for p in shapes(kernel, L)]
+    every = [kl_mean(objective, batches, kernel, p, 0.6) for p in initial_shapes(kernel, L)]
     assert found.kl == pytest.approx(min(every), abs=1e-6)
 
 
