@@ -114,7 +114,7 @@ def test_single_values_override_a_preset(monkeypatch):
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
     assert PresetOptions(change=["fit.method=network"]).resolve(None, "steps", 1)[1].fit.method == "network"
-    with pytest.raises(UnknownNameError, match="network, recall"):
+    with pytest.raises(UnknownNameError, match="memory, network"):
         PresetOptions(change=["fit.method=magic"]).resolve(None, "steps", 1)
     monkeypatch.setenv("WORLD_SIZE", "4")  # as accelerate sets it
     plan = PresetOptions().resolve(config_of("llava"), "single", 160)[1].training

@@ -13,7 +13,7 @@ from vispco import kernels, scorers
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.planning import run_files as disk
-from vispco.planning.found_shape import Found
+from vispco.planning.found_shape import FoundShape
 from vispco.report.examples import choices_of, collect, collect_run
 from vispco.report.picture import as_seen, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
@@ -74,7 +74,7 @@ def test_examples_of_a_search_are_its_planners_own(tmp_path):
     cost = costs.get("exact", model.config)
     config = {"scorer": scorer.to_dict(), "kernel": kernel.config(), "cost": "exact", "budgets": [0.5, 0.8]}
     disk.write_config(tmp_path, {**config, "dimensions": asdict(cost.dimensions)})
-    disk.write_shapes(tmp_path, [Found(0.5, kernel.initial(LAYERS[name]).double(), 0.1)])
+    disk.write_shapes(tmp_path, [FoundShape(0.5, kernel.initial(LAYERS[name]).double(), 0.1)])
     searched().save(tmp_path / "frontier.json")
     (example,) = collect_run(model, processor, dataset("test")[:1], tmp_path, max_new_tokens=2)
     assert list(read(tmp_path).examples) == [example]

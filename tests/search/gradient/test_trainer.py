@@ -19,7 +19,7 @@ from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import batch_index, draw_budgets
 from vispco.search.progress import ProgressBar
 
-SCRIPT = Path(__file__).with_name("train_script.py")
+SCRIPT = Path(__file__).parents[1] / "train_script.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 solvers = pytest.mark.parametrize("solver", ["lagrangian", "projection"])
 

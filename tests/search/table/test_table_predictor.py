@@ -299,7 +299,7 @@ def test_a_memory_is_saved_with_its_predictor(objective, tmp_path):
 
 def test_an_unknown_way_to_fit_lists_the_known_ones(objective):
     table = questions(N=12)
-    with pytest.raises(UnknownNameError, match="network, recall"):
+    with pytest.raises(UnknownNameError, match="memory, network"):
         fit_predictor(
             objective,
             kernels.get("steps"),
