@@ -14,7 +14,7 @@ from vispco.data import dataset
 from vispco.data.sample import Sample
 from vispco.errors import InvalidInputError
 from vispco.metrics import read_benchmarks
-from vispco.search.calibration import Prepared
+from vispco.search.calibration import CalibrationBatches
 from vispco.sources import SampleSet, training_samples
 from vispco.zoo import load
 
@@ -73,7 +73,7 @@ def test_a_search_prepares_batches_of_benchmark_rows(tmp_path):
         ["index", "image", "question", "answer"],
         [[str(n), base64_of(picture(n)), "is it red?", "no"] for n in range(2)],
     )
-    batches = Prepared(*load("tiny-gemma"), read_benchmarks({"mme": table}), batch_size=1)
+    batches = CalibrationBatches(*load("tiny-gemma"), read_benchmarks({"mme": table}), batch_size=1)
     assert batches[0].encoded.ids == batches[0].encoded.ids == ("mme/0",)
 
 
