@@ -29,9 +29,9 @@ from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.modes import Effort, run_mode
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget
-from vispco.search.shapes.initial import shapes
-from vispco.search.table.network import Fit
-from vispco.search.table.scouting import TableResult, learn, measure
+from vispco.search.shapes.initial import initial_shapes
+from vispco.search.table.network_fit import FitSettings
+from vispco.search.table.table_predictor import TableResult, fit_predictor, scout_and_measure
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160
