@@ -4,7 +4,8 @@ from typer.testing import CliRunner
 
 from vispco.cli.zoo import app
 from vispco.data.dataset import PER_TASK
-from vispco.errors import UnknownNameError
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.zoo import shipped
 from vispco.zoo.recipe import RECIPES, Recipe
 
 
@@ -42,3 +43,32 @@ def test_list_prints_the_cards_as_json():
     cards = json.loads(CliRunner().invoke(app, ["list", "--json"]).output)
     assert [card["name"] for card in cards] == ["tiny-qwen", "tiny-llava", "tiny-gemma"]
     assert all(card["accuracy"]["average"] >= 0.85 for card in cards)
+
+
+def test_train_refuses_a_folder_with_files_of_others_before_it_trains(tmp_path):
+    out = tmp_path / "model"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    result = CliRunner().invoke(app, ["train", "tiny-llava", "--out", str(out)])
+    assert isinstance(result.exception, InvalidInputError)
+    assert "notes.txt" in str(result.exception)
+    assert [file.name for file in out.iterdir()] == ["notes.txt"]
+    assert not (tmp_path / "model.run").exists()
+
+
+def test_train_replaces_what_an_earlier_training_wrote_and_nothing_else(tmp_path, monkeypatch):
+    short = Recipe(steps=1, warmup=0, pictures=1, questions=2)
+    monkeypatch.setitem(RECIPES, "tiny-llava", short)
+    monkeypatch.setitem(PER_TASK, "test", 1)
+    out = tmp_path / "model"
+    for seed in ("0", "1"):
+        args = ["train", "tiny-llava", "--out", str(out), "--seed", seed, "--no-resume"]
+        result = CliRunner().invoke(app, args)
+        assert result.exit_code == 0, result.output
+    assert json.loads((out / "card.json").read_text())["seed"] == 1
+    shipped.verify(out)
+    (out / "mine.txt").write_text("mine")
+    result = CliRunner().invoke(app, [*args[:-1], "--resume"])
+    assert isinstance(result.exception, InvalidInputError)
+    assert (out / "mine.txt").read_text() == "mine"
+    shipped.verify(out)

@@ -12,16 +12,16 @@ import torch
 from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
-from vispco.zoo import checkpoint
 from vispco.zoo.definitions import NAMES, build_image_processor, build_model
 from vispco.zoo.initialization import shift, sincos_2d
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
 from vispco.zoo.packed_batch import Packer, answer_loss, answers, encode, visual_tokens
 from vispco.zoo.recipe import Recipe, Round, recipe
-from vispco.zoo.token_labels import CLASSES, DenseHeads, labels
+from vispco.zoo.token_labels import CLASSES, TokenLabelHeads, token_labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
 from vispco.zoo.training_scenes import examples
+from vispco.zoo.training_state import load_checkpoint, save_checkpoint
 
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 
@@ -160,11 +160,11 @@ def test_a_few_steps_lower_the_loss(tmp_path):
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     file = tmp_path / "checkpoint.safetensors"
-    checkpoint.save(file, {"a": torch.ones(2)}, {"step": 3})
-    assert checkpoint.load(file)[1] == {"step": 3}
+    save_checkpoint(file, {"a": torch.ones(2)}, {"step": 3})
+    assert load_checkpoint(file)[1] == {"step": 3}
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(VispcoError, match=r"checkpoint\.safetensors"):
-        checkpoint.load(file)
+        load_checkpoint(file)
 
 
 def test_an_unknown_model_lists_the_known_ones():
@@ -175,7 +175,7 @@ def test_an_unknown_model_lists_the_known_ones():
 
 def test_labels_say_what_stands_under_a_token():
     (example,) = examples(random_for("labels"), 1, {"table": 1.0}, 1.0, 1)
-    grid = labels(example.scene, 24, 24).reshape(24, 24, len(CLASSES))
+    grid = token_labels(example.scene, 24, 24).reshape(24, 24, len(CLASSES))
     fields = list(CLASSES)
     for mark in example.scene.marks:
         if mark.char:
@@ -209,7 +209,7 @@ def test_the_rate_rises_holds_and_falls_to_zero_in_each_stretch():
 
 def test_rounds_of_polish_come_behind_and_change_nothing_before_them():
     plain = Recipe(steps=1000, warmup=200)
-    longer = replace(plain, steps=1300, polish=150, rounds=(Round(0.5), Round(1.5, beside=2)))
+    longer = replace(plain, steps=1300, polish=150, rounds=(Round(0.5), Round(1.5, other_questions=2)))
     assert [longer.rate_at(step) for step in range(1000)] == [plain.rate_at(step) for step in range(1000)]
     assert [longer.least_level(step) for step in range(1000)] == [plain.least_level(step) for step in range(1000)]
     for first in (1000, 1150):
@@ -222,7 +222,7 @@ def test_rounds_of_polish_come_behind_and_change_nothing_before_them():
 
 def test_polish_asks_a_counting_scene_about_its_subject():
     only = {"counting": 1.0}
-    given = examples(random_for("polish"), 12, only, 1.0, 10, Round(0.5, beside=2))
+    given = examples(random_for("polish"), 12, only, 1.0, 10, Round(0.5, other_questions=2))
     for example in given:
         counted = [question for task, question, _ in example.questions if task == "counting"]
         assert len(counted) == 1
@@ -270,7 +270,7 @@ def test_scenes_grow_fuller_with_accuracy_and_are_full_before_the_rate_falls(tmp
 
 def test_codes_write_every_label_in_vectors_that_stay_as_they_are():
     embed = torch.nn.Embedding(len(token_ids()), 32)
-    free, fixed = DenseHeads(embed, 32), DenseHeads(embed, 32, codes=True)
+    free, fixed = TokenLabelHeads(embed, 32), TokenLabelHeads(embed, 32, codes=True)
     assert free.head.weight.requires_grad
     assert not fixed.head.weight.requires_grad
     nothing = fixed.logits(torch.zeros(1, 32))

@@ -1,7 +1,8 @@
-"""The three models: real transformers classes, small configurations, weights drawn for their width."""
+"""The models: real transformers classes in small configurations, with the image processors that suit them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,15 +18,20 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     SiglipVisionConfig,
 )
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from vispco.errors import UnknownNameError
 from vispco.zoo.initialization import initialize
 from vispco.zoo.tokenizer import END, IMAGE, IMAGE_END, IMAGE_START, PAD, VIDEO, token_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from transformers import PreTrainedModel
 
-NAMES = ("tiny-qwen", "tiny-llava", "tiny-gemma")
+NAMES = ("tiny-qwen", "tiny-llava", "tiny-gemma")  # those that are shipped, the most used first
 
 
 def _specials() -> dict[str, Any]:
@@ -135,41 +141,73 @@ def _gemma() -> PreTrainedModel:
     return Gemma3ForConditionalGeneration(config)
 
 
-def _deep() -> PreTrainedModel:
-    return _qwen(num_layers=36)
+def _fixed_size(kind: Any, **options: Any) -> Any:
+    return kind(size={"height": TOWER["image_size"], "width": TOWER["image_size"]}, **options)
 
 
-BUILDERS = {"tiny-qwen": _qwen, "tiny-llava": _llava, "tiny-gemma": _gemma, "tiny-deep": _deep}
+def _native_resolution() -> Any:
+    token = 14 * 14  # pixels
+    return Qwen2VLImageProcessorPil(
+        patch_size=14,
+        merge_size=1,
+        temporal_patch_size=2,
+        size={"shortest_edge": 36 * token, "longest_edge": 256 * token},
+    )
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What makes a model: its class and sizes, its image processor, and what transformers' own processor is told."""
+
+    build: Callable[[], PreTrainedModel]  # random weights
+    image_processor: Callable[[], Any]  # the Pillow version, which needs no torchvision
+    processor_class: str
+    visual_tokens: str
+    processor_options: dict[str, Any] = field(default_factory=dict)
+
+
+_QWEN = Definition(_qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256")
+DEFINITIONS = {
+    "tiny-qwen": _QWEN,
+    "tiny-llava": Definition(
+        _llava,
+        lambda: _fixed_size(CLIPImageProcessorPil, do_center_crop=False),
+        "LlavaProcessor",
+        "100",
+        {"patch_size": 12, "num_additional_image_tokens": 1, "vision_feature_select_strategy": "default"},
+    ),
+    "tiny-gemma": Definition(
+        _gemma,
+        lambda: _fixed_size(Gemma3ImageProcessorPil, do_pan_and_scan=False),
+        "Gemma3Processor",
+        "100",
+        {"image_seq_length": 100},
+    ),
+    "tiny-deep": replace(_QWEN, build=lambda: _qwen(num_layers=36)),
+}
+
+
+def definition(name: str) -> Definition:
+    """The definition of a model that can be trained."""
+    if name not in DEFINITIONS:
+        raise UnknownNameError("model", name, list(DEFINITIONS))
+    return DEFINITIONS[name]
+
+
+def build_image_processor(name: str) -> Any:
+    """The image processor of a model."""
+    return definition(name).image_processor()
 
 
 def build_model(name: str, seed: int = 0) -> PreTrainedModel:
     """An untrained model; the same seed gives the same weights."""
-    if name not in BUILDERS:
-        raise UnknownNameError("model", name, list(BUILDERS))
+    kind = definition(name)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = BUILDERS[name]()
+        model = kind.build()
         initialize(model)
     model.generation_config.eos_token_id = token_ids()[END]
     model.generation_config.pad_token_id = token_ids()[PAD]
     model.generation_config.bos_token_id = None
     model.generation_config.do_sample = False
     return model
-
-
-def build_image_processor(name: str) -> Any:
-    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil  # noqa: PLC0415
-    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil  # noqa: PLC0415
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil  # noqa: PLC0415
-
-    if name in ("tiny-qwen", "tiny-deep"):
-        token = 14 * 14  # pixels
-        return Qwen2VLImageProcessorPil(
-            patch_size=14,
-            merge_size=1,
-            temporal_patch_size=2,
-            size={"shortest_edge": 36 * token, "longest_edge": 256 * token},
-        )
-    if name == "tiny-llava":
-        return CLIPImageProcessorPil(size={"height": 120, "width": 120}, do_center_crop=False)
-    return Gemma3ImageProcessorPil(size={"height": 120, "width": 120}, do_pan_and_scan=False)

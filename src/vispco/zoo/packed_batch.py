@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vispco.zoo.token_labels import labels
+from vispco.zoo.token_labels import token_labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, build_tokenizer, token_ids
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Packer:
         if self.window:
             sliding = mask & (order[:, None, :] > order[:, :, None] - self.window)
         dense = np.concatenate(
-            [labels(example.scene, *grid) for example, grid in zip(given, grids, strict=True)], axis=0
+            [token_labels(example.scene, *grid) for example, grid in zip(given, grids, strict=True)], axis=0
         )
         return Batch(
             torch.from_numpy(input_ids),

@@ -13,9 +13,14 @@ class Round:
     """A part of the polish: what it asks, and what it moves."""
 
     counting: float  # counting is asked this much more
-    beside: int = 9  # other questions beside a count
+    other_questions: int = 9  # about a counting scene, apart from its counts
     crowds: float = 0.0  # share of the counting scenes that hold many things of few kinds
     tower: float | None = None  # if given, the answers train the tower too, and it moves by this share of the rate
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> Round:
+        older = {"beside": "other_questions"}  # names in cards and checkpoints of earlier versions
+        return cls(**{older.get(name, name): value for name, value in given.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
-        rounds = tuple(Round(**part) for part in given.get("rounds", ()))
+        rounds = tuple(Round.from_dict(part) for part in given.get("rounds", ()))
         growth = None if given.get("growth") is None else Growth.from_dict(given["growth"])
         return cls(**given | {"rounds": rounds, "growth": growth})
 
@@ -86,7 +91,7 @@ class Recipe:
         """The part of the polish that a step belongs to; before it, None."""
         return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
 
-    def tower_taught_at(self, step: int) -> float | None:
+    def answers_tower_rate(self, step: int) -> float | None:
         """The share of the rate that the tower moves by where the answers train it; elsewhere None."""
         part = self.round_at(step)
         return None if part is None else part.tower

@@ -1,6 +1,6 @@
-"""What each visual token shows: labels from the scene, and the small heads that are trained to say it.
+"""Labels of the visual tokens: what each one shows, and the small heads that predict it while the tower is trained.
 
-The heads are thrown away after training. They are why a tower of a few layers learns to read in minutes.
+The heads are not part of the finished model. With them a tower of a few layers learns to read in minutes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _values(mark: Mark) -> list[int]:
     return [*named, mark.index, size, 0]
 
 
-def labels(scene: Scene, height: int, width: int) -> np.ndarray:
+def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
     """[height * width, fields]: for each visual token of the grid, the classes of the mark that it mostly shows."""
     marks = [mark for mark in scene.marks if mark.kind in _PRIORITY]
     grid = np.zeros((height, width, len(CLASSES)), dtype=np.int64)
@@ -78,7 +78,7 @@ def labels(scene: Scene, height: int, width: int) -> np.ndarray:
 TIED = {"shape": SHAPES, "color": tuple(COLORS), "char": tuple(LETTERS + DIGITS)}  # fields whose values are words
 
 
-class DenseHeads(nn.Module):
+class TokenLabelHeads(nn.Module):
     """Heads over a visual token as the language model receives it.
 
     For shapes, colours and characters the head is the language model's own word embedding: a token that shows a red

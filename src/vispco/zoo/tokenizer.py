@@ -89,11 +89,12 @@ PLACEHOLDERS = {
     "tiny-qwen": f"{IMAGE_START}{IMAGE}{IMAGE_END}",
     "tiny-llava": IMAGE,
     "tiny-gemma": IMAGE_START,
+    "tiny-deep": f"{IMAGE_START}{IMAGE}{IMAGE_END}",
 }
 
 
 def build_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a shipped model; the three differ only in what their chat template writes for an image."""
+    """The tokenizer of a shipped model; they differ only in what their chat template writes for an image."""
     core = Tokenizer(WordPiece(vocabulary(), unk_token=UNKNOWN, max_input_chars_per_word=64))
     core.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

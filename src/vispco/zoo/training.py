@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vispco.zoo.export import export
+from vispco.zoo.export import check_destination, export
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.recipe import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vispco.zoo.model_trainer import Progress
-
-Report = "Callable[[int, int, str], None]"
+    from vispco.zoo.training_state import TrainingProgress
 
 
 def train(
@@ -36,19 +34,14 @@ def train(
     """
     plan = recipe(name) if steps is None else replace(recipe(name), steps=steps, polish=0, rounds=())
     out = Path(out)
+    check_destination(out)
     trainer = ModelTrainer(name, out.with_name(out.name + ".run"), seed=seed, plan=plan)
     if resume:
         trainer.resume()
 
-    def tell(progress: Progress) -> None:
+    def on_step(progress: TrainingProgress) -> None:
         if report is not None:
-            report(progress.step, plan.steps, describe(progress))
+            report(progress.step, plan.steps, progress.describe())
 
-    trainer.run(report=tell)
+    trainer.run(report=on_step)
     return export(trainer, out, limit=limit)
-
-
-def describe(progress: Progress) -> str:
-    """Loss and accuracy by task in one line."""
-    tasks = " ".join(f"{task[:5]} {100 * score:.0f}" for task, score in progress.accuracy.items())
-    return f"loss {progress.loss:.2f} dense {progress.dense:.2f} | {tasks}"

@@ -59,7 +59,9 @@ def examples(
             if other != name:
                 others += [(other, *question) for question in task.ask(scene, rng)[: 1 if other == "counting" else 2]]
         rng.shuffle(others)
-        asked = (asked + (others[: part.beside] if part is not None and name == "counting" else others))[:questions]
+        asked = (asked + (others[: part.other_questions] if part is not None and name == "counting" else others))[
+            :questions
+        ]
         rng.shuffle(asked)
         made.append(Example(scene, draw(scene), tuple(asked)))
     return made

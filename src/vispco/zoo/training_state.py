@@ -1,0 +1,76 @@
+"""The state of a training run: its progress, and the checkpoint file from which it can be resumed.
+
+A checkpoint is one safetensors file with the weights and the optimizer; its header holds the progress and the settings.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from vispco import files
+from vispco.data.tasks import TASKS
+from vispco.errors import VispcoError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SMOOTH = 0.97  # share of the old value in a moving average
+
+
+@dataclass
+class TrainingProgress:
+    """Counters of a run, and its smoothed losses and accuracies."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0  # of the answers
+    dense: float = 0.0  # loss of the visual tokens' labels
+    level: float = 0.1  # how full the scenes are, 0 to 1
+    accuracy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TASKS, 0.0))
+    seen: dict[str, float] = field(default_factory=dict)  # accuracy by field of the visual tokens' labels
+
+    def blend(self, name: str, value: float) -> None:
+        """Update a moving average; the first step sets it."""
+        setattr(self, name, value if self.step == 0 else SMOOTH * getattr(self, name) + (1 - SMOOTH) * value)
+
+    def describe(self) -> str:
+        """Loss and accuracy by task in one line."""
+        tasks = " ".join(f"{task[:5]} {100 * score:.0f}" for task, score in self.accuracy.items())
+        return f"loss {self.loss:.2f} dense {self.dense:.2f} | {tasks}"
+
+    def curve_entry(self) -> dict[str, Any]:
+        """One line of the curve."""
+        rounded = {name: round(value, 3) for name, value in self.accuracy.items()}
+        return {
+            "step": self.step,
+            "seconds": round(self.seconds),
+            "loss": round(self.loss, 4),
+            "dense": round(self.dense, 4),
+            "level": round(self.level, 2),
+            "average": round(sum(rounded.values()) / len(rounded), 3),
+            **rounded,
+            "seen": {key: round(value, 2) for key, value in self.seen.items()},
+        }
+
+
+def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    with files.replacing(path) as temporary:
+        save_file(contiguous, temporary, {"state": json.dumps(state)})
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the header of a checkpoint."""
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            state = json.loads((file.metadata() or {}).get("state", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise VispcoError(f"The checkpoint {path} cannot be read ({error}). Delete it to start again.") from error
