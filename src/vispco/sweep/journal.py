@@ -1,12 +1,14 @@
 """Optuna's journal file, made to survive `kill -9`.
 
-It differs from Optuna's own backend in three ways:
+It differs from Optuna's own backend in four ways:
 
 - The lock is the kernel's (`flock`), which a dead process cannot leave behind. Optuna's lock file would block everyone for
   its grace period of 30 seconds.
 - A line that a killed process left unfinished is cut off before the next one is written. Optuna would append to it and
   could not read the file again.
 - It waits for the disk once a second, not after every line.
+- Each line has a checksum. A damaged line is replaced on reading by one that changes nothing, or by a failed trial if it
+  created a trial, because Optuna numbers trials by their order in the file. What the line said is evaluated again.
 
 The file format is Optuna's: `optuna-dashboard FILE` opens it.
 """
@@ -15,7 +17,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +36,25 @@ try:
 except ImportError:  # pragma: no cover  # Windows has none
     fcntl = None  # type: ignore[assignment]
 
+CREATE_STUDY, SET_STUDY_ATTRIBUTE, CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
+# by operation code: what a line must have besides "worker_id"
+REQUIRED_KEYS = {
+    CREATE_STUDY: ("study_name", "directions"),
+    1: ("study_id",),
+    SET_STUDY_ATTRIBUTE: ("study_id", "user_attr"),
+    3: ("study_id", "system_attr"),
+    CREATE_TRIAL: ("study_id", "datetime_start"),
+    5: ("trial_id", "param_name", "param_value_internal", "distribution"),
+    6: ("trial_id", "state", "values"),
+    7: ("trial_id", "step", "intermediate_value"),
+    8: ("trial_id", "user_attr"),
+    9: ("trial_id", "system_attr"),
+    10: (),
+}
+CHECKSUM = re.compile(rb',"crc32":(\d+)}\s*$')
+STUDY_COPY = "vispco:copy"  # a study attribute: name and settings again, in case that their own line is damaged
+FAILED_STATE = 3  # of Optuna's trials
+EPOCH = "1970-01-01T00:00:00"
 SYNC_SECONDS = 1.0  # what a power cut may lose; the death of a process loses nothing that was written
 
 
@@ -45,23 +68,124 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not type-checked here
-    """A journal at `path`, locked through `path`.flock."""
+    """A journal at `path`, locked through `path`.flock. `damaged_lines` counts those that were skipped so far."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
         self._last_sync = -SYNC_SECONDS
+        self._offsets = {0: 0}  # number of a line -> where it starts
+        self._studies: list[str] = []  # names, in the order of their creation
+        self._num_trials = 0
+        self._num_read = 0
+        self.damaged_lines = 0
 
     @property
     def lock_path(self) -> Path:
         return self._path.with_name(self._path.name + ".flock")
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        data = b"".join(encode_line(log) for log in logs)
         with file_lock(self.lock_path), self._path.open("r+b") as file:
             cut_unfinished_line(file)
-            file.write(text.encode())
+            file.write(data)
             file.flush()
             if time.monotonic() - self._last_sync > SYNC_SECONDS:
                 os.fsync(file.fileno())
                 self._last_sync = time.monotonic()
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """Return one operation for every whole line from this number on."""
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[log_number_from])
+            lines = file.read().split(b"\n")[:-1]  # the last one is empty or unfinished
+        logs = [decode_line(line) for line in lines]
+        for index, line in enumerate(lines):
+            number = log_number_from + index
+            self._offsets[number + 1] = self._offsets[number] + len(line) + 1
+            log = logs[index]
+            if log is None:
+                log = self._replacement(line, logs[index + 1 :])
+            if number >= self._num_read:
+                self._count(log, damaged=logs[index] is None)
+            yield log
+
+    def _count(self, log: dict[str, Any], *, damaged: bool) -> None:
+        self._num_read += 1
+        self.damaged_lines += damaged
+        if log["op_code"] == CREATE_STUDY and log["study_name"] not in self._studies:
+            self._studies.append(log["study_name"])
+        self._num_trials += log["op_code"] == CREATE_TRIAL
+
+    def _replacement(self, line: bytes, later: list[dict[str, Any] | None]) -> dict[str, Any]:
+        """Return the operation that stands in for a damaged line, by what can be read of it and of the later lines."""
+        operation, study = _integer("op_code", line), _integer("study_id", line)
+        if operation == CREATE_STUDY or not self._studies:
+            copies = (_study_copy(log, len(self._studies)) for log in later)
+            name = next((copy for copy in copies if copy is not None), f"damaged-{len(self._studies)}")
+            return {"op_code": CREATE_STUDY, "worker_id": "damaged", "study_name": name, "directions": [1, 2]}
+        if operation == CREATE_TRIAL or (operation is None and self._refers_to_missing_trial(later)):
+            return {
+                "op_code": CREATE_TRIAL,
+                "worker_id": "damaged",
+                "study_id": len(self._studies) - 1 if study is None else study,
+                "state": FAILED_STATE,
+                "datetime_start": EPOCH,
+                "datetime_complete": EPOCH,
+                "user_attrs": {"dropped": "Its line of the journal was damaged."},
+            }
+        return {"op_code": SET_STUDY_ATTRIBUTE, "worker_id": "damaged", "study_id": -1, "user_attr": {}}  # no effect
+
+    def _refers_to_missing_trial(self, later: list[dict[str, Any] | None]) -> bool:
+        """Whether the later lines count on one trial more than were created."""
+        num_trials = self._num_trials
+        for log in later:
+            if log is not None:
+                num_trials += log["op_code"] == CREATE_TRIAL
+                if log.get("trial_id", -1) >= num_trials:
+                    return True
+        return False
+
+
+def encode_line(log: dict[str, Any]) -> bytes:
+    """Return an operation as a line of JSON whose last key is a checksum of the others."""
+    text = json.dumps(log, separators=(",", ":")).encode()
+    return text[:-1] + b',"crc32":%d}\n' % zlib.crc32(text)
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """Return the operation of a line; None if the line is damaged. Lines of older versions have no checksum."""
+    checksum = CHECKSUM.search(line)
+    if checksum is not None and zlib.crc32(line[: checksum.start()] + b"}") != int(checksum[1]):
+        return None
+    try:
+        log = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(log, dict) or log.get("op_code") not in REQUIRED_KEYS:
+        return None
+    keys = ("worker_id", *REQUIRED_KEYS[log["op_code"]])
+    if any(key not in log for key in keys) or not isinstance(log.get("trial_id", 0), int):
+        return None
+    return log
+
+
+def is_foreign_file(path: Path) -> bool:
+    """Whether a file with content has no line of a journal, so that nothing may be written to it."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        return not any(decode_line(line) is not None or line.startswith(b'{"op_code":') for line in file)
+
+
+def _integer(key: str, line: bytes) -> int | None:
+    match = re.search(rb'"%b":\s*(\d+)[,}]' % key.encode(), line)
+    return None if match is None else int(match[1])
+
+
+def _study_copy(log: dict[str, Any] | None, study: int) -> str | None:
+    """Return the name of a study by its attribute `STUDY_COPY`, None if `log` does not set it."""
+    if log is None or log["op_code"] != SET_STUDY_ATTRIBUTE or log["study_id"] != study:
+        return None
+    copy = log["user_attr"].get(STUDY_COPY)
+    return None if copy is None else str(copy["name"])

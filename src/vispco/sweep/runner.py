@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,10 @@ ENGINES = ("inline", "local", "ray")
 
 class StorageLostError(VispcoError, ConnectionError):
     """The storage stopped answering during a sweep."""
+
+
+class DamagedJournalWarning(UserWarning):
+    """Some lines of a sweep's journal could not be read and were skipped."""
 
 
 def run(
@@ -87,6 +92,12 @@ def run(
     }
     path = Path(directory) / f"{name}.frontier.json"
     study = SweepStudy.open(opened, name, identity)
+    if opened.damaged_lines:
+        warnings.warn(
+            f"{opened.damaged_lines} damaged line(s) of {opened.name} were skipped. What they held is evaluated again.",
+            DamagedJournalWarning,
+            stacklevel=2,
+        )
     pool = _make_pool(factory, engine, workers, ray_address, gpus_per_worker)
     try:
         with Heartbeat(study.set_attribute) as heartbeat:

@@ -13,7 +13,7 @@ import sqlalchemy
 
 from vispco.errors import InvalidInputError
 from vispco.sweep.connection import connection_problem
-from vispco.sweep.journal import SweepJournal, file_lock
+from vispco.sweep.journal import SweepJournal, file_lock, is_foreign_file
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
@@ -27,6 +27,12 @@ class SweepStorage:
     backend: optuna.storages.BaseStorage
     name: str
     lock: Path | None = None
+    journal: SweepJournal | None = None
+
+    @property
+    def damaged_lines(self) -> int:
+        """How many damaged lines of the journal were skipped."""
+        return 0 if self.journal is None else self.journal.damaged_lines
 
     def state_lock(self) -> AbstractContextManager[None]:
         """Return the lock to hold while the state of a trial changes.
@@ -90,7 +96,10 @@ def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
 def _open_journal(path: Path) -> SweepStorage:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return SweepStorage(optuna.storages.JournalStorage(SweepJournal(path)), str(path), None)
+        if is_foreign_file(path):
+            raise ValueError  # noqa: TRY301
+        journal = SweepJournal(path)
+        return SweepStorage(optuna.storages.JournalStorage(journal), str(path), journal=journal)
     except (OSError, ValueError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not an Optuna journal"
         raise InvalidInputError(

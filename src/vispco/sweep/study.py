@@ -9,6 +9,7 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 
 from vispco.errors import InvalidInputError
+from vispco.sweep.journal import STUDY_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,9 +109,11 @@ def _open_optuna_study(storage: SweepStorage, name: str, identity: Mapping[str, 
         study = optuna.create_study(
             storage=storage.backend, study_name=name, directions=DIRECTIONS, load_if_exists=True
         )
-        found = study.user_attrs.get(IDENTITY)
+        attributes = study.user_attrs
+        found = attributes.get(IDENTITY) or attributes.get(STUDY_COPY, {}).get("identity")
         if found is None and not study.get_trials(deepcopy=False):
             study.set_user_attr(IDENTITY, wanted)
+            study.set_user_attr(STUDY_COPY, {"name": name, "identity": wanted})
             return study
     if found is None:
         raise InvalidInputError(f"The study {name!r} in {storage.name} was not made by vispco. Give another name.")

@@ -57,7 +57,8 @@ def deaths(trial: FrozenTrial) -> int:
 
 
 def succeeded(trial: FrozenTrial) -> bool:
-    return bool(trial.state == TrialState.COMPLETE)
+    """Whether the trial has a whole result. A damaged line of the journal may have held a part of it."""
+    return bool(trial.state == TrialState.COMPLETE and {CONFIG, SCHEDULE, EVALUATION} <= trial.user_attrs.keys())
 
 
 def failed(trial: FrozenTrial) -> bool:
@@ -86,7 +87,7 @@ def to_point(trial: FrozenTrial, study: str) -> Point | None:
     The provenance holds neither the number nor the time of the trial: a killed and continued sweep has equal points.
     """
     attributes = trial.user_attrs
-    if not succeeded(trial) or EVALUATION not in attributes or SAME_AS in attributes:
+    if not succeeded(trial) or SAME_AS in attributes:
         return None
     provenance = {"study": study, CONFIG: attributes[CONFIG]}
     return Point(Schedule.from_dict(attributes[SCHEDULE]), Evaluation.from_dict(attributes[EVALUATION]), provenance)
