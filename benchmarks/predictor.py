@@ -61,7 +61,7 @@ def main() -> None:
             shares.append(planner.seconds / whole)
             seconds.append({"unpruned": whole, "plan": planner.seconds})
         print(f"round {repeat}/{given.repeats}", file=sys.stderr, flush=True)
-    full = int(exact.full(torch.tensor(TEXT), torch.tensor(VISUAL)))
+    full = int(exact.full(cost.Workload(TEXT, VISUAL)))
     figures = {
         "predictor.time": Figure(statistics.median(shares), "lower", 0.01, "fraction"),
         "predictor.flops": Figure(predictor.flops(TEXT) / full, "lower", 0.01, "fraction"),

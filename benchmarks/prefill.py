@@ -74,7 +74,7 @@ def schedules(model: Any) -> dict[str, Schedule]:
         gamma = {"gamma": torch.inf} if kernel.annealable else {}
         params = kernel.initial(LAYERS, **start)
         found[name] = cost.schedule_for_budget(
-            kernel, params, BUDGET, TEXT, VISUAL, exact, site="entry", fill=False, **gamma
+            kernel, params, BUDGET, cost.Workload(TEXT, VISUAL), exact, fill=False, **gamma
         )
     return found
 
@@ -146,7 +146,7 @@ def main() -> None:
         print(json.dumps({"bytes": peak_memory(args.peak, args.seed)}))
         return
     model, x = build(args.seed), inputs()
-    exact = cost.get("exact", model.config)
+    exact, sample = cost.get("exact", model.config), cost.Workload(TEXT, VISUAL)
     plans = schedules(model)
     runs: dict[str, Pruner | None] = {
         "unpruned": None,
@@ -168,9 +168,9 @@ def main() -> None:
     layout = family_of(model).layout(model, x)
     figures: dict[str, Figure] = {}
     details: dict[str, Any] = {"layers": LAYERS, "visual": VISUAL, "text": TEXT, "threads": torch.get_num_threads()}
-    full = int(exact.full(torch.tensor(TEXT), torch.tensor(VISUAL)))
+    full = int(exact.full(sample))
     for name, plan in plans.items():
-        flops = int(exact.flops_of_counts(plan.counts([VISUAL]), torch.tensor([TEXT]))[0])
+        flops = int(exact.price(plan.counts([VISUAL]), sample)[0])
         # Round by round, so that a machine that drifts does not compare its slow minutes with its fast ones.
         ratios = [a / b for a, b in zip(times["unpruned"], times[f"fastv/{name}"], strict=True)]
         speedup, implied = statistics.median(ratios), full / flops
@@ -195,8 +195,8 @@ def main() -> None:
     peaks = {which: measure_peak(which, args.seed) for which in ("unpruned", *(r for r in runs if "/" in r))}
     worst = max(peak for which, peak in peaks.items() if which != "unpruned")
     figures["peak_memory_vs_unpruned"] = Figure(worst / peaks["unpruned"], "lower", 1.0, "ratio")
-    kv_full = int(exact.kv_bytes(torch.full((1, LAYERS), VISUAL), torch.tensor([TEXT]))[0])
-    kv = {n: int(exact.kv_bytes(p.counts([VISUAL]), torch.tensor([TEXT]))[0]) / kv_full for n, p in plans.items()}
+    cache = cost.KvBytes(exact.dimensions)
+    kv = {n: float(cache.fraction_of_counts(p.counts([VISUAL]), sample)[0]) for n, p in plans.items()}
     figures["kv_bytes_vs_unpruned"] = Figure(max(kv.values()), "lower", 1.0, "ratio")
     details |= {"seconds": times, "scoring_seconds": scoring, "peak_bytes": peaks, "kv_bytes_vs_unpruned": kv}
     write("prefill", figures, details, args.seed)

@@ -95,8 +95,8 @@ class Lab:
         for number, batch in enumerate(batches):
             counts = counts_of(batch)
             kl, right = judge.measure_kl_and_match(batch, counts)
-            spent = judge.cost.flops_of_counts(counts, batch.num_text, site=judge.scorer.site).double()
-            rows.append(torch.stack([spent / judge.cost.full(batch.num_text, batch.num_visual), right, kl]))
+            workload = judge.workload(batch.num_text, batch.num_visual)
+            rows.append(torch.stack([judge.cost.fraction_of_counts(counts, workload), right, kl]))
             if len(counts) > len(BUDGETS):
                 print(f"    batch {number + 1} of {len(batches)}", flush=True)
         return torch.cat(rows, dim=-1).mean(-1).T.numpy()
@@ -120,8 +120,6 @@ class Lab:
 
 def over_budget(objective: Objective, counts: torch.Tensor, batch: Batch, budget: float) -> int:
     """How many samples spend more than their budget (or than their floor, where that is higher)."""
-    cost, site = objective.cost, objective.scorer.site
-    full = cost.full(batch.num_text, batch.num_visual).double()
-    floor = cost.floor(batch.num_text, batch.num_visual, site=site).double() / full
-    spent = cost.flops_of_counts(counts, batch.num_text, site=site).double() / full
-    return int((spent > floor.clamp_min(budget)).sum())
+    cost, workload = objective.cost, objective.workload(batch.num_text, batch.num_visual)
+    allowed = cost.lowest_fraction(workload).clamp_min(budget)
+    return int((cost.fraction_of_counts(counts, workload) > allowed).sum())

@@ -16,7 +16,7 @@ import torch
 
 from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
 from vispco import kernels
-from vispco.cost import counts_for_budget, snap
+from vispco.cost import Workload, counts_for_budget, snap
 from vispco.data import dataset
 from vispco.kernels import KERNELS, Kernel
 from vispco.planning.found_shape import deployed_gamma
@@ -250,9 +250,9 @@ def at_random(lab: Lab, _: Path, budget: float = 0.5) -> dict[str, Any]:
 
     def counts_of(batch: Batch) -> torch.Tensor:
         B = len(batch)
-        text, visual = batch.num_text.repeat(RANDOM), batch.num_visual.repeat(RANDOM)
+        workload = Workload(batch.num_text, batch.num_visual).repeat(RANDOM)
         goal = torch.full((RANDOM * B,), budget, dtype=torch.float64)
-        rows = snap(curves.repeat_interleave(B, dim=0), goal, text, visual, lab.judge.cost, fill=False)
+        rows = snap(curves.repeat_interleave(B, dim=0), goal, workload, lab.judge.cost, fill=False)
         return rows.view(RANDOM, B, -1)
 
     accuracy = lab.over(lab.test, lab.judge, counts_of)[:, 1]
@@ -274,10 +274,8 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
                         kernel,
                         params,
                         torch.full((len(batch),), budget, dtype=torch.float64),
-                        batch.num_text,
-                        batch.num_visual,
+                        objective.workload(batch.num_text, batch.num_visual),
                         objective.cost,
-                        site=objective.scorer.site,
                         gamma=deployed_gamma(kernel),
                     )
                     count += over_budget(objective, counts, batch, budget)

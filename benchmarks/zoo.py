@@ -22,7 +22,7 @@ import torch
 
 from figures import RESULTS, Figure, write
 from vispco import Schedule, zoo
-from vispco.cost import CostModel
+from vispco.cost import Cost, Workload
 from vispco.cost import get as get_cost
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
@@ -62,7 +62,7 @@ def measure(name: str, samples: list[Any]) -> tuple[dict[str, Figure], dict[str,
     return figures, {"accuracy": scores(seen), "blank": blank, "seconds": seconds, "threads": torch.get_num_threads()}
 
 
-def random_schedules(cost: CostModel, count: int, seed: int = 0) -> list[Schedule]:
+def random_schedules(cost: Cost, count: int, seed: int = 0) -> list[Schedule]:
     """Non-increasing curves that a typical picture pays 45-55 % of the FLOPs for, each with a random number of steps.
 
     Layers and heights of the steps are random, too. Curves of as many steps as layers (sorted uniform numbers) are all
@@ -73,12 +73,12 @@ def random_schedules(cost: CostModel, count: int, seed: int = 0) -> list[Schedul
         layers = sorted(rng.sample(range(1, L), rng.randint(1, L - 1)))
         heights = sorted((rng.random() for _ in layers), reverse=True)
         schedule = Schedule.stages(dict(zip(layers, heights, strict=True)), L)
-        if BAND[0] <= float(cost.fraction(schedule.tensor(), TEXT, VISUAL)) <= BAND[1]:
+        if BAND[0] <= float(cost.fraction(schedule.tensor(), Workload(TEXT, VISUAL))) <= BAND[1]:
             found.append(schedule)
     return found
 
 
-def one_step(cost: CostModel, budget: float) -> list[Schedule]:
+def one_step(cost: Cost, budget: float) -> list[Schedule]:
     """Schedules with one step, at every layer where one step can meet the budget."""
     found = []
     for layer in range(1, cost.num_layers):
@@ -86,7 +86,7 @@ def one_step(cost: CostModel, budget: float) -> list[Schedule]:
         for _ in range(30):
             keep = (low + high) / 2
             schedule = Schedule.single(layer, keep, cost.num_layers)
-            over = float(cost.fraction(schedule.tensor(), TEXT, VISUAL)) > budget
+            over = float(cost.fraction(schedule.tensor(), Workload(TEXT, VISUAL))) > budget
             low, high = (low, keep) if over else (keep, high)
         if high > 1e-3:
             found.append(Schedule.single(layer, low, cost.num_layers))

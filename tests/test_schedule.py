@@ -25,23 +25,23 @@ grids = st.integers(1, 6).flatmap(
 
 
 @LAW
-@given(st.one_of(curves, grids), st.floats(0, 1))
-def test_json_round_trip_is_the_identity(retention, pre_llm):
-    schedule = Schedule(retention, pre_llm)
+@given(st.one_of(curves, grids))
+def test_json_round_trip_is_the_identity(retention):
+    schedule = Schedule(retention)
     again = Schedule.from_dict(json.loads(json.dumps(schedule.to_dict())))
     assert again == schedule
     assert hash(again) == hash(schedule)
 
 
 @LAW
-@given(curves, st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.floats(0, 1))
-def test_counts_are_rounded_halves_up_and_never_grow(retention, num_visual, pre_llm):
-    counts = Schedule(retention, pre_llm).counts(num_visual)
+@given(curves, st.lists(st.integers(0, 3000), min_size=1, max_size=4))
+def test_counts_are_rounded_halves_up_and_never_grow(retention, num_visual):
+    counts = Schedule(retention).counts(num_visual)
     assert counts.shape == (len(num_visual), len(retention))
     assert counts.dtype == torch.int64
     for row, N in zip(counts.tolist(), num_visual, strict=True):
         for i, r in enumerate(retention):
-            exact = min(Fraction(r), Fraction(pre_llm)) * N
+            exact = Fraction(r) * N
             assert row[i] in {
                 math.floor(exact + Fraction(1, 2)),
                 math.floor(exact + Fraction(1, 2) + Fraction(1, 10**5)),
@@ -109,8 +109,6 @@ def test_what_is_wrong_is_named(retention, words):
 
 
 def test_other_mistakes_are_named():
-    with pytest.raises(InvalidInputError, match="before the language model"):
-        Schedule((1.0,), pre_llm=2.0)
     with pytest.raises(InvalidInputError, match="holds 2 samples and the batch has 3"):
         Schedule(((1.0,), (1.0,))).counts([1, 2, 3])
     with pytest.raises(InvalidInputError, match="0 or more"):
@@ -123,9 +121,18 @@ def test_other_mistakes_are_named():
         Schedule.from_counts(torch.ones(2, 3), 4)
 
 
+def test_files_with_the_old_pre_llm_are_read_where_it_says_nothing():
+    old = {"version": 1, "retention": [1.0, 0.5], "pre_llm": 1.0}
+    assert Schedule.from_dict(old) == Schedule((1.0, 0.5))
+    with pytest.raises(
+        InvalidInputError, match=r'"pre_llm": 0.5, which is no longer read.*Lower the retention of layer 0'
+    ):
+        Schedule.from_dict({**old, "pre_llm": 0.5})
+
+
 def test_a_file_survives_and_a_bad_one_is_explained(tmp_path):
     path = tmp_path / "runs" / "schedule.json"
-    schedule = Schedule(((1.0, 0.1 + 0.2), (0.5, 1 / 3)), pre_llm=0.75)
+    schedule = Schedule(((1.0, 0.1 + 0.2), (0.5, 1 / 3)))
     schedule.save(path)
     schedule.save(path)
     assert Schedule.load(path) == schedule

@@ -29,11 +29,10 @@ class Schedule:
     """The retention r_0..r_{L-1} of every layer's input, in [0, 1], non-increasing; one for all samples or one each.
 
     retention: L numbers, or B tuples of L numbers (one schedule per sample).
-    pre_llm: the retention before the language model (its vision tower's or projector's), kept apart from the layers'.
+        r_0 is what enters the language model: a scorer of embeddings or vision features may lower it.
     """
 
     retention: tuple[float, ...] | tuple[tuple[float, ...], ...]
-    pre_llm: float = 1.0
 
     def __post_init__(self) -> None:
         rows = _rows(self.retention)
@@ -45,7 +44,6 @@ class Schedule:
                 f"The schedules of the samples have {sorted(lengths)} layers. Give every sample the same number of layers."
             )
         object.__setattr__(self, "retention", checked if per_sample else checked[0])
-        object.__setattr__(self, "pre_llm", _checked([self.pre_llm], " before the language model")[0])
 
     @property
     def per_sample(self) -> bool:
@@ -68,7 +66,7 @@ class Schedule:
     def counts(self, num_visual: Sequence[int]) -> Tensor:
         """Whole visual tokens that each layer processes: [B, L], int64, on the CPU.
 
-        round-half-up of r_i * N_v of the original N_v; at most what is left before the language model; never growing.
+        round-half-up of r_i * N_v of the original N_v; never growing.
         """
         if self.per_sample and len(self.retention) != len(num_visual):
             raise InvalidInputError(
@@ -78,8 +76,7 @@ class Schedule:
         original = torch.as_tensor(num_visual, dtype=torch.int64).reshape(-1)
         if bool((original < 0).any()):
             raise InvalidInputError(f"num_visual={original.tolist()} was given. Numbers of tokens are 0 or more.")
-        entering = whole_tokens(torch.tensor([self.pre_llm], dtype=torch.float64), original)  # [B, 1]
-        return torch.minimum(whole_tokens(self.tensor(), original), entering)
+        return whole_tokens(self.tensor(), original)
 
     @classmethod
     def full(cls, num_layers: int) -> Self:
@@ -128,7 +125,7 @@ class Schedule:
         return cls(_nested(torch.where(original[..., None] > 0, retention, 1.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"version": FORMAT_VERSION, "retention": self.retention, "pre_llm": self.pre_llm}
+        return {"version": FORMAT_VERSION, "retention": self.retention}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -137,7 +134,13 @@ class Schedule:
             raise InvalidInputError(
                 'This is not a schedule: it has no list "retention". A schedule is {"version": 1, "retention": [1.0, ...]}.'
             )
-        return cls(data["retention"], data.get("pre_llm", 1.0))
+        pre_llm = data.get("pre_llm", 1.0)  # written by 0.1.0.dev0, always as 1
+        if pre_llm != 1.0:
+            raise InvalidInputError(
+                f'This schedule has "pre_llm": {pre_llm!r}, which is no longer read: r_0 says what enters the language model. '
+                'Lower the retention of layer 0 (and of those behind it) to it, and remove "pre_llm".'
+            )
+        return cls(data["retention"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule as JSON; the file appears whole or not at all."""

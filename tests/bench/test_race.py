@@ -47,9 +47,9 @@ def test_flops_and_what_they_imply_are_the_cost_models(rows, ground):
     pruned = whole = 0
     for sample in samples:
         encoded = encode(model, processor, [sample])
-        text = torch.tensor(encoded.num_text)
-        whole += int(exact.full(text, torch.tensor(encoded.num_visual)).sum())
-        pruned += int(exact.flops_of_counts(HALF.schedule.counts(list(encoded.num_visual)), text).sum())
+        workload = cost.Workload(encoded.num_text, encoded.num_visual)
+        whole += int(exact.full(workload).sum())
+        pruned += int(exact.price(HALF.schedule.counts(list(encoded.num_visual)), workload).sum())
     assert rows[1].flops == pruned / whole
     assert rows[1].speedup["language_implied"] == whole / pruned
     assert 1.0 < rows[1].speedup["ttft_implied"] < rows[1].speedup["language_implied"]  # the vision tower stays
@@ -57,11 +57,11 @@ def test_flops_and_what_they_imply_are_the_cost_models(rows, ground):
 
 def test_the_cache_holds_what_the_cost_model_says(rows, ground):
     model, processor, samples = ground
-    exact, sizes = cost.get("exact", model.config), []
+    cache, sizes = cost.get("kv-bytes", model.config), []
     for sample in samples:
         encoded = encode(model, processor, [sample])
         counts = HALF.schedule.counts(list(encoded.num_visual))
-        sizes.append(int(exact.kv_bytes(counts, torch.tensor(encoded.num_text))[0]))
+        sizes.append(int(cache.price(counts, cost.Workload(encoded.num_text, encoded.num_visual))[0]))
     assert rows[1].kv_bytes == round(sum(sizes) / len(sizes))
     assert rows[1].kv_bytes < rows[0].kv_bytes
 

@@ -9,7 +9,7 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLTextMod
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextModel
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
-from vispco.cost import Dimensions, Exact
+from vispco.cost import Dimensions, Exact, Workload
 from vispco.cost.dimensions import GATED, PLAIN
 from vispco.schedule import Schedule
 
@@ -40,7 +40,7 @@ def test_every_known_text_model(kind):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model.eval()(input_ids=torch.ones(2, 20, dtype=torch.long), use_cache=False)
     exact = Exact(Dimensions.from_config(config))
-    assert counter.get_total_flops() == 2 * int(exact.full(20, 0))
+    assert counter.get_total_flops() == 2 * int(exact.full(Workload(20, 0)))
 
 
 def test_sliding_layers_cost_as_much_as_full_ones():
@@ -48,7 +48,7 @@ def test_sliding_layers_cost_as_much_as_full_ones():
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         AutoModel.from_config(config).eval()(input_ids=torch.ones(1, 20, dtype=torch.long), use_cache=False)
     assert Dimensions.from_config(config).windows == (4, None)
-    assert counter.get_total_flops() == int(Exact(Dimensions.from_config(config)).full(20, 0))
+    assert counter.get_total_flops() == int(Exact(Dimensions.from_config(config)).full(Workload(20, 0)))
 
 
 def on_meta(config):
@@ -80,12 +80,12 @@ def test_real_sizes_pruned_and_not(real_config):
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             for layer, N in zip(layers, entering, strict=True):
                 run(layer, N, real_config, "layer")
-        assert counter.get_total_flops() == int(exact.flops_of_counts(counts, torch.tensor([text]))[0])
-        assert counter.get_total_flops() == float(exact.flops(counts[0].double() / visual, text, visual))
+        assert counter.get_total_flops() == int(exact.price(counts, Workload(text, visual))[0])
+        assert counter.get_total_flops() == float(exact.relaxed(counts[0].double() / visual, Workload(text, visual)))
 
     leaving = [*entering[1:], entering[-1]]
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         for layer, N, M in zip(layers, entering, leaving, strict=True):
             run(layer, N, real_config, "attention")
             run(layer, M, real_config, "mlp")
-    assert counter.get_total_flops() == int(exact.flops_of_counts(counts, torch.tensor([text]), site="mid")[0])
+    assert counter.get_total_flops() == int(exact.price(counts, Workload(text, visual, "mid"))[0])

@@ -1,5 +1,7 @@
 """FLOPs and KV bytes against a naive loop over layers, and the laws that a search relies on."""
 
+import json
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import AutoModel, DynamicCache, Gemma3TextConfig
 
 from vispco import cost
-from vispco.cost import COSTS, Dimensions, Exact, Paper
+from vispco.cost import Dimensions, Exact, KvBytes, Paper, Workload
 from vispco.errors import InvalidInputError, UnknownNameError
 
 LAW = settings(max_examples=40, deadline=None)
@@ -36,8 +38,9 @@ PLAIN = Dimensions(
     dtype_bytes=4,
 )
 curves = st.lists(st.floats(0, 1), min_size=5, max_size=5).map(lambda r: sorted(r, reverse=True))
-sizes, names = st.sampled_from([SMALL, PLAIN]), st.sampled_from(sorted(COSTS))
-sites = st.sampled_from(["entry", "mid"])
+sizes, names = st.sampled_from([SMALL, PLAIN]), st.sampled_from(["exact", "paper"])
+mixed = st.lists(st.sampled_from(["entry", "mid"]), min_size=5, max_size=5).map(tuple)
+sites = st.one_of(st.sampled_from(["entry", "mid"]), mixed)
 
 
 def layer_parts(name, size, N, M):
@@ -52,7 +55,8 @@ def layer_parts(name, size, N, M):
 
 def naive(name, size, kept, text, site):
     N = [text + c for c in kept]
-    M = N if site == "entry" else [*N[1:], N[-1]]
+    site = (site,) * len(N) if isinstance(site, str) else site
+    M = [N[i + 1] if i + 1 < len(N) and site[i + 1] == "mid" else N[i] for i in range(len(N))]
     return sum(layer_parts(name, size, n, m) for n, m in zip(N, M, strict=True))
 
 
@@ -64,45 +68,51 @@ def test_flops_equal_a_loop_over_layers(name, size, site, rows, text, visual):
         torch.tensor([text + b for b in range(len(rows))]),
         torch.tensor([visual + 3 * b for b in range(len(rows))]),
     )
-    flops = model.flops(torch.tensor(rows, dtype=torch.float64), *numbers, site=site)
+    workload = Workload(*numbers, site)
+    flops = model.relaxed(torch.tensor(rows, dtype=torch.float64), workload)
     counts = torch.tensor([[int(r * (visual + 3 * b)) for r in row] for b, row in enumerate(rows)])
-    whole = model.flops_of_counts(counts, numbers[0], site=site)
+    whole = model.price(counts, workload)
     assert flops.dtype == torch.float64
     assert whole.dtype == torch.int64
     for b, row in enumerate(rows):
         expected = naive(name, size, [r * (visual + 3 * b) for r in row], text + b, site)
         assert float(flops[b]) == pytest.approx(expected, rel=1e-12)
         assert int(whole[b]) == naive(name, size, counts[b].tolist(), text + b, site)
-    assert model.full(*numbers).tolist() == [
+    assert model.full(workload).tolist() == [
         naive(name, size, [visual + 3 * b] * 5, text + b, "entry") for b in range(len(rows))
     ]
-    floors = model.floor(*numbers, site=site)
+    floors = model.floor(workload)
     assert floors.tolist() == [
         naive(name, size, [visual + 3 * b, 0, 0, 0, 0], text + b, site) for b in range(len(rows))
     ]
-    assert bool((model.floor(*numbers, site=site, first_full=False) <= floors).all())
-    assert bool((floors <= model.full(*numbers)).all())
+    assert bool((model.floor(Workload(*numbers, site, 0)) <= floors).all())
+    deeper = model.floor(Workload(*numbers, site, 3))
+    assert deeper.tolist() == [
+        naive(name, size, [visual + 3 * b] * 3 + [0, 0], text + b, site) for b in range(len(rows))
+    ]
+    assert bool((floors <= model.full(workload)).all())
 
 
 @LAW
 @given(names, sites, curves, st.integers(1, 20), st.integers(1, 60))
 def test_gradient_is_right_and_more_tokens_never_cost_less(name, site, curve, text, visual):
-    model = cost.get(name, SMALL)
+    model, workload = cost.get(name, SMALL), Workload(text, visual, site)
     retention = torch.tensor(curve, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda r: model.fraction(r, text, visual, site=site), retention)
-    (gradient,) = torch.autograd.grad(model.flops(retention, text, visual, site=site), retention)
+    assert torch.autograd.gradcheck(lambda r: model.fraction(r, workload), retention)
+    (gradient,) = torch.autograd.grad(model.relaxed(retention, workload), retention)
     assert bool((gradient > 0).all())
-    assert model.floor(text + 1, visual, site=site) > model.floor(text, visual, site=site)
-    assert model.floor(text, visual + 1, site=site) > model.floor(text, visual, site=site)
-    everything = model.fraction(torch.ones(5), text, visual, site=site)
+    assert model.floor(Workload(text + 1, visual, site)) > model.floor(workload)
+    assert model.floor(Workload(text, visual + 1, site)) > model.floor(workload)
+    everything = model.fraction(torch.ones(5), workload)
     assert float(everything) == pytest.approx(1.0, abs=1e-15)
 
 
 def test_low_precision_retention_is_counted_in_float64():
     retention = torch.full((5,), 0.5, dtype=torch.bfloat16, requires_grad=True)
-    flops = Exact(SMALL).flops(retention, 10**6, 10**7)
+    workload = Workload(10**6, 10**7)
+    flops = Exact(SMALL).relaxed(retention, workload)
     assert flops.dtype == torch.float64
-    assert int(flops) == int(Exact(SMALL).flops_of_counts(torch.full((5,), 5 * 10**6), 10**6))
+    assert int(flops) == int(Exact(SMALL).price(torch.full((5,), 5 * 10**6), workload))
 
 
 def test_the_papers_formula_against_the_true_figure(real_configs):
@@ -114,7 +124,7 @@ def test_the_papers_formula_against_the_true_figure(real_configs):
     ):
         size = Dimensions.from_config(real_configs[name])
         exact, paper = Exact(size), Paper(size)
-        assert round(float(paper.full(96, 576) / exact.full(96, 576)), 3) == whole
+        assert round(float(paper.full(Workload(96, 576)) / exact.full(Workload(96, 576))), 3) == whole
         per_token = (paper.attention_linear + paper.ffn_linear) / (exact.attention_linear + exact.ffn_linear)
         assert round(per_token, 3) == linear
 
@@ -127,7 +137,10 @@ def test_kv_bytes_equal_a_loop_over_layers(curve, text, visual, generated):
     for c, window in zip(counts, SMALL.windows, strict=True):
         entries = text + c + generated
         expected += 2 * SMALL.kv_heads * SMALL.head_dim * SMALL.dtype_bytes * min(entries, (window or 10**9) - 1)
-    assert int(Exact(SMALL).kv_bytes(torch.tensor(counts), text, generated=generated)) == expected
+    cache, workload = KvBytes(SMALL, generated=generated), Workload(text, visual)
+    assert int(cache.price(torch.tensor(counts), workload)) == expected
+    relaxed = cache.relaxed(torch.tensor(counts, dtype=torch.float64) / max(visual, 1), workload)
+    assert float(relaxed) == pytest.approx(expected, rel=1e-12)
 
 
 def test_kv_bytes_are_those_of_the_cache():
@@ -143,20 +156,41 @@ def test_kv_bytes_are_those_of_the_cache():
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
     )
     model, cache = AutoModel.from_config(config).eval(), DynamicCache(config=config)
-    exact = Exact(Dimensions.from_config(config))
+    size = Dimensions.from_config(config)
     with torch.no_grad():
         for step, length in enumerate((4, 9, 1, 1)):
             model(input_ids=torch.ones(1, length, dtype=torch.long), past_key_values=cache)
             stored = sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
             seen = (4, 13, 14, 15)[step]
-            assert int(exact.kv_bytes(torch.zeros(3, dtype=torch.long), 4, generated=seen - 4)) == stored
+            assert (
+                int(KvBytes(size, generated=seen - 4).price(torch.zeros(3, dtype=torch.long), Workload(4, 0))) == stored
+            )
 
 
 def test_mistakes_are_named():
     model = cost.get("exact", SMALL)
     with pytest.raises(InvalidInputError, match="5 layers"):
-        model.flops(torch.ones(4), 1, 1)
+        model.relaxed(torch.ones(4), Workload(1, 1))
     with pytest.raises(InvalidInputError, match='"entry"'):
-        model.flops(torch.ones(5), 1, 1, site="exit")
-    with pytest.raises(UnknownNameError, match="exact, paper"):
+        Workload(1, 1, "exit")
+    with pytest.raises(InvalidInputError, match="2 sites were given for 5 layers"):
+        model.full(Workload(1, 1, ("entry", "mid")))
+    with pytest.raises(InvalidInputError, match="integers"):
+        Workload(1, 2.5)
+    with pytest.raises(InvalidInputError, match="counted from 0"):
+        Workload(1, 1, earliest_layer=-1)
+    with pytest.raises(UnknownNameError, match="exact, kv-bytes, paper"):
         cost.get("guess", SMALL)
+
+
+@pytest.mark.parametrize("made", [Exact(SMALL), Paper(PLAIN), KvBytes(SMALL, generated=7)])
+def test_a_cost_is_saved_as_data(made):
+    assert cost.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    assert cost.from_dict({**made.to_dict(), "from the future": 1}) == made
+
+
+def test_what_is_no_cost_is_refused():
+    with pytest.raises(InvalidInputError, match='no "name"'):
+        cost.from_dict({"dimensions": SMALL.to_dict()})
+    with pytest.raises(InvalidInputError, match="without num_layers, hidden"):
+        cost.from_dict({"name": "exact"})

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco import cost, kernels
-from vispco.cost import BudgetWarning, Dimensions
-from vispco.cost.bisection import largest_fitting
-from vispco.cost.budget import flops_limit
+from vispco.cost import BudgetWarning, Dimensions, Workload
+from vispco.cost.largest_fitting import largest_fitting, largest_whole
+from vispco.cost.polynomial import price_limit
 from vispco.errors import InvalidInputError
 
 L = 7
@@ -39,20 +40,21 @@ def columns(rows):
     return torch.tensor(budget, dtype=torch.float64), torch.tensor(text), torch.tensor(visual)
 
 
+def first(workload):
+    return replace(workload, num_text=workload.num_text[:1], num_visual=workload.num_visual[:1])
+
+
 def quietly(function, *arguments, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
         return function(*arguments, **options)
 
 
-def assert_on_budget(counts, budget, text, visual, model, site, first_full):
+def assert_on_budget(counts, budget, workload, model):
     """The law of `snap`, checked by trying to add one token at every layer of every sample."""
-    linear = model.linear(site).tolist()
+    linear, text, visual = model.linear(workload).tolist(), workload.num_text, workload.num_visual
     for b, row in enumerate(counts.tolist()):
-        full, floor = (
-            int(n)
-            for n in (model.full(text[b], visual[b]), model.floor(text[b], visual[b], site=site, first_full=first_full))
-        )
+        full, floor = int(model.full(workload)[b]), int(model.floor(workload)[b])
         limit = max(float(budget[b]), floor / full)
 
         def spent(kept, b=b, full=full):
@@ -63,7 +65,7 @@ def assert_on_budget(counts, budget, text, visual, model, site, first_full):
             )
 
         assert all(0 <= c <= before for before, c in zip([int(visual[b]), *row], row, strict=False))
-        assert not first_full or row[0] == int(visual[b])
+        assert row[: workload.earliest_layer] == [int(visual[b])] * workload.earliest_layer
         assert spent(row) <= limit
         for i in range(L):
             if row[i] < (row[i - 1] if i else int(visual[b])):
@@ -71,26 +73,28 @@ def assert_on_budget(counts, budget, text, visual, model, site, first_full):
 
 
 @LAW
-@given(st.data(), samples, models, sites, st.booleans())
-def test_any_curve_snaps_to_its_budget(data, rows, model, site, first_full):
+@given(st.data(), samples, models, sites, st.integers(0, 2))
+def test_any_curve_snaps_to_its_budget(data, rows, model, site, earliest_layer):
     budget, text, visual = columns(rows)
+    workload = Workload(text, visual, site, earliest_layer)
     retention = torch.tensor(data.draw(st.lists(curves, min_size=len(rows), max_size=len(rows))), dtype=torch.float64)
-    counts = quietly(cost.snap, retention, budget, text, visual, model, site=site, first_full=first_full)
-    assert_on_budget(counts, budget, text, visual, model, site, first_full)
+    counts = quietly(cost.snap, retention, budget, workload, model)
+    assert_on_budget(counts, budget, workload, model)
 
 
 @pytest.mark.parametrize("name", sorted(kernels.KERNELS))
 @settings(max_examples=10, deadline=None)
-@given(st.data(), samples, models, sites, st.booleans())
-def test_every_kernel_meets_every_budget(name, data, rows, model, site, first_full):
-    kernel = kernels.get(name, first_full=first_full, r_min=data.draw(st.sampled_from([0.0, 0.1])))
+@given(st.data(), samples, models, sites, st.integers(0, 2))
+def test_every_kernel_meets_every_budget(name, data, rows, model, site, earliest_layer):
+    kernel = kernels.get(name, earliest_layer=earliest_layer, r_min=data.draw(st.sampled_from([0.0, 0.1])))
     budget, text, visual = columns(rows)
+    workload = Workload(text, visual, site, earliest_layer=0)
     count = kernel.num_parameters(L)
     numbers = st.lists(st.floats(-5, 5), min_size=count, max_size=count)
     params = torch.tensor(data.draw(st.lists(numbers, min_size=len(rows), max_size=len(rows))), dtype=torch.float64)
-    schedule = quietly(cost.schedule_for_budget, kernel, params, budget, text, visual, model, site=site)
-    assert_on_budget(schedule.counts(visual.tolist()), budget, text, visual, model, site, first_full)
-    alone = quietly(cost.counts_for_budget, kernel, params[:1], budget[:1], text[:1], visual[:1], model, site=site)
+    schedule = quietly(cost.schedule_for_budget, kernel, params, budget, workload, model)
+    assert_on_budget(schedule.counts(visual.tolist()), budget, workload.pinned(earliest_layer), model)
+    alone = quietly(cost.counts_for_budget, kernel, params[:1], budget[:1], first(workload), model)
     assert torch.equal(alone, schedule.counts(visual.tolist())[:1]), "a sample's schedule depends on its batch"
 
 
@@ -98,26 +102,26 @@ def test_every_kernel_meets_every_budget(name, data, rows, model, site, first_fu
 def test_where_the_kernel_can_reach_the_budget_it_alone_is_moved(name):
     kernel, model = kernels.get(name), cost.get("exact", SMALL)
     params = kernel.initial(L).expand(3, -1)
-    text, visual = torch.tensor([5, 9, 30]), torch.tensor([400, 100, 200])
+    workload = Workload(torch.tensor([5, 9, 30]), torch.tensor([400, 100, 200]))
     ends = params.repeat(2, 1, 1)
     ends[0, :, kernel.budget_parameter], ends[1, :, kernel.budget_parameter] = -30.0, 30.0
-    budget = model.fraction(kernel(ends, L), text, visual).mean(dim=0)
-    solved = cost.solve_kernel(kernel, params, budget, text, visual, model)
+    budget = model.fraction(kernel(ends, L), workload).mean(dim=0)
+    solved = cost.solve_kernel(kernel, params, budget, workload, model)
     others = [p for p in range(params.shape[-1]) if p != kernel.budget_parameter]
     assert torch.equal(solved[:, others], params[:, others])
-    spent = model.fraction(kernel(solved, L), text, visual)
+    spent = model.fraction(kernel(solved, L), workload)
     assert bool((spent <= budget * (1 + 1e-15)).all())
     torch.testing.assert_close(spent, budget, rtol=0, atol=1e-9)
-    met = cost.meet(kernel(solved, L), budget, text, visual, model)
+    met = cost.meet(kernel(solved, L), budget, workload, model)
     torch.testing.assert_close(met, kernel(solved, L), rtol=0, atol=1e-6)
 
 
 def test_beyond_the_kernel_the_curve_is_cut_or_lifted():
-    model, text, visual = cost.get("exact", SMALL), torch.tensor([4, 4]), torch.tensor([200, 200])
+    model, workload = cost.get("exact", SMALL), Workload([4, 4], [200, 200])
     curve = torch.tensor(
         [[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1]], dtype=torch.float64
     )
-    met = cost.meet(curve, torch.tensor([0.3, 0.9], dtype=torch.float64), text, visual, model)
+    met = cost.meet(curve, torch.tensor([0.3, 0.9], dtype=torch.float64), workload, model)
     cut = float(met[0, 1])
     assert 0 < cut < 1
     assert met[0].tolist() == [1.0, cut, cut, cut, 0.0, 0.0, 0.0]
@@ -128,29 +132,29 @@ def test_beyond_the_kernel_the_curve_is_cut_or_lifted():
 def test_filling_spreads_single_tokens_and_can_be_left_out():
     model, kernel = cost.get("exact", SMALL), kernels.get("single")
     params = kernel.initial(L, layer=2, r=0.5)
-    options = {"budget": 0.613, "num_text": 5, "num_visual": 97, "cost": model, "gamma": math.inf}
+    options = {"budget": 0.613, "workload": Workload(5, 97), "cost": model, "gamma": math.inf}
     filled = cost.schedule_for_budget(kernel, params, **options).counts([97])[0].tolist()
     whole = cost.schedule_for_budget(kernel, params, **options, fill=False).counts([97])[0].tolist()
     assert len(set(whole)) == 2, "one plateau behind layer 2"
     assert max(f - w for f, w in zip(filled, whole, strict=True)) == 1
     one_more = torch.tensor([c if c == 97 else c + 1 for c in whole])
-    full = int(model.full(5, 97))
-    assert int(model.flops_of_counts(torch.tensor(whole), 5)) / full <= 0.613
-    assert int(model.flops_of_counts(one_more, 5)) / full > 0.613
+    full = int(model.full(Workload(5, 97)))
+    assert int(model.price(torch.tensor(whole), Workload(5, 97))) / full <= 0.613
+    assert int(model.price(one_more, Workload(5, 97))) / full > 0.613
 
 
 def test_a_budget_under_the_floor_is_raised_with_a_warning_that_names_it():
     model = cost.get("exact", SMALL)
-    text, visual = torch.tensor([10, 10, 10]), torch.tensor([100, 300, 0])
-    floor = float(model.floor(10, 100) / model.full(10, 100))
+    workload = Workload([10, 10, 10], [100, 300, 0])
+    floor = float(model.lowest_fraction(Workload(10, 100)))
     with pytest.warns(BudgetWarning, match=f"floor of {floor:.4g}"):
-        counts = cost.snap(torch.ones(3, L), torch.tensor([0.01, 0.9, 0.01]), text, visual, model)
+        counts = cost.snap(torch.ones(3, L), torch.tensor([0.01, 0.9, 0.01]), workload, model)
     assert counts[0].tolist() == [100, 0, 0, 0, 0, 0, 0]
     assert counts[2].tolist() == [0] * L
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cost.snap(
-            torch.ones(1, L), torch.tensor([0.01]), text[2:], visual[2:], model
+            torch.ones(1, L), torch.tensor([0.01]), Workload([10], [0]), model
         )  # nothing to prune, nothing to say
 
 
@@ -158,9 +162,9 @@ def test_budgets_outside_of_zero_to_one_are_refused():
     model = cost.get("exact", SMALL)
     for budget in (1.5, -0.1, float("nan")):
         with pytest.raises(InvalidInputError, match="fraction of the unpruned"):
-            cost.schedule_for_budget(kernels.get("linear"), torch.zeros(2), budget, 5, 50, model)
+            cost.schedule_for_budget(kernels.get("linear"), torch.zeros(2), budget, Workload(5, 50), model)
     with pytest.raises(InvalidInputError, match="one dimension of samples"):
-        cost.schedule_for_budget(kernels.get("linear"), torch.zeros(3, 2, 2), 0.5, 5, 50, model)
+        cost.schedule_for_budget(kernels.get("linear"), torch.zeros(3, 2, 2), 0.5, Workload(5, 50), model)
 
 
 @pytest.mark.parametrize("batch", [1, 5, 70])
@@ -173,9 +177,17 @@ def test_bisection_finds_the_edge_to_the_bit_in_every_batch(batch):
 
 
 @LAW
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=40), st.integers(2, 20))
+def test_the_largest_whole_number_is_found(pairs, parts):
+    most, edge = torch.tensor(pairs).unbind(dim=-1)
+    found = largest_whole(lambda x: x <= edge, most, parts=parts)
+    assert found.tolist() == [min(pair) for pair in pairs]
+
+
+@LAW
 @given(st.floats(0, 1), st.integers(1, 2**52))
 def test_the_limit_is_the_most_that_fits(budget, full):
-    limit = int(flops_limit(torch.tensor([budget], dtype=torch.float64), torch.tensor([full]))[0])
+    limit = int(price_limit(torch.tensor([budget], dtype=torch.float64), torch.tensor([full]))[0])
     assert limit / full <= budget
     assert (limit + 1) / full > budget
 
@@ -183,6 +195,6 @@ def test_the_limit_is_the_most_that_fits(budget, full):
 def test_the_whole_budget_is_the_whole_model():
     model = cost.get("exact", SMALL)
     for site in ("entry", "mid"):
-        schedule = cost.schedule_for_budget(kernels.get("steps"), torch.zeros(6), 1.0, 5, 50, model, site=site)
+        schedule = cost.schedule_for_budget(kernels.get("steps"), torch.zeros(6), 1.0, Workload(5, 50, site), model)
         assert schedule.retention == (1.0,) * L
         assert not schedule.per_sample

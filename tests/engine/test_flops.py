@@ -52,10 +52,11 @@ def test_exact_flops_equal_what_torch_counts(scorer, family, retention):
     visual, text = layout.num_visual[0], layout.num_text[0]
     exact, pruner = cost.get("exact", model.config), Pruner(scorer, Schedule(retention))
     counts = pruner.schedule.counts([visual])
-    predicted = int(exact.flops_of_counts(counts, torch.tensor([text]), site=pruner.scorer.site)[0])
+    workload = cost.Workload(text, visual, pruner.scorer.site)
+    predicted = int(exact.price(counts, workload)[0])
     scoring = scoring_flops(pruner.scorer, exact.dimensions, counts[0].tolist(), text, layout.num_instruction)
     assert counted(model, x, pruner) == predicted + scoring
-    assert counted_unpruned(family) == int(exact.full(torch.tensor(text), torch.tensor(visual)))
+    assert counted_unpruned(family) == int(exact.full(workload))
     if scorer == "random":
         assert scoring == 0
 
@@ -64,5 +65,5 @@ def test_a_pruned_prefill_is_cheaper_by_what_the_schedule_says():
     model, x = build("llava", "eager"), inputs("llava", [SAMPLE])
     full, half = counted(model, x), counted(model, x, Pruner("random", Schedule.single(1, 0.0, LAYERS)))
     exact = cost.get("exact", model.config)
-    fraction = exact.fraction(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), 9, 16)
+    fraction = exact.fraction(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), cost.Workload(9, 16))
     assert half / full == pytest.approx(float(fraction), abs=1e-12)

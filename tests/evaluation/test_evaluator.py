@@ -51,12 +51,12 @@ def test_flops_are_the_cost_models_and_the_fraction_is_per_sample(pair, samples)
     schedule = Schedule.single(2, 0.5, layers)
     found = TaskEvaluator(model, processor, samples, batch_size=3)(schedule)
     batch = encode(model, processor, samples)
-    text, visual = torch.tensor(batch.num_text), torch.tensor(batch.num_visual)
+    workload = cost.Workload(batch.num_text, batch.num_visual)
     for name in ("exact", "paper"):
         prices = cost.get(name, model.config)
-        spent = prices.flops_of_counts(schedule.counts(batch.num_visual), text).double()
+        spent = prices.price(schedule.counts(batch.num_visual), workload).double()
         assert found.flops[name] == pytest.approx(float(spent.mean()))
-        assert found.fraction[name] == pytest.approx(float((spent / prices.full(text, visual)).mean()))
+        assert found.fraction[name] == pytest.approx(float((spent / prices.full(workload)).mean()))
     full = TaskEvaluator(model, processor, samples)()
     assert full.fraction == {"exact": 1.0, "paper": 1.0}
 
@@ -150,7 +150,8 @@ def test_a_schedule_per_sample_follows_its_samples_into_their_batches(qwen, samp
     found = evaluator(Schedule(tuple(rows)))
     batch = encode(model, processor, samples)
     counts = torch.cat([Schedule(r).counts([n]) for r, n in zip(rows, batch.num_visual, strict=True)])
-    spent = cost.get("exact", model.config).flops_of_counts(counts, torch.tensor(batch.num_text)).double()
+    workload = cost.Workload(batch.num_text, batch.num_visual)
+    spent = cost.get("exact", model.config).price(counts, workload).double()
     assert found.flops["exact"] == pytest.approx(float(spent.mean()))
     with pytest.raises(InvalidInputError, match="one row for each sample"):
         evaluator(Schedule(tuple(rows[:2])))

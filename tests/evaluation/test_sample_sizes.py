@@ -64,7 +64,7 @@ def test_sizes_of_an_evaluator_stand_in_the_order_of_its_samples():
         own = (sizes.num_text[row], sizes.num_visual[row], sizes.num_answer[row])
         assert tuple(int(n) for n in own) == (encoded.num_text[0], encoded.num_visual[0], encoded.answer_lengths[0])
     assert sizes.num_layers == calibration.num_layers
-    assert sizes.first_full
+    assert sizes.earliest_layer == 1
 
 
 def test_a_mean_fraction_is_what_the_evaluator_tells():

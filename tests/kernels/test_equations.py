@@ -26,7 +26,7 @@ def values(kernel, params, **options):
 @LAW
 @given(st.floats(0, 11), st.floats(0.01, 0.99))
 def test_single(name, gamma, k, r):
-    kernel = kernels.get(name, first_full=False)
+    kernel = kernels.get(name, earliest_layer=0)
     params = kernel.initial(L, k=k, r=r)
     assert values(kernel, params) == pytest.approx([1 + (r - 1) * sigm(gamma * (i - k)) for i in range(L)], abs=1e-9)
     meaning = kernel.describe(params, L)
@@ -48,7 +48,7 @@ def test_single_by_its_layer_is_the_step_at_that_layer():
 @given(st.floats(0, 1), st.floats(0.05, 1))
 def test_linear(slope, r):
     for r_min in (0.0, 0.04):
-        kernel = kernels.get("linear", r_min=r_min, first_full=False)
+        kernel = kernels.get("linear", r_min=r_min, earliest_layer=0)
         k = slope * (r - r_min) / (L - 1) * 0.999
         params = kernel.initial(L, k=k, r=r)
         assert values(kernel, params) == pytest.approx([-k * i + r for i in range(L)], abs=1e-5)
@@ -59,7 +59,7 @@ def test_linear(slope, r):
 @given(st.floats(0, 0.2), st.floats(0.5, 1))
 def test_exponential(k, r):
     for r_min in (0.0, 0.05):
-        kernel = kernels.get("exponential", r_min=r_min, first_full=False)
+        kernel = kernels.get("exponential", r_min=r_min, earliest_layer=0)
         params = kernel.initial(L, k=k, r=r)
         assert values(kernel, params) == pytest.approx([r * math.exp(-k * i) for i in range(L)], abs=1e-5)
         assert (kernel.describe(params, L)["k"], kernel.describe(params, L)["r"]) == pytest.approx((k, r), abs=1e-5)
@@ -68,7 +68,7 @@ def test_exponential(k, r):
 @LAW
 @given(st.floats(0.01, 20), st.floats(0, 1), st.integers(1, 5))
 def test_multi_step(k, r, M):
-    kernel = kernels.get("multi-step", steps=M, first_full=False)
+    kernel = kernels.get("multi-step", steps=M, earliest_layer=0)
     params = kernel.initial(L, k=k, r=r)
     expected = [
         1 - sum((1 - r) / M * sigm(k * (i - (2 * j - 1) * L / (2 * M))) for j in range(1, M + 1)) for i in range(L)
@@ -81,7 +81,7 @@ def test_multi_step(k, r, M):
 @given(st.lists(st.tuples(st.floats(0, 11), st.floats(0, 1)), min_size=1, max_size=4))
 def test_steps_stand_where_they_are_put(pairs):
     positions, heights = sorted(p for p, _ in pairs), sorted((h for _, h in pairs), reverse=True)
-    kernel = kernels.get("steps", steps=len(pairs), first_full=False, gamma=5.0)
+    kernel = kernels.get("steps", steps=len(pairs), earliest_layer=0, gamma=5.0)
     params = kernel.initial(L, positions=positions, heights=heights)
     above = [1.0, *heights]
     expected = [
@@ -104,7 +104,7 @@ def test_one_step_is_single():
 @given(st.lists(st.floats(0, 1), min_size=L, max_size=L))
 def test_free_reaches_any_curve(curve):
     curve = sorted(curve, reverse=True)
-    kernel = kernels.get("free", first_full=False)
+    kernel = kernels.get("free", earliest_layer=0)
     assert values(kernel, kernel.initial(L, retention=curve)) == pytest.approx(curve, abs=2e-5)
     curve[0] = 1.0
     pinned = kernels.get("free")

@@ -22,23 +22,23 @@ def parameters(data, kernel, num_layers, reach, dtype=torch.float64):
 
 @names
 @LAW
-@given(st.data(), st.integers(2, 40), st.sampled_from([0.0, 0.05, 0.5]), st.booleans())
-def test_never_grows_and_stays_in_range(name, data, num_layers, r_min, first_full):
-    kernel = kernels.get(name, r_min=r_min, first_full=first_full)
+@given(st.data(), st.integers(4, 40), st.sampled_from([0.0, 0.05, 0.5]), st.integers(0, 3))
+def test_never_grows_and_stays_in_range(name, data, num_layers, r_min, earliest_layer):
+    kernel = kernels.get(name, r_min=r_min, earliest_layer=earliest_layer)
     for dtype in (torch.float32, torch.float64):
         retention = kernel(parameters(data, kernel, num_layers, 60.0, dtype), num_layers)
         assert retention.dtype == dtype
         assert retention.shape == (num_layers,)
         assert bool(((retention >= torch.tensor(r_min, dtype=dtype)) & (retention <= 1)).all())
         assert bool((retention.diff() <= 0).all())
-        assert not first_full or retention[0] == 1
+        assert retention[:earliest_layer].tolist() == [1.0] * earliest_layer
 
 
 @names
 @LAW
-@given(st.data(), st.integers(4, 12), st.sampled_from([0.0, 0.1]), st.booleans())
-def test_gradients_are_right_finite_and_alive(name, data, num_layers, r_min, first_full):
-    kernel = kernels.get(name, r_min=r_min, first_full=first_full)
+@given(st.data(), st.integers(5, 12), st.sampled_from([0.0, 0.1]), st.integers(0, 3))
+def test_gradients_are_right_finite_and_alive(name, data, num_layers, r_min, earliest_layer):
+    kernel = kernels.get(name, r_min=r_min, earliest_layer=earliest_layer)
     params = parameters(data, kernel, num_layers, 3.0).requires_grad_()
     soft = {"gamma": 1.0} if kernel.annealable else {}
     assert torch.autograd.gradcheck(lambda p: kernel(p, num_layers, **soft), params)
@@ -75,7 +75,7 @@ def test_a_batch_is_its_rows(name):
 
 @names
 def test_start_and_config_lead_back(name):
-    for options in ({}, {"r_min": 0.2, "first_full": False}):
+    for options in ({}, {"r_min": 0.2, "earliest_layer": 0}):
         kernel = kernels.get(name, **options)
         assert kernels.get(**kernel.config()) == kernel
         start = kernel.initial(12)
@@ -94,10 +94,23 @@ def test_mistakes_are_named(name):
         kernel(torch.zeros(2), 1)
     with pytest.raises(InvalidInputError, match=r"\[0, 1\)"):
         kernels.get(name, r_min=1.0)
-    with pytest.raises(InvalidInputError, match="It takes: r_min, first_full"):
+    with pytest.raises(InvalidInputError, match="It takes: r_min, earliest_layer"):
         kernels.get(name, colour="red")
     with pytest.raises(InvalidInputError, match="gamma=-1"):
         kernel(torch.zeros(kernel.num_parameters(8)), 8, gamma=-1.0)
+
+
+def test_old_configs_are_read():
+    old = {"name": "single", "r_min": 0.0, "gamma": 10.0}
+    assert kernels.get(**old, first_full=True).earliest_layer == 1
+    assert kernels.get(**old, first_full=False).earliest_layer == 0
+
+
+def test_an_earliest_layer_that_leaves_nothing_to_prune_is_refused():
+    with pytest.raises(InvalidInputError, match="counted from 0"):
+        kernels.get("free", earliest_layer=-1)
+    with pytest.raises(InvalidInputError, match="from layer 4 on, and was asked for 4 layers"):
+        kernels.get("linear", earliest_layer=4)(torch.zeros(2), 4)
 
 
 def test_an_unknown_kernel_lists_the_known():

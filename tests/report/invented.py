@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vispco.cost import Dimensions, get
+from vispco.cost import Dimensions, Workload, get
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskResult
 from vispco.frontier import Frontier, Point
@@ -51,8 +51,8 @@ def evaluate(schedule: Schedule, seed: int, skill: float = 1.0) -> Evaluation:
         TaskResult.from_scores(name, [1.0] * round(ITEMS * accuracy) + [0.0] * (ITEMS - round(ITEMS * accuracy)))
         for name in ("counting", "word", "chart", "position")
     ]
-    fraction = {name: float(cost.fraction(r, TEXT, VISUAL)) for name, cost in COSTS.items()}
-    flops = {name: float(cost.flops(r, TEXT, VISUAL)) for name, cost in COSTS.items()}
+    fraction = {name: float(cost.fraction(r, Workload(TEXT, VISUAL))) for name, cost in COSTS.items()}
+    flops = {name: float(cost.relaxed(r, Workload(TEXT, VISUAL))) for name, cost in COSTS.items()}
     seconds = ITEMS * 4 * (0.0021 + 0.0062 * fraction["exact"])
     return Evaluation.from_tasks(tasks, flops=flops, fraction=fraction, kl=2.4 * damage**1.3, seconds=seconds)
 

@@ -57,7 +57,7 @@ class SyntheticEvaluator:
     def __call__(self, schedule):
         self.calls.append(schedule)
         counts, _ = self.rows(schedule)
-        flops = self.sizes.cost.flops_of_counts(counts, self.sizes.num_text, site=self.sizes.site).double()
+        flops = self.sizes.cost.price(counts, self.sizes.workload).double()
         fraction = float(self.sizes.fractions(counts).mean())
         quality = self.quality(schedule)
         tasks = [TaskResult("left", quality, quality, quality, 100), TaskResult("right", quality / 2, 0.0, 1.0, 100)]

@@ -96,7 +96,7 @@ def test_on_a_model_the_recipe_meets_the_budget_and_its_one_pass_is_billed(score
     assert sizes.fraction(deployed) > 0.48
     assert all(after <= before for before, after in itertools.pairwise(found.schedule.retention))
     assert found.evaluations == 0
-    assert found.spent.teacher == float(sizes.cost.full(sizes.num_text, sizes.num_visual).sum())
+    assert found.spent.teacher == float(sizes.cost.full(sizes.workload).sum())
     assert 0 < found.spent.measured < found.spent.teacher
     assert get("fitprune").search(calibration, 0.5).schedule == found.schedule
 

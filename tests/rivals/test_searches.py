@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rivals.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
+from vispco import cost
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.rivals import Calibration, RivalResult, get
 from vispco.rivals.p_sigmoid_bo import sigmoid
@@ -93,7 +94,7 @@ def test_a_sigmoid_meets_the_budget_at_a_typical_size():
     sizes = make_sizes((12,), (64,))
     curve = sigmoid(2.0, 1.0, 0.6, sizes)
     assert curve.retention[0] == 1
-    exact = float(sizes.cost.fraction(curve.tensor(), 12, 64))
+    exact = float(sizes.cost.fraction(curve.tensor(), cost.Workload(12, 64)))
     assert 0.6 - 1e-9 <= exact <= 0.6
 
 

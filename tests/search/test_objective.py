@@ -5,6 +5,7 @@ import torch
 
 import tiny
 from search.random_batches import make_batches, zoo_model
+from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.schedule import Schedule, whole_tokens
 from vispco.search.calibration import CalibrationBatches
@@ -61,14 +62,14 @@ def test_what_is_spent_is_what_the_cost_model_says(batches, objective):
     batch = batches[0]
     retention = SCHEDULES[0].expand(len(batch), -1).clone().requires_grad_()
     counts = whole_tokens(retention, batch.num_visual)
-    full = float(objective.cost.full(batch.num_text + 2, batch.num_visual).sum())
+    full = float(objective.cost.full(Workload(batch.num_text + 2, batch.num_visual)).sum())
     objective.add_teacher(batch)
     objective.measure_kl(batch, counts[None])
     with frozen(objective.model):
         objective.relaxed_kl(batch, retention)
     spent = objective.spent
     assert (spent.teacher, spent.forward, spent.backward) == (full, full, 2 * full)
-    assert spent.measured == float(objective.cost.flops_of_counts(counts, batch.num_text + 2).sum())
+    assert spent.measured == float(objective.cost.price(counts, Workload(batch.num_text + 2, batch.num_visual)).sum())
     assert spent.total == sum((spent.teacher, spent.forward, spent.backward, spent.measured))
 
 

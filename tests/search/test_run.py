@@ -9,6 +9,7 @@ import torch
 
 from search.random_batches import zoo_model
 from vispco import Schedule
+from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -71,7 +72,7 @@ def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, sampl
     assert isinstance(schedule, Schedule)
     text, visual = config["typical"]
     cost = load(tmp_path, 0.6)[1].cost
-    fraction = cost.flops_of_counts(schedule.counts([visual]), text) / cost.full(text, visual)
+    fraction = cost.fraction_of_counts(schedule.counts([visual]), Workload(text, visual))
     assert fraction.item() <= 0.6
 
 
@@ -85,19 +86,18 @@ def assert_within(model, processor, samples, scorer, planner, budget):
         return plan
 
     TaskEvaluator(model, processor, samples, scorer, batch_size=4, max_new_tokens=1)(noted)
-    cost, site = planner.cost, planner.site
+    cost = planner.cost
     for layout, counts in seen:
-        text, visual = torch.tensor(layout.num_text), torch.tensor(layout.num_visual)
-        full = cost.full(text, visual).double()
-        floor = cost.floor(text, visual, site=site).double() / full
-        allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor)
-        assert bool((cost.flops_of_counts(counts, text, site=site) / full <= allowed).all())
+        workload, visual = Workload(layout.num_text, layout.num_visual, planner.site), torch.tensor(layout.num_visual)
+        full, floor = cost.full(workload).double(), cost.floor(workload).double()
+        allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor / full)
+        assert bool((cost.price(counts, workload) / full <= allowed).all())
         before = torch.cat([visual[:, None], counts[:, :-1]], dim=1)
         for layer in range(counts.shape[1]):
             more = counts.clone()
             more[:, layer] += 1
             room = more[:, layer] <= before[:, layer]
-            assert not bool((room & (cost.flops_of_counts(more, text, site=site) / full <= allowed)).any())
+            assert not bool((room & (cost.price(more, workload) / full <= allowed)).any())
 
 
 def test_the_seed_reaches_a_training_whose_plan_was_not_given(samples, tmp_path):

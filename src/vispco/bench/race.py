@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vispco import cost
 from vispco.bench.contender import Contender
 from vispco.bench.prefill import by_part, counted_flops, generated
@@ -107,9 +105,8 @@ def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> No
     """FLOPs and bytes do not depend on the round."""
     parts = by_part(model, encoded, pruner)
     site = "entry" if pruner is None else pruner.scorer.site
-    exact = cost.get("exact", model.config)
-    text = torch.tensor(encoded.num_text)
-    log.layers_flops.append(int(exact.flops_of_counts(parts.counts, text, site=site).sum()))
+    workload = cost.Workload(encoded.num_text, encoded.num_visual, site)
+    log.layers_flops.append(int(cost.get("exact", model.config).price(parts.counts, workload).sum()))
     log.all_flops.append(counted_flops(model, encoded, pruner))
     log.kv_bytes.append(parts.kv_bytes)
 

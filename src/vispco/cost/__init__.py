@@ -1,37 +1,59 @@
-"""Cost: what a schedule costs, and the schedule that meets a budget."""
+"""Cost: what the tokens of a schedule cost, and the schedule that meets a budget.
 
+To add a cost: a frozen dataclass that derives from `Cost`, has a `name` and a `unit` and writes `price`, registered by
+`@COSTS.register` or by an entry point of the group `vispco.costs`.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from vispco.cost.budget import BudgetWarning, clamp_budget
+from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.exact import Exact
-from vispco.cost.model import CostModel, Site
+from vispco.cost.kv_bytes import KvBytes
 from vispco.cost.paper import Paper
+from vispco.cost.polynomial import PolynomialCost
 from vispco.cost.snap import meet, snap
 from vispco.cost.solve import counts_for_budget, schedule_for_budget, solve_kernel
+from vispco.cost.workload import Site, Workload
+from vispco.errors import InvalidInputError
 from vispco.registry import Registry
 
-COSTS: Registry[type[CostModel]] = Registry("cost", "vispco.costs")
-for _cost in (Exact, Paper):
+COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
+for _cost in (Exact, Paper, KvBytes):
     COSTS.register(_cost)
 
 
-def get(name: str, config: Any) -> CostModel:
-    """The cost registered under `name` ("exact", "paper") for a transformers config or `Dimensions`."""
+def get(name: str, config: Any) -> Cost:
+    """The cost registered under `name` ("exact", "paper", "kv-bytes") for a transformers config or `Dimensions`."""
     cost = COSTS.get(name)
     return cost(config if isinstance(config, Dimensions) else Dimensions.from_config(config))
+
+
+def from_dict(data: Mapping[str, Any]) -> Cost:
+    """The cost that `to_dict` wrote."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise InvalidInputError(
+            f'{data!r} is not a cost: it has no "name". A cost is {{"name": "exact", "dimensions": {{...}}}}.'
+        )
+    return COSTS.get(data["name"]).from_dict(data)
 
 
 __all__ = [
     "COSTS",
     "BudgetWarning",
-    "CostModel",
+    "Cost",
     "Dimensions",
     "Exact",
+    "KvBytes",
     "Paper",
+    "PolynomialCost",
     "Site",
+    "Workload",
     "clamp_budget",
     "counts_for_budget",
+    "from_dict",
     "get",
     "meet",
     "schedule_for_budget",

@@ -1,56 +1,44 @@
-"""What a budget means for one sample: a number of FLOPs, never under what the text alone costs."""
+"""Budgets: fractions of the unpruned model's price, never under what cannot be pruned."""
 
 import warnings
 
 import torch
 from torch import Tensor
 
-from vispco.cost.model import CostModel, Site
+from vispco.cost.cost import Cost
+from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
 
 class BudgetWarning(UserWarning):
-    """A budget lies under the text-only floor and was raised to it."""
+    """A budget lies under the floor and was raised to it."""
 
 
-def clamp_budget(
-    budget: Tensor,
-    num_text: Tensor,
-    num_visual: Tensor,
-    cost: CostModel,
-    *,
-    site: Site = "entry",
-    first_full: bool = True,
-) -> Tensor:
-    """Fractions [B] of the unpruned model's FLOPs, raised to each sample's floor; a warning names the highest floor.
+def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
+    """Fractions [B] of the unpruned model's price, raised to each sample's floor; a warning names the highest floor.
 
-    A sample without visual tokens has nothing to prune: its budget is 1, silently.
+    A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
     """
     budget = torch.as_tensor(budget, dtype=torch.float64)
     if bool(((budget < 0) | (budget > 1) | budget.isnan()).any()):
         raise InvalidInputError(
             f"The budget {budget.tolist()} was given. "
-            "A budget is a fraction of the unpruned language model's FLOPs: give numbers in (0, 1]."
+            f"A budget is a fraction of the unpruned language model's {cost.unit}: give numbers in (0, 1]."
         )
-    floor = cost.floor(num_text, num_visual, site=site, first_full=first_full).double()
-    floor = floor / cost.full(num_text, num_visual).clamp_min(1).double()
+    floor = cost.lowest_fraction(workload)
     budget = budget.expand_as(floor)
-    under = (budget < floor) & (num_visual > 0)
+    under = (budget < floor) & (workload.num_visual > 0)
     if bool(under.any()):
         worst = torch.where(under, floor - budget, -1.0).argmax()
         warnings.warn(
             f"A budget of {float(budget.flatten()[worst]):.4g} lies under the floor of {float(floor.flatten()[worst]):.4g}: "
-            f"what the text{' and the unprunable first layer' if first_full else ''} cost "
-            f"({cost.name} FLOPs, {int(under.sum())} of {under.numel()} samples). It was raised to the floor.",
+            f"what the text{_unprunable(workload.earliest_layer)} cost "
+            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.numel()} samples). It was raised to the floor.",
             BudgetWarning,
             stacklevel=2,
         )
     return torch.maximum(budget, floor)
 
 
-def flops_limit(budget: Tensor, full: Tensor) -> Tensor:
-    """The most FLOPs F (int64) with F / full <= budget in float64: budget [B], full [B] -> [B]."""
-    whole = full.double()
-    limit = (budget * whole).floor().long()
-    limit = torch.where((limit + 1).double() / whole <= budget, limit + 1, limit)
-    return torch.where(limit.double() / whole <= budget, limit, limit - 1)
+def _unprunable(layers: int) -> str:
+    return "" if layers == 0 else " and the unprunable first layer" + (f"s (0 to {layers - 1})" if layers > 1 else "")

@@ -1,6 +1,7 @@
 """The sizes of a language model that its cost depends on, read from its transformers config."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import torch
@@ -58,7 +59,7 @@ class Dimensions:
         if gated is None:
             if kind not in GATED | PLAIN:
                 raise UnsupportedModelError(
-                    f"The language model {kind!r} is not known to the cost model: whether its feed-forward network has a "
+                    f"The language model {kind!r} is not known to `vispco.cost`: whether its feed-forward network has a "
                     f"gate is missing. Known: {', '.join(sorted(GATED | PLAIN))}. "
                     "If it is built like one of them, pass gated=True (gate, up and down matrices) or gated=False."
                 )
@@ -78,6 +79,20 @@ class Dimensions:
             vocab=_size(text, "vocab_size"),
             dtype_bytes=number.itemsize,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        missing = [field.name for field in fields(cls) if field.name not in data]
+        if missing:
+            raise InvalidInputError(
+                f"The sizes of a language model were given without {', '.join(missing)}. "
+                "Give all that Dimensions.from_config(model.config).to_dict() holds."
+            )
+        return cls(**{**{field.name: data[field.name] for field in fields(cls)}, "windows": tuple(data["windows"])})
 
     def __post_init__(self) -> None:
         if len(self.windows) != self.num_layers:
@@ -106,6 +121,6 @@ def _windows(text: Any, kind: str) -> tuple[int | None, ...]:
     if strange:
         raise UnsupportedModelError(
             f"The language model {kind!r} has layers of the kind {', '.join(strange)}. "
-            f"The cost model knows {' and '.join(DENSE_ATTENTION)}."
+            f"Costs are known for {' and '.join(DENSE_ATTENTION)}."
         )
     return tuple(window if layer == "sliding_attention" else None for layer in types)

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from vispco.cost.model import CostModel
+from vispco.cost.polynomial import PolynomialCost
 
 
-class Exact(CostModel):
+class Exact(PolynomialCost):
     """Every matrix multiplication of a decoder layer, two FLOPs a multiply-add, as torch's FlopCounterMode counts them.
 
     Knows grouped-query attention and gated feed-forward networks. Sliding-window layers cost N^2 like the others: their

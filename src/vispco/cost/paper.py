@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from vispco.cost.model import CostModel
+from vispco.cost.polynomial import PolynomialCost
 
 
-class Paper(CostModel):
+class Paper(PolynomialCost):
     """24 N D^2 + 4 N^2 D per layer (Section 3.1 and Appendix A): plain attention, and a plain FFN with D_ffn = 4 D."""
 
     name: ClassVar[str] = "paper"

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vispco import cost as costs
-from vispco.cost import CostModel, Dimensions
+from vispco.cost import Cost, Dimensions, KvBytes, Workload
+from vispco.cost.largest_fitting import largest_whole
 from vispco.errors import InvalidInputError
 from vispco.estimates.memory import DTYPES, memory
 from vispco.estimates.pictures import visual_tokens
@@ -49,7 +51,7 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
     visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
     models = {key: costs.get(key, size) for key in ("exact", "paper")}
-    counted = memory(config)
+    sample, counted = Workload(at.text, visual), memory(config)
     prompt = Prompt(
         cost=models["exact"],
         text=at.text,
@@ -74,16 +76,16 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
         "visual_tokens": visual,
         "text_tokens": at.text,
         "flops": {
-            key: {f"{budget:.0%}": int(model.full(at.text, visual)) * budget for budget in BUDGETS}
+            key: {f"{budget:.0%}": int(model.full(sample)) * budget for budget in BUDGETS}
             for key, model in models.items()
         },
-        "floor": {key: int(m.floor(at.text, visual)) / int(m.full(at.text, visual)) for key, m in models.items()},
+        "floor": {key: float(model.lowest_fraction(sample)) for key, model in models.items()},
         "parameters": counted.parameters,
         "vision_parameters": counted.vision,
         "weights_bytes": {dtype: counted.weights(dtype) for dtype in DTYPES},
         "dtype_bytes": size.dtype_bytes,
-        "kv_bytes": _kv_bytes(models["exact"], at.text, visual, 1.0),
-        "kv_bytes_at": {f"{b:.0%}": _kv_bytes(models["exact"], at.text, visual, b) for b in BUDGETS},
+        "kv_bytes": _kv_bytes(models["exact"], sample, 1.0),
+        "kv_bytes_at": {f"{b:.0%}": _kv_bytes(models["exact"], sample, b) for b in BUDGETS},
         "estimates": {
             "machine": asdict(at.machine),
             "answer_tokens": at.answer,
@@ -100,16 +102,18 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
     }
 
 
-def _kv_bytes(cost: CostModel, text: int, visual: int, budget: float) -> int:
+def _kv_bytes(cost: Cost, sample: Workload, budget: float) -> int:
     """Of one sample, when tokens leave at layer 2 so that the budget is met; at the floor where it cannot be."""
-    full, low, high = float(cost.full(text, visual)), 0, visual
-    counts = torch.tensor([visual] * cost.num_layers)
-    while low < high:  # the most tokens that the budget allows
-        keep = (low + high + 1) // 2
-        counts[EARLY:] = keep
-        low, high = (keep, high) if float(cost.flops_of_counts(counts, text)) <= budget * full else (low, keep - 1)
-    counts[EARLY:] = low
-    return int(cost.kv_bytes(counts, text))
+    full, counts = float(cost.full(sample)), sample.full(cost.num_layers)
+
+    def pruned(keep: Tensor) -> Tensor:
+        return torch.cat(
+            [counts[:EARLY].expand(*keep.shape, -1), keep[..., None].expand(*keep.shape, cost.num_layers - EARLY)],
+            dim=-1,
+        )
+
+    keep = largest_whole(lambda keep: cost.price(pruned(keep), sample).double() <= budget * full, sample.num_visual)
+    return int(KvBytes(cost.dimensions).price(pruned(keep), sample))
 
 
 def _supported(config: Any, *, sliding: bool) -> dict[str, Any]:

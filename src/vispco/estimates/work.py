@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from vispco.cost import CostModel
+from vispco.cost import Cost, Workload
 from vispco.schedule import whole_tokens
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.modes import PASSES, Effort
@@ -36,7 +36,7 @@ class Machine:
 class Prompt:
     """A sample of the mean size. weights: bytes that are read for each written token; language: its parameters."""
 
-    cost: CostModel
+    cost: Cost
     text: int
     visual: int
     answer: int
@@ -45,12 +45,12 @@ class Prompt:
 
     @property
     def flops(self) -> float:
-        return float(self.cost.full(self.text, self.visual))
+        return float(self.cost.full(Workload(self.text, self.visual)))
 
     @property
     def forced(self) -> float:
         """With the answer behind it, as a search runs it."""
-        return float(self.cost.full(self.text + self.answer, self.visual))
+        return float(self.cost.full(Workload(self.text + self.answer, self.visual)))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tu
         retention[layer - 1, :, layer:] = torch.tensor(RATIOS, dtype=torch.float64)[:, None]
     rows = retention.view(-1, layers)
     counts = whole_tokens(rows, torch.full((len(rows),), prompt.visual))
-    share = float(prompt.cost.flops_of_counts(counts, prompt.text).double().mean()) / prompt.flops
+    share = float(prompt.cost.price(counts, Workload(prompt.text, prompt.visual)).double().mean()) / prompt.flops
     return len(rows), evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
 
 

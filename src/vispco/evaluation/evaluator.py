@@ -82,7 +82,7 @@ class TaskEvaluator:
         self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
         self.score, self.with_kl, self.direction, self.details, self.progress = score, kl, direction, details, progress
-        self.costs: Mapping[str, cost.CostModel] = {name: cost.get(name, model.config) for name in costs}
+        self.costs: Mapping[str, cost.Cost] = {name: cost.get(name, model.config) for name in costs}
         self.store = store if store is not None else FeatureStore(model, processor)
         self.reference = reference if reference is not None else Reference(model)
         self.prefixes = PrefixShelf(share)
@@ -105,7 +105,7 @@ class TaskEvaluator:
                 told = self._generated(run, batch, encoded, number, hold=shared)
                 tally.add_answers(batch.samples, told, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
-                tally.add_cost(run.counts, encoded.num_text, encoded.num_visual, run.scorer.site)
+                tally.add_cost(run.counts, cost.Workload(encoded.num_text, encoded.num_visual, run.scorer.site))
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))

@@ -9,25 +9,25 @@ import torch
 from torch import Tensor
 
 from vispco import cost as costs
-from vispco.cost import CostModel, Site, clamp_budget, snap
+from vispco.cost import Cost, Site, Workload, clamp_budget, snap
 from vispco.errors import InvalidInputError
 from vispco.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
 class SampleSizes:
-    """Text, visual and answer tokens of S samples (int64 [S] each, in the evaluator's order), and the cost model.
+    """Text, visual and answer tokens of S samples (int64 [S] each, in the evaluator's order), and the cost.
 
     A budget is a fraction of the FLOPs of each sample's unpruned prompt. The bill of a search includes the answers.
-    site, first_full: where tokens leave with this scorer, and whether layer 0 must process all of them.
+    site, earliest_layer: where tokens leave with this scorer, and from which layer on.
     """
 
     num_text: Tensor
     num_visual: Tensor
     num_answer: Tensor
-    cost: CostModel
-    site: Site = "entry"
-    first_full: bool = True
+    cost: Cost
+    site: Site | tuple[Site, ...] = "entry"
+    earliest_layer: int = 1
 
     @classmethod
     def of(cls, evaluator: Any, cost: str = "exact") -> SampleSizes:
@@ -45,7 +45,7 @@ class SampleSizes:
             table[:, list(batch.rows)] = torch.tensor(columns)
         scorer = evaluator.scorer
         model = costs.get(cost, evaluator.model.config)
-        return cls(table[0], table[1], table[2], model, scorer.site, scorer.needs_attention)
+        return cls(table[0], table[1], table[2], model, scorer.site, int(scorer.needs_attention))
 
     def __len__(self) -> int:
         return len(self.num_text)
@@ -58,14 +58,23 @@ class SampleSizes:
         return replace(self, num_text=self.num_text[:n], num_visual=self.num_visual[:n], num_answer=self.num_answer[:n])
 
     @property
-    def typical(self) -> tuple[Tensor, Tensor]:
-        """The median numbers of text and visual tokens: [1] each."""
-        return self.num_text.median()[None], self.num_visual.median()[None]
+    def workload(self) -> Workload:
+        """The prompts of all samples."""
+        return Workload(self.num_text, self.num_visual, self.site, self.earliest_layer)
+
+    @property
+    def typical(self) -> Workload:
+        """One sample with the median numbers of text and visual tokens: [1]."""
+        return replace(self.workload, num_text=self.num_text.median()[None], num_visual=self.num_visual.median()[None])
+
+    @property
+    def with_answers(self) -> Workload:
+        """The prompts and their answers, as a search runs them."""
+        return replace(self.workload, num_text=self.num_text + self.num_answer)
 
     def fractions(self, counts: Tensor) -> Tensor:
-        """Return the FLOPs of each prompt with these counts [S, L], relative to the unpruned model: [S], float64."""
-        spent = self.cost.flops_of_counts(counts, self.num_text, site=self.site).double()
-        return spent / self.cost.full(self.num_text, self.num_visual).double()
+        """Return the price of each prompt with these counts [S, L], relative to the unpruned model: [S], float64."""
+        return self.cost.fraction_of_counts(counts, self.workload)
 
     def fraction(self, schedule: Schedule) -> float:
         """Return the mean fraction of the FLOPs over the samples, as in `Evaluation.fraction`."""
@@ -74,7 +83,7 @@ class SampleSizes:
     def total_flops(self, schedule: Schedule) -> float:
         """Return the FLOPs of one pass over all samples with their answers, generated or given."""
         counts = schedule.counts(self.num_visual.tolist())
-        return float(self.cost.flops_of_counts(counts, self.num_text + self.num_answer, site=self.site).sum())
+        return float(self.cost.price(counts, self.with_answers).sum())
 
     def check_budget(self, budget: float) -> None:
         """Refuse a budget outside of (0, 1], and one that even a schedule without visual tokens exceeds."""
@@ -82,12 +91,12 @@ class SampleSizes:
             raise InvalidInputError(
                 f"The budget {budget:g} was given. It is a fraction of the unpruned language model's FLOPs, in (0, 1]."
             )
-        floor = self.fraction(Schedule.withdraw(int(self.first_full), self.num_layers))
+        floor = self.fraction(Schedule.withdraw(self.earliest_layer, self.num_layers))
         if budget < floor:
             raise InvalidInputError(
                 f"The budget {budget:g} is below the floor: without any visual token"
-                f"{' from layer 1 on' if self.first_full else ''}, this model still costs {floor:.4g} of the unpruned one "
-                f"({self.cost.name} FLOPs). Give a budget above it."
+                f"{f' from layer {self.earliest_layer} on' if self.earliest_layer else ''}, this model still costs {floor:.4g} of the unpruned one "
+                f"({self.cost.name} {self.cost.unit}). Give a budget above it."
             )
 
     def fit(self, schedule: Schedule, budget: float, *, lift: bool = True) -> Schedule:
@@ -97,10 +106,9 @@ class SampleSizes:
         sample whose floor is above the budget gets its floor (`BudgetWarning`).
         """
         asked = torch.full((len(self),), budget, dtype=torch.float64)
-        sizes = (self.num_text, self.num_visual, self.cost)
-        limits = clamp_budget(asked, *sizes, site=self.site, first_full=self.first_full)
+        limits = clamp_budget(asked, self.workload, self.cost)
         curve = schedule.tensor().expand(len(self), -1)
-        counts = snap(curve, limits, *sizes, site=self.site, first_full=self.first_full, fill=False)
+        counts = snap(curve, limits, self.workload, self.cost, fill=False)
         if not lift:
             uncut = schedule.counts(self.num_visual.tolist())
             counts = torch.where((self.fractions(uncut) <= limits)[:, None], uncut, counts)

@@ -65,7 +65,7 @@ class Planned:
             made = self.plan(layout, embeddings)
         elif self.plan.per_sample:
             own = tuple(self.plan.retention[row] for row in self._rows)
-            made = Plan(Schedule(own, self.plan.pre_llm).counts(layout.num_visual))  # type: ignore[arg-type]
+            made = Plan(Schedule(own).counts(layout.num_visual))  # type: ignore[arg-type]
         else:
             made = Plan(self.plan.counts(layout.num_visual))
         self.counts = made.counts

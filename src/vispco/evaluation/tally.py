@@ -11,7 +11,7 @@ from vispco.evaluation.result import Evaluation, TaskResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vispco.cost import CostModel, Site
+    from vispco.cost import Cost, Workload
     from vispco.data.sample import Sample
     from vispco.sources.skipped import SkipReport
 
@@ -24,7 +24,7 @@ BRIEF = 3  # skipped items that are named in a result without details: a sweep h
 class Tally:
     """Counts per-sample results of one subject."""
 
-    def __init__(self, costs: Mapping[str, CostModel]) -> None:
+    def __init__(self, costs: Mapping[str, Cost]) -> None:
         self.costs = costs
         self.scores: dict[str, list[float]] = {}
         self.predictions: dict[str, str] = {}
@@ -33,13 +33,12 @@ class Tally:
         self.kl: list[float] = []
         self.seconds = 0.0
 
-    def add_cost(self, counts: Tensor, num_text: Sequence[int], num_visual: Sequence[int], site: Site) -> None:
+    def add_cost(self, counts: Tensor, workload: Workload) -> None:
         """Prefill FLOPs of each sample from the tokens that its layers processed: counts [B, L]."""
-        text, visual = counts.new_tensor(num_text), counts.new_tensor(num_visual)
         for name, cost in self.costs.items():
-            spent = cost.flops_of_counts(counts, text, site=site).double()
+            spent = cost.price(counts, workload).double()
             self.flops[name] += spent.tolist()
-            self.fractions[name] += (spent / cost.full(text, visual)).tolist()
+            self.fractions[name] += (spent / cost.full(workload)).tolist()
 
     def add_answers(self, samples: Sequence[Sample], told: Sequence[str], score: Score) -> None:
         for sample, text in zip(samples, told, strict=True):

@@ -17,13 +17,13 @@ class Free(Kernel):
     """r_i = r_min + (1 - r_min) * prod_{j <= i} sigm(u_j): each layer keeps a learned share of what came before.
 
     Every strictly decreasing curve in (r_min, 1) is reached by exactly one set of parameters, a plateau in the limit.
-    With `first_full` there are L - 1 of them (layers 1..L-1), otherwise L.
+    There is one parameter for each layer from `earliest_layer` on.
     """
 
     name: ClassVar[str] = "free"
 
     def parameter_names(self, num_layers: int) -> tuple[str, ...]:
-        return tuple(f"share_{i}" for i in range(int(self.first_full), num_layers))
+        return tuple(f"share_{i}" for i in range(self.earliest_layer, num_layers))
 
     def initial(self, num_layers: int, *, retention: Sequence[float] | None = None) -> Tensor:
         """Parameters [P] for the curve `retention` (r_0..r_{L-1}; default: linear from 1 to half-way to r_min)."""
@@ -33,7 +33,7 @@ class Free(Kernel):
         if len(retention) != num_layers:
             raise InvalidInputError(f"{len(retention)} retentions were given for {num_layers} layers. Give one each.")
         above, raw = 1.0, []
-        for value in retention[int(self.first_full) :]:
+        for value in retention[self.earliest_layer :]:
             raw.append(logit(self._within("retention", value, self.r_min, above)) if above > self.r_min else 0.0)
             above = value
         return torch.tensor(raw, dtype=torch.float64)
@@ -44,6 +44,6 @@ class Free(Kernel):
 
     def _curve(self, params: Tensor, depth: Tensor, gamma: float | None) -> Tensor:  # noqa: ARG002
         kept = functional.logsigmoid(params).cumsum(dim=-1).exp()
-        if self.first_full:
-            kept = torch.cat([torch.ones_like(kept[..., :1]), kept], dim=-1)
+        if self.earliest_layer:
+            kept = torch.cat([kept.new_ones(*kept.shape[:-1], self.earliest_layer), kept], dim=-1)
         return self.r_min + (1.0 - self.r_min) * kept

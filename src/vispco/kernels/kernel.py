@@ -1,4 +1,4 @@
-"""What every kernel is: a differentiable function from a few unconstrained numbers to one retention per layer."""
+"""Kernel: a differentiable function from a few unconstrained parameters to one retention per layer."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,7 +21,8 @@ class Kernel(ABC):
     A kernel has options but no state, so it may be shared, hashed and compared. Layers are i = 0..L-1.
 
     r_min: the least retention that the kernel may reach (0 is allowed).
-    first_full: pin r_0 to 1. Scores for layer i come from layer i-1, so nothing can leave before layer 0 by attention.
+    earliest_layer: the first layer that may be pruned; the layers before it keep 1. It follows from the scorer: one that
+        reads attention prunes from layer 1 on, one that looks at embeddings or vision features from layer 0 on.
     """
 
     name: ClassVar[str]
@@ -29,11 +30,15 @@ class Kernel(ABC):
     budget_parameter: ClassVar[int] = 0  # raising this parameter never lowers any r_i: bisection on it meets a budget
 
     r_min: float = 0.0
-    first_full: bool = True
+    earliest_layer: int = 1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.r_min < 1.0:
             raise InvalidInputError(f"r_min={self.r_min} was given to kernel {self.name!r}. Give a number in [0, 1).")
+        if self.earliest_layer < 0:
+            raise InvalidInputError(
+                f"earliest_layer={self.earliest_layer} was given to kernel {self.name!r}. Layers are counted from 0."
+            )
 
     @abstractmethod
     def parameter_names(self, num_layers: int) -> tuple[str, ...]:
@@ -68,9 +73,10 @@ class Kernel(ABC):
             params = params.float()
         depth = torch.arange(num_layers, dtype=params.dtype, device=params.device)
         retention = self._settle(self._curve(params, depth, gamma))
-        if self.first_full:
-            retention = torch.cat([torch.ones_like(retention[..., :1]), retention[..., 1:]], dim=-1)
-        return retention
+        first = self.earliest_layer
+        return (
+            torch.cat([torch.ones_like(retention[..., :first]), retention[..., first:]], dim=-1) if first else retention
+        )
 
     def _settle(self, raw: Tensor) -> Tensor:
         """Raw [..., L] is monotone and in range up to rounding; make it so exactly, and leave its gradient as it is."""
@@ -81,6 +87,11 @@ class Kernel(ABC):
     def _check(self, params: Tensor, num_layers: int, gamma: float | None) -> None:
         if num_layers < 2:
             raise InvalidInputError(f"Kernel {self.name!r} was asked for {num_layers} layers. It needs at least 2.")
+        if self.earliest_layer >= num_layers:
+            raise InvalidInputError(
+                f"Kernel {self.name!r} may prune from layer {self.earliest_layer} on, and was asked for {num_layers} layers. "
+                "Give it an earlier layer."
+            )
         expected = self.num_parameters(num_layers)
         if not params.is_floating_point() or params.ndim < 1 or params.shape[-1] != expected:
             raise InvalidInputError(

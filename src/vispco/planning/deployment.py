@@ -7,7 +7,7 @@ from typing import Any
 
 from vispco import cost as costs
 from vispco import kernels, scorers
-from vispco.cost import CostModel, Dimensions
+from vispco.cost import Cost, Workload
 from vispco.errors import InvalidInputError
 from vispco.planning import run_files as disk
 from vispco.planning.found_shape import FoundShape
@@ -51,13 +51,8 @@ def export(
     scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)
     moved = FoundShape(budget, found.params, found.kl)
-    return moved.schedule(
-        kernel,
-        text if num_text is None else num_text,
-        visual if num_visual is None else num_visual,
-        _cost(config),
-        scorer.site,
-    )
+    size = Workload(text if num_text is None else num_text, visual if num_visual is None else num_visual, scorer.site)
+    return moved.schedule(kernel, size, _cost(config))
 
 
 def _from_predictor(predictor: Predictor, budget: float) -> tuple[Scorer, BudgetPlanner]:
@@ -73,9 +68,11 @@ def _nearest(folder: Path, budget: float) -> FoundShape:
     return min(found, key=lambda each: abs(each.budget - budget))
 
 
-def _cost(config: dict[str, Any]) -> CostModel:
-    sizes = {**config["dimensions"], "windows": tuple(config["dimensions"]["windows"])}
-    return costs.get(config["cost"], Dimensions(**sizes))
+def _cost(config: dict[str, Any]) -> Cost:
+    cost = config["cost"]
+    if isinstance(cost, str):  # runs of 0.1.0.dev0
+        cost = {"name": cost, "dimensions": config["dimensions"]}
+    return costs.from_dict(cost)
 
 
 def _is_search(folder: Path) -> bool:

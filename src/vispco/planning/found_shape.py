@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from vispco.cost import CostModel, Site, schedule_for_budget
+from vispco.cost import Cost, Workload, schedule_for_budget
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
 
@@ -29,18 +29,10 @@ class FoundShape:
     converged: bool = True
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def schedule(self, kernel: Kernel, num_text: int, num_visual: int, cost: CostModel, site: Site) -> Schedule:
-        """The schedule for samples of one size; for others, the budget parameter is solved anew (see `deploy`)."""
+    def schedule(self, kernel: Kernel, size: Workload, cost: Cost) -> Schedule:
+        """The schedule for samples of one size; for others, the budget parameter is solved again (see `deployment`)."""
         return schedule_for_budget(
-            kernel,
-            self.params,
-            self.budget,
-            num_text,
-            num_visual,
-            cost,
-            site=site,
-            gamma=deployed_gamma(kernel),
-            fill=False,
+            kernel, self.params, self.budget, size, cost, gamma=deployed_gamma(kernel), fill=False
         )
 
     def to_dict(self) -> dict[str, Any]:

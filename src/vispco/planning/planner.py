@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vispco.cost import CostModel, Site, counts_for_budget
+from vispco.cost import Cost, Site, Workload, counts_for_budget
 from vispco.engine.plan import Plan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
@@ -30,9 +30,9 @@ class BudgetPlanner:
         shape: Shape,
         kernel: Kernel,
         budget: float,
-        cost: CostModel,
+        cost: Cost,
         *,
-        site: Site = "entry",
+        site: Site | tuple[Site, ...] = "entry",
         fill: bool = True,
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.site, self.fill = shape, kernel, budget, cost, site, fill
@@ -48,10 +48,8 @@ class BudgetPlanner:
             self.kernel,
             params,
             budgets,
-            text,
-            visual,
+            Workload(text, visual, self.site, self.kernel.earliest_layer),
             self.cost,
-            site=self.site,
             gamma=deployed_gamma(self.kernel),
             fill=self.fill,
         )

@@ -6,15 +6,16 @@ parameters. With several, the predictor chooses one, by its own layers or by a m
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from vispco import cost, kernels
-from vispco.cost import CostModel, Dimensions
+from vispco import cost as costs
+from vispco import kernels
+from vispco.cost import Cost, Dimensions
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.memory import AXES, Memory
@@ -32,8 +33,8 @@ OLD_NAMES = {r"^reach$": "budget_range", r"^memory\.told$": "memory.kl", r"^memo
 class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
     """Everything that a predictor needs at deployment, without the model it was trained for.
 
-    hidden: D of the language model. kernel, scorer: as their `config()` and `to_dict()` give them. dimensions: of the
-    language model, for its cost. anchors: K. memory: calibration samples that are remembered, by `axes` numbers each.
+    hidden: D of the language model. kernel, scorer: as their `config()` and `to_dict()` give them. cost: as its
+    `to_dict()` gives it. dimensions: of the language model. anchors: K. memory: calibration samples that are remembered, by `axes` numbers each.
     """
 
     model_type = "vispco_predictor"
@@ -47,7 +48,7 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         dropout: float = 0.0,
         kernel: dict[str, Any] | None = None,
         scorer: dict[str, Any] | None = None,
-        cost: str = "exact",
+        cost: str | dict[str, Any] = "exact",
         dimensions: dict[str, Any] | None = None,
         memory: int = 0,
         axes: int = AXES,
@@ -61,14 +62,15 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         self.memory, self.axes = memory, axes
         super().__init__(**kwargs)
 
-    def make_cost(self) -> CostModel:
+    def make_cost(self) -> Cost:
+        if isinstance(self.cost, dict):
+            return costs.from_dict(self.cost)
         if not self.dimensions:
             raise InvalidInputError(
                 "This predictor's config has no dimensions of a language model, so a budget means nothing to it. "
-                "Make it with dimensions=dataclasses.asdict(Dimensions.from_config(model.config))."
+                "Make it with dimensions=Dimensions.from_config(model.config).to_dict()."
             )
-        sizes = {**self.dimensions, "windows": tuple(self.dimensions["windows"])}
-        return cost.get(self.cost, Dimensions(**sizes))
+        return costs.from_dict({"name": self.cost, "dimensions": self.dimensions})
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def for_model(
-        cls, model: Any, kernel: Kernel, scorer: Scorer, *, cost: str = "exact", anchors: int = 1, **options: Any
+        cls, model: Any, kernel: Kernel, scorer: Scorer, *, cost: str | Cost = "exact", anchors: int = 1, **options: Any
     ) -> Predictor:
         """A fresh predictor for a vision-language model; its anchors are the kernel's own start."""
         sizes = Dimensions.from_config(model.config)
@@ -126,8 +128,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
             anchors=anchors,
             kernel=kernel.config(),
             scorer=scorer.to_dict(),
-            cost=cost,
-            dimensions=asdict(sizes),
+            cost=(costs.get(cost, sizes) if isinstance(cost, str) else cost).to_dict(),
+            dimensions=sizes.to_dict(),
             **options,
         )
         made = cls(config)

@@ -59,7 +59,7 @@ class FitPrune(Rival):
                 "Give a TaskEvaluator."
             )
         attention = read_received_attention(few.evaluator)
-        calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.num_text, few.sizes.num_visual).sum())
+        calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
         calibration.bill.spent.measured += reading_flops(attention, few.sizes)
         alpha, counts = bisect(attention, few.sizes, budget, self.tolerance)
         return Choice(recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})

@@ -74,7 +74,7 @@ class GSearch(Rival):
         L, sizes = calibration.num_layers, calibration.sizes
         unharmed = calibration.score(Schedule.full(L)) - tolerance
         rungs = [self.steps] * L  # the rate of layer i is rungs[i] / steps
-        for layer in range(int(sizes.first_full), L):
+        for layer in range(sizes.earliest_layer, L):
             if budget is not None and sizes.fraction(self._schedule(rungs)) <= budget:
                 break
             low, high = -1, rungs[layer]  # high does no harm; low does, or does not exist

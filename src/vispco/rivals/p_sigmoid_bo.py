@@ -73,10 +73,9 @@ class PSigmoidBO(Rival):
 
 def sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedule:
     """The sigmoid with this centre and steepness that costs the budget on a sample of typical size."""
-    kernel = kernels.get("p-sigmoid", gamma=gamma, first_full=sizes.first_full)
+    kernel = kernels.get("p-sigmoid", gamma=gamma, earliest_layer=sizes.earliest_layer)
     params = kernel.initial(sizes.num_layers, k=k)[None]  # type: ignore[call-arg]
-    text, visual = sizes.typical
     asked = torch.tensor([budget], dtype=torch.float64)
-    limit = clamp_budget(asked, text, visual, sizes.cost, site=sizes.site, first_full=sizes.first_full)
-    solved = solve_kernel(kernel, params, limit, text, visual, sizes.cost, site=sizes.site)
+    limit = clamp_budget(asked, sizes.typical, sizes.cost)
+    solved = solve_kernel(kernel, params, limit, sizes.typical, sizes.cost)
     return Schedule.from_kernel(kernel, solved[0], sizes.num_layers)

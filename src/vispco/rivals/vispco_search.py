@@ -48,7 +48,7 @@ class VispcoSearch:
                 "Give a TaskEvaluator."
             )
         model, scorer, cost = evaluator.model, evaluator.scorer, calibration.sizes.cost.name
-        kernel = kernels.get(self.kernel, first_full=scorer.needs_attention)
+        kernel = kernels.get(self.kernel, earliest_layer=int(scorer.needs_attention))
         preset = presets.for_model(model.config, self.kernel)
         objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
         start = time.perf_counter()

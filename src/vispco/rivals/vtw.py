@@ -48,7 +48,7 @@ class VTW(Rival):
 
     def _scan(self, calibration: Calibration) -> Choice:
         L = calibration.num_layers
-        least = int(calibration.sizes.first_full)
+        least = calibration.sizes.earliest_layer
         start = max(round(5 * L / 32), least) if self.start is None else self.start
         if not least <= start < L:
             raise InvalidInputError(f"start={start} was given to {self.name!r}. Give a layer from {least} to {L - 1}.")
@@ -65,7 +65,7 @@ class VTW(Rival):
 
     def _deepest(self, calibration: Calibration, budget: float) -> Choice:
         L, sizes = calibration.num_layers, calibration.sizes
-        schedules = [Schedule.withdraw(K, L) for K in range(int(sizes.first_full), L)] + [Schedule.full(L)]
+        schedules = [Schedule.withdraw(K, L) for K in range(sizes.earliest_layer, L)] + [Schedule.full(L)]
         fitting = [schedule for schedule in schedules if sizes.fraction(schedule) <= budget]
         schedule = fitting[-1]  # the floor was checked, so there is one
         return Choice(schedule, lift=False, provenance={"layer": int(sum(schedule.tensor() > 0))})

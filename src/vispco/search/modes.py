@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from vispco.cost import Cost
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import FoundShape
@@ -85,7 +86,7 @@ def run_mode(
     solver: str,
     preset: Preset,
     effort: Effort,
-    cost: str = "exact",
+    cost: str | Cost = "exact",
     folder: Path | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -147,7 +148,7 @@ def _table(
     kernel: Kernel,
     budgets: Sequence[float],
     effort: Effort,
-    cost: str,
+    cost: str | Cost,
     say: Callable[[str], None],
     *,
     show: bool,
@@ -179,7 +180,7 @@ def _gradient(
     solver: str,
     preset: Preset,
     effort: Effort,
-    cost: str,
+    cost: str | Cost,
     folder: Path | None,
     *,
     show: bool,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vispco import cost as costs
 from vispco import scorers
-from vispco.cost import CostModel
+from vispco.cost import Cost, Workload
 from vispco.engine.plan import Plan
 from vispco.evaluation.divergence import Direction, divergence
 from vispco.evaluation.forced import answer_logits
@@ -52,7 +52,7 @@ class Objective:
         model: Any,
         scorer: str | Scorer,
         *,
-        cost: str | CostModel = "exact",
+        cost: str | Cost = "exact",
         relaxation: GaussianMask | None = None,
         direction: Direction = "pruned||full",
     ) -> None:
@@ -62,10 +62,12 @@ class Objective:
         self.spent = FlopsBill()
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
 
-    @property
-    def first_full(self) -> bool:
-        """Whether layer 0 must see every token: a scorer that reads attention has none before it."""
-        return self.scorer.needs_attention
+    def workload(self, num_text: Tensor, num_visual: Tensor) -> Workload:
+        """Samples of these sizes [B], pruned by the scorer."""
+        return Workload(num_text, num_visual, self.scorer.site, int(self.scorer.needs_attention))
+
+    def _with_answers(self, batch: Batch) -> Workload:
+        return self.workload(batch.num_text + batch.num_answer, batch.num_visual)
 
     def add_teacher(self, batch: Batch) -> None:
         """Put the teacher's pass over a batch on the bill."""
@@ -141,17 +143,16 @@ class Objective:
         return divergence(log_probabilities(logits), batch.teacher, batch.encoded.answer_mask, self.direction)
 
     def _flops(self, counts: Tensor, batch: Batch) -> float:
-        text = batch.num_text + batch.num_answer
-        return float(self.cost.flops_of_counts(counts, text, site=self.scorer.site).sum())
+        return float(self.cost.price(counts, self._with_answers(batch)).sum())
 
     def _flops_behind(self, counts: Tensor, batch: Batch) -> float:
         """The same without the layers before each sample's first drop, which every unpruned pass computes."""
-        text, L = batch.num_text + batch.num_answer, counts.shape[1]
+        L = counts.shape[1]
         whole = (counts == batch.num_visual[:, None]).long().cumprod(-1).sum(-1)  # layers that every token enters
         if self.scorer.site == "mid":
             whole = torch.where(whole < L, (whole - 1).clamp_min(0), whole)  # the last one's network sees fewer
-        before = self.cost.full(text, batch.num_visual) * whole / L
+        before = self.cost.full(self._with_answers(batch)) * whole / L
         return self._flops(counts, batch) - float(before.sum())
 
     def _full(self, batch: Batch) -> float:
-        return float(self.cost.full(batch.num_text + batch.num_answer, batch.num_visual).sum())
+        return float(self.cost.full(self._with_answers(batch)).sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def search(
     began = time.perf_counter()
     effort, rated = _seeded(effort or Effort(), seed), scorers.get(scorer)
     torch.manual_seed(seed)
-    shape = kernels.get(kernel, first_full=rated.needs_attention) if isinstance(kernel, str) else kernel
+    shape = kernels.get(kernel, earliest_layer=int(rated.needs_attention)) if isinstance(kernel, str) else kernel
     row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
     even = way == "projection"  # ours; the Lagrangian keeps the paper's gradient
     objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature, even=even))
@@ -94,7 +94,7 @@ def search(
         solver=way,
         preset=row,
         effort=effort,
-        cost=cost,
+        cost=objective.cost,
         folder=folder,
         show=show,
         say=say,
@@ -113,8 +113,7 @@ def search(
                 "solver": way,
                 "scorer": rated.to_dict(),
                 "kernel": shape.config(),
-                "cost": cost,
-                "dimensions": asdict(objective.cost.dimensions),
+                "cost": objective.cost.to_dict(),
                 "budgets": list(budgets),
                 "preset": row.to_dict(),
                 "samples": len(samples),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco import kernels
-from vispco.cost import Dimensions, Exact
+from vispco.cost import Dimensions, Exact, Workload
 from vispco.kernels import KERNELS
 from vispco.search.gradient.projection import Pricing, project
 
@@ -21,7 +21,7 @@ names = pytest.mark.parametrize("name", sorted(KERNELS))
 
 
 def price(batch=1, text=10, visual=60):
-    return Pricing(torch.full((batch,), text), torch.full((batch,), visual), COST)
+    return Pricing(Workload(torch.full((batch,), text), torch.full((batch,), visual)), COST)
 
 
 @names
@@ -31,7 +31,7 @@ def test_every_curve_costs_its_budget(name, data, share):
     kernel, pricing = kernels.get(name), price()
     count = kernel.num_parameters(L)
     params = torch.tensor([data.draw(st.lists(st.floats(-5, 5), min_size=count, max_size=count))], dtype=torch.float64)
-    floor = (pricing.cost.floor(10, 60) / pricing.cost.full(10, 60)).item()
+    floor = pricing.cost.lowest_fraction(Workload(10, 60)).item()
     budget = torch.tensor([floor + share * (1 - floor)], dtype=torch.float64)
     retention = project(kernel, params, budget, pricing)
     assert pricing.fraction(retention).item() == pytest.approx(budget.item(), abs=1e-8)

@@ -8,7 +8,7 @@ import torch
 
 import tiny
 from vispco import kernels, scorers
-from vispco.cost import BudgetWarning, Dimensions
+from vispco.cost import BudgetWarning, Dimensions, Workload
 from vispco.errors import UnknownNameError
 from vispco.planning.observation import Observation, join_observations
 from vispco.planning.predictor import Predictor, PredictorConfig
@@ -38,7 +38,7 @@ def made(kernel="steps", anchors=3, **options):
 def test_it_is_small_and_cheap_at_full_size(kernel):
     config = PredictorConfig(hidden=2048, anchors=16, kernel={"name": kernel}, dimensions=asdict(QWEN_3B))
     predictor = Predictor(config)
-    prefill = float(config.make_cost().full(96, 576))
+    prefill = float(config.make_cost().full(Workload(96, 576)))
     assert predictor.num_parameters() <= 5e6
     assert predictor.flops(96) < 0.01 * prefill
 

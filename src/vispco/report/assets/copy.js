@@ -1,7 +1,7 @@
 // What the two buttons put on the clipboard.
 function scheduleJson() {
   const point = chosenPoint();
-  return point && JSON.stringify({ version: 1, retention: point.retention, pre_llm: 1.0 });
+  return point && JSON.stringify({ version: 1, retention: point.retention });
 }
 
 // Six digits, rounded down: a schedule that is typed in never keeps more than the one it stands for.

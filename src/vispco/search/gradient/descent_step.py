@@ -16,7 +16,6 @@ from vispco.kernels import Kernel
 from vispco.kernels.free import Free
 from vispco.search.batch import Batch
 from vispco.search.gradient.projection import Pricing, project
-from vispco.search.gradient.training_settings import budget_floors
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import measure_shapes_quietly
 
@@ -54,8 +53,8 @@ def _relaxed(
 ) -> Tensor:
     """Relaxed KL of each start, summed over a batch: [S]."""
     S, B = len(shape), len(batch)
-    pricing = Pricing(batch.num_text.repeat(S), batch.num_visual.repeat(S), objective.cost, objective.scorer.site)
-    low = budget_floors(batch, objective.cost, objective.scorer.site, first_full=kernel.first_full).repeat(S)
+    workload = objective.workload(batch.num_text, batch.num_visual).pinned(kernel.earliest_layer).repeat(S)
+    pricing, low = Pricing(workload, objective.cost), objective.cost.lowest_fraction(workload)
     fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
     retention = project(kernel, shape.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
     return objective.relaxed_kl(batch.tiled(S), retention).view(S, B).sum(-1).double().cpu()
@@ -64,7 +63,7 @@ def _relaxed(
 def typical_size(objective: Objective, batches: Sequence[Batch]) -> Pricing:
     """The median size of the calibration set."""
     text, visual = (torch.cat([getattr(b, name) for b in batches]) for name in ("num_text", "num_visual"))
-    return Pricing(text.median()[None], visual.median()[None], objective.cost, objective.scorer.site)
+    return Pricing(objective.workload(text.median()[None], visual.median()[None]), objective.cost)
 
 
 def bound_price_slope(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:

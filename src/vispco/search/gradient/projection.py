@@ -12,14 +12,14 @@ leave the feasible set, and no penalty has to bring it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vispco.cost import CostModel, Site, meet, solve_kernel
-from vispco.cost.solve import REACH
+from vispco.cost import Cost, Workload, meet, solve_kernel
+from vispco.cost.solve import PARAMETER_LIMIT
 from vispco.kernels import Kernel
 
 TOUCHED = 1e-9  # a retention moved by less than this was moved by rounding only
@@ -27,16 +27,14 @@ TOUCHED = 1e-9  # a retention moved by less than this was moved by rounding only
 
 @dataclass(frozen=True)
 class Pricing:
-    """What a curve's price depends on besides the curve: the samples' sizes [B] and the cost model."""
+    """What a curve's price depends on besides the curve: the samples [B] and the cost."""
 
-    num_text: Tensor
-    num_visual: Tensor
-    cost: CostModel
-    site: Site = "entry"
+    workload: Workload
+    cost: Cost
 
     def fraction(self, retention: Tensor) -> Tensor:
         """F / F_full of each sample; retention [B, L] -> [B], float64, differentiable."""
-        return self.cost.fraction(retention, self.num_text, self.num_visual, site=self.site)
+        return self.cost.fraction(retention, self.workload)
 
 
 class _Solve(torch.autograd.Function):
@@ -46,9 +44,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, params: Tensor, budget: Tensor, kernel: Kernel, price: Pricing, gamma: float | None
     ) -> Tensor:
-        solved = solve_kernel(
-            kernel, params, budget, price.num_text, price.num_visual, price.cost, site=price.site, gamma=gamma
-        )
+        solved = solve_kernel(kernel, params, budget, price.workload, price.cost, gamma=gamma)
         with torch.enable_grad():
             point = solved.detach().requires_grad_()
             whole = price.fraction(kernel(point, price.cost.num_layers, gamma=gamma)).sum()
@@ -62,7 +58,7 @@ class _Solve(torch.autograd.Function):
         solved, slope = ctx.saved_tensors
         place, grad = ctx.place, grads[0].clone()
         f_b = slope[:, place]
-        reached = (solved[:, place].abs() < REACH - 1e-6) & (f_b > 1e-12)
+        reached = (solved[:, place].abs() < PARAMETER_LIMIT - 1e-6) & (f_b > 1e-12)
         ratio = torch.where(reached, grad[:, place] / torch.where(reached, f_b, 1.0), 0.0)
         grad = grad - ratio[:, None] * slope
         grad[:, place] = 0.0
@@ -73,10 +69,8 @@ class _Meet(torch.autograd.Function):
     """(retention [B, L], budget [B]) -> the curve cut from above, or lifted from below, to the budget."""
 
     @staticmethod
-    def forward(ctx: Any, retention: Tensor, budget: Tensor, price: Pricing, first_full: bool) -> Tensor:
-        met = meet(
-            retention, budget, price.num_text, price.num_visual, price.cost, site=price.site, first_full=first_full
-        )
+    def forward(ctx: Any, retention: Tensor, budget: Tensor, price: Pricing) -> Tensor:
+        met = meet(retention, budget, price.workload, price.cost)
         with torch.enable_grad():
             point = met.detach().requires_grad_()
             (slope,) = torch.autograd.grad(price.fraction(point).sum(), point)
@@ -90,13 +84,14 @@ class _Meet(torch.autograd.Function):
         # all moved layers share one level t: dt = (dB - sum_unmoved f_i dr_i) / sum_moved f_i
         below = (slope * moved).sum(-1)
         level = torch.where(below > 1e-12, (grad * moved).sum(-1) / below.clamp_min(1e-12), 0.0)
-        return (grad - level[:, None] * slope) * ~moved, level, None, None
+        return (grad - level[:, None] * slope) * ~moved, level, None
 
 
 def project(kernel: Kernel, params: Tensor, budget: Tensor, price: Pricing, *, gamma: float | None = None) -> Tensor:
     """The retention [B, L] of params [B, P] at budgets [B]: F / F_full = budget, differentiable in both; float64."""
     params, budget = params.double(), budget.double()
+    price = replace(price, workload=price.workload.pinned(kernel.earliest_layer))
     solved: Tensor = _Solve.apply(params, budget, kernel, price, gamma)  # type: ignore[no-untyped-call]
     retention = kernel(solved, price.cost.num_layers, gamma=gamma)
-    met: Tensor = _Meet.apply(retention, budget, price, kernel.first_full)  # type: ignore[no-untyped-call]
+    met: Tensor = _Meet.apply(retention, budget, price)  # type: ignore[no-untyped-call]
     return met

@@ -25,7 +25,7 @@ from vispco.search.gradient import checkpoint
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
 from vispco.search.gradient.projection import Pricing, project
 from vispco.search.gradient.static import DescentSettings, DivergenceError, Solver, annealed_gamma
-from vispco.search.gradient.training_settings import TrainingSettings, batch_index, budget_floors, draw_budgets
+from vispco.search.gradient.training_settings import TrainingSettings, batch_index, draw_budgets
 from vispco.search.objective import Objective, frozen
 from vispco.search.progress import ProgressBar
 
@@ -91,9 +91,8 @@ class PredictorTrainer:
         for number in range(own):
             place = self.step * plan.batches + rank * own + number
             batch = self.batches[batch_index(place, len(self.batches), plan.seed)]
-            floor = budget_floors(
-                batch, self.objective.cost, self.objective.scorer.site, first_full=self.kernel.first_full
-            )
+            workload = self.objective.workload(batch.num_text, batch.num_visual).pinned(self.kernel.earliest_layer)
+            floor = self.objective.cost.lowest_fraction(workload)
             torch.manual_seed(plan.seed * 1_000_003 + place)
             with self.accelerator.autocast():
                 kl, penalty = self._loss(batch, draw_budgets(place, floor, plan.seed))
@@ -124,7 +123,7 @@ class PredictorTrainer:
         """Mean KL and mean penalty of a batch at budgets [B]."""
         objective, cost = self.objective, self.objective.cost
         predicted = self.predictor(batch.observation, budget)
-        pricing = Pricing(batch.num_text, batch.num_visual, cost, objective.scorer.site)
+        pricing = Pricing(objective.workload(batch.num_text, batch.num_visual), cost)
         gamma = annealed_gamma(self.kernel, DescentSettings(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
         params = predicted.params.double().cpu()
         unused = 0.0 * predicted.logits.sum()  # so that every parameter has a gradient on every rank

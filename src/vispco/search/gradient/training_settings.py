@@ -10,9 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.cost import CostModel, Site
-from vispco.search.batch import Batch
-
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -35,12 +32,6 @@ def batch_index(place: int, count: int, seed: int) -> int:
     epoch, index = divmod(place, count)
     generator = torch.Generator().manual_seed(seed * 15_485_863 + epoch)
     return int(torch.randperm(count, generator=generator)[index])
-
-
-def budget_floors(batch: Batch, cost: CostModel, site: Site, *, first_full: bool) -> Tensor:
-    """The least fraction of its full cost that each sample can be pruned to: [B], float64."""
-    low = cost.floor(batch.num_text, batch.num_visual, site=site, first_full=first_full).double()
-    return low / cost.full(batch.num_text, batch.num_visual).double()
 
 
 def draw_budgets(place: int, floor: Tensor, seed: int) -> Tensor:

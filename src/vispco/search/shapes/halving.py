@@ -29,10 +29,8 @@ def counts_at_budget(
         kernel,
         rows,
         budgets,
-        batch.num_text.repeat(K),
-        batch.num_visual.repeat(K),
+        objective.workload(batch.num_text, batch.num_visual).repeat(K),
         objective.cost,
-        site=objective.scorer.site,
         gamma=deployed_gamma(kernel),
         fill=False,  # single tokens more in some layers change nothing that KL could see, and cost time
     )

@@ -23,7 +23,7 @@ def initial_shapes(kernel: Kernel, num_layers: int, *, seed: int = 0) -> Tensor:
 
 
 def _layers(kernel: Kernel, num_layers: int) -> range:
-    return range(int(kernel.first_full), num_layers)
+    return range(kernel.earliest_layer, num_layers)
 
 
 def _one_step(kernel: Any, num_layers: int, _: int) -> Tensor:
@@ -70,8 +70,8 @@ def _free_curves(kernel: Any, num_layers: int, _: int) -> Tensor:
     ]
     straight = [[1.0 - (1.0 - end) * i / (num_layers - 1) for i in range(num_layers)] for end in (0.5, 0.1)]
     found = stepped + straight
-    if kernel.first_full:
-        found = [[1.0, *curve[1:]] for curve in found]
+    first = kernel.earliest_layer
+    found = [[1.0] * first + curve[first:] for curve in found]
     return torch.stack([kernel.initial(num_layers, retention=curve) for curve in found])
 
 

@@ -29,17 +29,15 @@ class ShapePool:
     def at(cls, objective: Objective, kernel: Kernel, budget: float, batches: Sequence[Batch]) -> ShapePool:
         """All shapes of a kernel that come to different tokens at a budget, simple ones first."""
         every = initial_shapes(kernel, objective.cost.num_layers)
-        size = typical_size(objective, batches)
+        size = typical_size(objective, batches).workload
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)  # is told where samples are measured
             counts = counts_for_budget(
                 kernel,
                 every,
                 torch.full((len(every),), budget, dtype=torch.float64),
-                size.num_text.expand(len(every)),
-                size.num_visual.expand(len(every)),
+                size.repeat(len(every)),
                 objective.cost,
-                site=objective.scorer.site,
                 gamma=deployed_gamma(kernel),
                 fill=False,
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from vispco.cost import Cost
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.predictor import Predictor
@@ -55,7 +56,7 @@ def train_on_table(
     *,
     scouting: ScoutingSettings | None = None,
     fit: FitSettings | None = None,
-    cost: str = "exact",
+    cost: str | Cost = "exact",
     progress: Progress = lambda *_: None,
     **options: Any,
 ) -> TableResult:
@@ -93,7 +94,7 @@ def fit_predictor(
     anchors: Anchors,
     *,
     fit: FitSettings | None = None,
-    cost: str = "exact",
+    cost: str | Cost = "exact",
     **options: Any,
 ) -> TableResult:
     """A predictor fitted to a table; the language model does not run."""

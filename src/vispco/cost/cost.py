@@ -1,0 +1,129 @@
+"""Cost: the price of the tokens that each layer processes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from vispco.cost.dimensions import Dimensions
+from vispco.cost.largest_fitting import largest_whole
+from vispco.cost.workload import Workload
+from vispco.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Cost(ABC):
+    """Prices whole-token counts of a workload. A subclass sets `name` and `unit` and writes `price`; that is enough.
+
+    `price` must never fall when a count grows. Budgets, solving and filling rely on nothing else. Options of a cost are
+    dataclass fields of plain data, so that it can be saved with a run.
+
+    dimensions: of the language model that is priced.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "FLOPs"
+
+    dimensions: Dimensions
+
+    @abstractmethod
+    def price(self, counts: Tensor, workload: Workload) -> Tensor:
+        """The price of whole visual tokens: counts [..., L] (int64) -> [...], int64 or float64."""
+
+    def relaxed(self, retention: Tensor, workload: Workload) -> Tensor:
+        """The price of any retention: [..., L] -> [...], float64, differentiable.
+
+        By default `price` is interpolated between the whole tokens around the curve: linear in each simplex of the cube
+        around it, in the order of the fractional parts. That is continuous, increases where `price` does, and equals it
+        at whole tokens. A cost with a formula overrides it.
+        """
+        self.check_layers(retention)
+        exact, most = workload.visual(retention), workload.full(self.num_layers).to(retention.device)
+        below = torch.minimum(exact.detach().floor(), most - 1.0).clamp_min(0.0)
+        part = exact - below  # in [0, 1]; 1 only where no token is missing
+        order = part.detach().argsort(dim=-1, descending=True, stable=True)  # ties: the earlier layer first
+        places = torch.arange(self.num_layers, device=order.device).expand_as(order)
+        place = torch.empty_like(order).scatter_(-1, order, places)
+        number = torch.arange(self.num_layers + 1, device=order.device).reshape(-1, *[1] * place.ndim)
+        corners = below.long() + (place < number)  # [L + 1, ..., L]
+        prices = self.price(torch.minimum(corners, most), workload).double()
+        rise = prices.diff(dim=0).movedim(0, -1)  # [..., L]
+        return prices[0] + (part.gather(-1, order) * rise).sum(dim=-1)
+
+    @property
+    def num_layers(self) -> int:
+        return self.dimensions.num_layers
+
+    def full(self, workload: Workload) -> Tensor:
+        """The price of the unpruned model: [...]."""
+        return self.price(workload.full(self.num_layers), workload)
+
+    def floor(self, workload: Workload) -> Tensor:
+        """The lowest price: text alone, with all visual tokens in the layers before `earliest_layer`: [...]."""
+        return self.price(workload.least(self.num_layers), workload)
+
+    def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
+        """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""
+        return self.relaxed(retention, workload) / self.divisor(workload).to(retention.device)
+
+    def fraction_of_counts(self, counts: Tensor, workload: Workload) -> Tensor:
+        """The price of whole tokens as a fraction of the unpruned model's: [..., L] -> [...], float64."""
+        return self.price(counts, workload).double() / self.divisor(workload)
+
+    def divisor(self, workload: Workload) -> Tensor:
+        """The price that fractions refer to: `full`, or 1 where the unpruned model costs nothing: [...], float64."""
+        full = self.full(workload).double()
+        return torch.where(full > 0, full, 1.0)
+
+    def lowest_fraction(self, workload: Workload) -> Tensor:
+        """The floor as a fraction of the unpruned model's price: [...], float64."""
+        return self.fraction_of_counts(workload.least(self.num_layers), workload)
+
+    def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
+        """Give each layer, front to back, up to `most` more tokens, as the layer before and the budget allow: [B, L].
+
+        A layer gets nothing only because it equals the one before, which no longer changes, or because one more token
+        exceeds the budget, and later additions do not make it cheaper. So after a pass without a `most`, no layer can
+        take another token.
+        """
+        counts = counts.clone()
+        full = self.divisor(workload)
+        before = workload.num_visual
+        for layer in range(self.num_layers):
+            count = counts[..., layer].clone()
+
+            def fits(extra: Tensor, layer: int = layer, count: Tensor = count) -> Tensor:
+                tried = counts.expand(*extra.shape, -1).clone()
+                tried[..., layer] = count + extra
+                return self.price(tried, workload).double() / full <= budget
+
+            before = counts[..., layer] = count + largest_whole(fits, (before - count).clamp_max(most))
+        return counts
+
+    def check_layers(self, values: Tensor) -> None:
+        """Refuse values whose last dimension is not the layers."""
+        if values.ndim < 1 or values.shape[-1] != self.num_layers:
+            raise InvalidInputError(
+                f"Values of shape {list(values.shape)} were given to the cost {self.name!r} of a language model with "
+                f"{self.num_layers} layers. Give [..., {self.num_layers}]."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; `vispco.cost.from_dict` gives the cost back."""
+        return {"name": self.name, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        options = {field.name: _tuples(data[field.name]) for field in fields(cls) if field.name in data}
+        return cls(**{**options, "dimensions": Dimensions.from_dict(data.get("dimensions") or {})})
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, as JSON has them, back to tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

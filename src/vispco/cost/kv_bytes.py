@@ -1,0 +1,43 @@
+"""Bytes of the KV cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from vispco.cost.cost import Cost
+from vispco.cost.workload import Workload
+
+
+@dataclass(frozen=True)
+class KvBytes(Cost):
+    """Bytes of each sample's own entries in the KV cache. Padding that a batch adds is not counted.
+
+    A layer with a sliding window of w tokens stores w - 1 entries at most, as transformers' dynamic cache does.
+
+    generated: tokens that were written since the prefill.
+    """
+
+    name: ClassVar[str] = "kv-bytes"
+    unit: ClassVar[str] = "bytes"
+
+    generated: int = 0
+
+    def price(self, counts: Tensor, workload: Workload) -> Tensor:
+        """Bytes: counts [..., L] -> [...], int64, exact."""
+        self.check_layers(counts)
+        return self._bytes(workload.tokens(counts.long()))
+
+    def relaxed(self, retention: Tensor, workload: Workload) -> Tensor:
+        """Bytes: retention [..., L] -> [...], float64, differentiable."""
+        self.check_layers(retention)
+        return self._bytes(workload.tokens(workload.visual(retention)))
+
+    def _bytes(self, N: Tensor) -> Tensor:
+        size = self.dimensions
+        limit = [torch.iinfo(torch.int64).max if window is None else window - 1 for window in size.windows]
+        entries = torch.minimum(N + self.generated, torch.tensor(limit, device=N.device)).sum(dim=-1)
+        return entries * (2 * size.kv_heads * size.head_dim * size.dtype_bytes)
