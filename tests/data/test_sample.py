@@ -85,6 +85,6 @@ def test_a_turn_of_a_conversation_says_that_it_has_no_metric(kinds):
 def test_any_sequence_is_a_set_with_nothing_skipped(kinds):
     samples = list(kinds.values())
     assert SampleSet.of(samples).skipped == {}
-    assert list(SampleSet.of(samples).readable_by(None)) == samples
+    assert list(SampleSet.of(samples).for_model(None, None)) == samples
     one = SampleSet(samples)
     assert SampleSet.of(one) is one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation import EvaluatorSpec, TaskEvaluator
 from vispco.evaluation.encoded import end_tokens
-from vispco.metrics import read_benchmarks
+from vispco.metrics import AskSettings, read_benchmarks, write_predictions
 from vispco.sources import training_samples
 from vispco.sources.sampling import draw
 
@@ -88,6 +89,74 @@ def test_a_limit_draws_rows_by_the_seed(root):
     assert ids(0) == ids(0)
     assert len({tuple(ids(seed)) for seed in range(8)}) > 1
     assert ids(0, limit=10) == ["0", "1", "2"]
+
+
+def test_a_limit_keeps_pairs_whole(tmp_path):
+    header = ["index", "image", "question", "answer", "category", "image_path"]
+    cells = [
+        [str(n), base64_of(picture(n)), "is it red?", "Yes" if n % 2 else "No", "color", f"{n // 2}.png"]
+        for n in range(12)
+    ]
+    table = write_table(tmp_path / "MME.tsv", header, cells)
+    for limit, wanted in ((4, 4), (5, 4), (1, 2), (100, 12)):
+        ids = [int(q.record.id) for q in read_benchmarks({"mme": table}, limit=limit)]
+        assert len(ids) == wanted
+        assert all((n ^ 1) in ids for n in ids)
+        assert ids == sorted(ids)
+    seen = {tuple(q.record.id for q in read_benchmarks({"mme": table}, limit=4, seed=seed)) for seed in range(8)}
+    assert len(seen) > 1
+
+
+def test_mme_and_mmbench_have_figures_of_their_own(gemma, tmp_path):
+    header = ["index", "image", "question", "answer", "category", "image_path"]
+    cells = [
+        [str(n), base64_of(picture(n // 2)), "is it red?", "Yes" if n % 2 else "No", "color", f"{n // 2}.png"]
+        for n in range(4)
+    ]
+    samples = read_benchmarks({"mme": write_table(tmp_path / "MME.tsv", header, cells)}, max_new_tokens=2)
+    found = TaskEvaluator(*gemma, samples, score=lambda sample, _: float(sample.record.id != "3"))()
+    assert found.accuracy == 0.75
+    assert found.details["figures"]["mme"] == {
+        "acc+": 0.5,
+        "perception points": 125.0,
+        "reasoning points": 0.0,
+        "color points": 125.0,
+    }
+
+
+def test_a_protocol_changes_prompt_metric_and_length(gemma, asked):
+    spec = EvaluatorSpec(model="tiny-gemma", files={"textvqa": asked}, protocol="vlmevalkit", max_new_tokens=3)
+    again = EvaluatorSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    sample = again.samples().for_model(*gemma)[0]
+    assert sample.question.endswith("Answer the question using a single word or phrase.")
+    assert sample.settings.family == "gemma3"
+    other = EvaluatorSpec(model="tiny-gemma", files={"textvqa": asked}, max_new_tokens=3)
+    assert spec.fingerprint() != other.fingerprint()
+    assert other.fingerprint()["metrics"] == {"textvqa": "vqa"}
+
+
+def test_pixel_bounds_change_what_the_model_sees(asked):
+    sample = read_benchmarks({"textvqa": asked}, settings=AskSettings(min_pixels=100_000, max_pixels=200_000))[0]
+    (scaled,) = sample.images
+    assert scaled.width * scaled.height >= 100_000
+
+
+def test_predictions_are_written_as_vlmevalkit_reads_them(gemma, asked, tmp_path):
+    samples = read_benchmarks({"textvqa": asked}, max_new_tokens=2)
+    found = TaskEvaluator(*gemma, samples, details=True)()
+    (written,) = write_predictions(tmp_path / "out.tsv", samples, found.details["predictions"])
+    rows = list(csv.DictReader(written.open(newline=""), delimiter="\t"))
+    assert {"index", "prediction", "answer", "image_path", "category"} <= set(rows[0])
+    assert [row["index"] for row in rows] == [sample.record.id for sample in samples]
+    assert json.loads(rows[0]["answer"]) == list(samples[0].references)
+    assert [row["prediction"] for row in rows] == [found.details["predictions"][sample.id] for sample in samples]
+    drawn = dataset("test", "word,chart", limit=1)[:]
+    several = write_predictions(tmp_path / "out.json", drawn, {sample.id: "x" for sample in drawn})
+    assert [path.name for path in several] == ["out-word.json", "out-chart.json"]
+    assert json.loads(several[0].read_text())[0]["prediction"] == "x"
+    with pytest.raises(InvalidInputError, match=r"\.tsv or \.json"):
+        write_predictions(tmp_path / "out.xlsx", drawn, {})
 
 
 def test_a_draw_is_fair():

@@ -106,7 +106,7 @@ def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
     """The test evaluator, with the model that the calibration's has loaded."""
     from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
 
-    samples = spec.samples().readable_by(loaded.processor)
+    samples = spec.samples().for_model(loaded.model, loaded.processor)
     return TaskEvaluator(
         loaded.model, loaded.processor, samples, loaded.scorer, batch_size=spec.batch_size, progress=progress
     )

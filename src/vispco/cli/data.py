@@ -34,6 +34,14 @@ class TaskOptions:
         int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load (default: 4096).")
     ] = None
     encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
+    protocol: Annotated[
+        str, typer.Option(help="Prompts, lengths, pixels and metrics of benchmarks: ours, vlmevalkit or llava.")
+    ] = "ours"
+    metrics: Annotated[
+        str, typer.Option(help="Other metrics for benchmarks: chartqa=relaxed-lenient.", show_default=False)
+    ] = ""
+    min_pixels: Annotated[int | None, typer.Option(min=1, help="Smaller pictures are scaled up to this.")] = None
+    max_pixels: Annotated[int | None, typer.Option(min=1, help="Larger pictures are scaled down to this.")] = None
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Where answers are cut off (default: by task).")] = (
         None
     )
@@ -42,10 +50,35 @@ class TaskOptions:
         """Fields of an `EvaluatorSpec`. A file that is not there is told now, before a model is loaded."""
         files = self._files()
         if files:
-            reading = {"encoding": self.encoding, "max_side": self.max_side}
-            return {"files": files, "max_new_tokens": self.max_new_tokens, **reading}
+            from vispco.metrics import AskSettings  # noqa: PLC0415
+
+            asking: dict[str, Any] = {
+                "protocol": self.protocol,
+                "metrics": self._metrics(),
+                "min_pixels": self.min_pixels,
+                "max_pixels": self.max_pixels,
+                "max_new_tokens": self.max_new_tokens,
+            }
+            AskSettings(**asking)  # a wrong name is refused before a model is loaded
+            return {"files": files, "encoding": self.encoding, "max_side": self.max_side, **asking}
+        if self.protocol != "ours" or self.metrics or self.min_pixels or self.max_pixels:
+            raise InvalidInputError(
+                "--protocol, --metrics, --min-pixels and --max-pixels are about benchmarks. Give their files with --tasks "
+                "name=PATH or --data-root."
+            )
         names = tuple(part.strip() for part in self.tasks.split(",") if part.strip())
         return {"tasks": self.tasks if self.tasks == "all" else names, "max_new_tokens": self.max_new_tokens}
+
+    def _metrics(self) -> dict[str, str]:
+        from vispco.metrics import benchmark  # noqa: PLC0415
+
+        found = {}
+        for part in filter(None, (part.strip() for part in self.metrics.split(","))):
+            name, separator, metric = part.partition("=")
+            if not separator:
+                raise InvalidInputError(f"--metrics has {part!r}. Write benchmark=metric: chartqa=relaxed-lenient.")
+            found[benchmark(name).name] = metric.strip()
+        return found
 
     def _files(self) -> dict[str, str]:
         from vispco.metrics import BENCHMARKS, parse_tasks  # noqa: PLC0415

@@ -43,6 +43,9 @@ def evaluate(
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
     loading: ModelOptions,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Write every answer to this .tsv or .json, which VLMEvalKit's evaluate reads.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Accuracy per task with a 95 % interval, FLOPs by both cost models, and what could not be used."""
@@ -50,6 +53,12 @@ def evaluate(
         check_writable(out)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.metrics import benchmark  # noqa: PLC0415
+    from vispco.metrics.predictions import check_predictions_path, write_predictions  # noqa: PLC0415
+
+    if predictions is not None:
+        check_predictions_path(predictions)
+        check_writable(predictions)
 
     spec = EvaluatorSpec(
         model=model,
@@ -60,6 +69,7 @@ def evaluate(
         batch_size=batch_size,
         kl=kl,
         share=0,
+        details=predictions is not None,
         **asked.spec(),
         **loading.spec(),
     )
@@ -74,10 +84,14 @@ def evaluate(
         **pruning.to_dict(evaluator.num_layers),
         "split": None if spec.files else split,
         "files": dict(spec.files),
+        "protocol": spec.protocol if spec.files else None,
+        "metrics": {name: spec.asking().metric(benchmark(name)) for name in spec.files},
         **result.to_dict(),
         "skipped": skipped,
         "provenance": facts(evaluator.model.device),
     }
+    if predictions is not None:
+        write_predictions(predictions, evaluator.samples, result.details["predictions"])
     if out is not None:
         write_json(out, data)
     show(data, as_json=json, table=_table(result, f"{model}, {pruning.scorer}, {pruning.title}"))
@@ -106,6 +120,8 @@ def _costs(result: Evaluation) -> str:
         f"{result.flops[name] / 1e9:.4g} GFLOPs a sample in the language model ({name}), {result.fraction[name]:.1%} of unpruned"
         for name in result.flops
     ]
+    for task, figures in result.details.get("figures", {}).items():
+        lines.append(f"{task}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
     if result.kl is not None:
         lines.append(f"KL to the unpruned model: {result.kl:.4g}")
     return "\n".join([*lines, f"{result.seconds:.1f} s"])

@@ -91,7 +91,7 @@ def search(
     loaded, processor = loading.load(model)
     samples, about = learned.load(asked, processor, seed=seed)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
-    questions = questions.readable_by(processor)
+    questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
     if first:

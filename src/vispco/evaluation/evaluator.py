@@ -76,7 +76,8 @@ class TaskEvaluator:
         self.scorer = scorers.get(scorer)
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
-        self.skipped = SampleSet.of(samples).skipped
+        self.sample_set = SampleSet.of(samples)
+        self.skipped = self.sample_set.skipped
         self.longest, answers = answer_limits(model, processor, self.samples, max_new_tokens)
         self.batches = batches(self.samples, batch_size, answers)
         self.max_new_tokens = max(self.longest)
@@ -115,7 +116,7 @@ class TaskEvaluator:
                     tally.kl += self._divergences(run, batch, number, self.direction, hold=shared)
                     tally.seconds += time.perf_counter() - began
                 self.prefixes.release(("answer", number))
-        return [tally.evaluation(self.tasks, details=self.details, skipped=self.skipped) for tally in tallies]
+        return [tally.evaluation(self.tasks, self.sample_set, details=self.details) for tally in tallies]
 
     def kl(self, subject: Subject, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""

@@ -14,11 +14,21 @@ from vispco.errors import InvalidInputError
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
+    from vispco.metrics import AskSettings
     from vispco.sources.sample_set import SampleSet
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
 # change how fast, where, or how much is told, not what is found
+FILES_ONLY = (
+    "files",
+    "encoding",
+    "max_side",
+    "protocol",
+    "metrics",
+    "min_pixels",
+    "max_pixels",
+)  # no drawn task has them
 SPEED_ONLY = ("batch_size", "share", "device", "device_map", "details", "trust_remote_code")
 
 
@@ -28,7 +38,8 @@ class EvaluatorSpec:
 
     model: a shipped model's name, a folder, or a hub id. scorer: its `to_dict()`. tasks, split, limit, seed: see
     `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of drawn tasks;
-    a limit then draws rows by the seed; encoding, max_side: how they are read. dtype: a torch dtype's name, or auto for
+    a limit then draws rows by the seed; encoding, max_side: how they are read; protocol, metrics, min_pixels,
+    max_pixels: how they are asked and scored (`vispco.metrics.AskSettings`). dtype: a torch dtype's name, or auto for
     the model's own. device: auto for a GPU of this process's own where there is one; device_map spreads the model
     instead. The spec is also a sweep's factory: calling it builds.
     """
@@ -51,6 +62,10 @@ class EvaluatorSpec:
     files: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "utf-8"
     max_side: int | None = None
+    protocol: str = "ours"
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    min_pixels: int | None = None
+    max_pixels: int | None = None
     device_map: str | None = None
     revision: str | None = None
     trust_remote_code: bool = False
@@ -59,6 +74,7 @@ class EvaluatorSpec:
         if not isinstance(self.tasks, str):
             object.__setattr__(self, "tasks", tuple(self.tasks))  # JSON gives a list
         object.__setattr__(self, "scorer", dict(self.scorer))
+        object.__setattr__(self, "metrics", dict(self.metrics))
         object.__setattr__(self, "files", {name: str(path) for name, path in self.files.items()})
 
     def __call__(self) -> TaskEvaluator:
@@ -72,7 +88,7 @@ class EvaluatorSpec:
         scorer, _ = scorers.get(**self.scorer), self._device()  # told before anything is drawn or read
         samples = self.samples()
         model, processor = self.load()
-        samples = samples.readable_by(processor)
+        samples = samples.for_model(model, processor)
         options: dict[str, Any] = {
             "kl": self.kl,
             "direction": self.direction,
@@ -99,7 +115,19 @@ class EvaluatorSpec:
             seed=self.seed,
             encoding=self.encoding,
             max_side=self.max_side,
+            settings=self.asking(),
+        )
+
+    def asking(self) -> AskSettings:
+        """How benchmark rows are asked and scored."""
+        from vispco.metrics import AskSettings  # noqa: PLC0415
+
+        return AskSettings(
+            protocol=self.protocol,
+            metrics=self.metrics,
             max_new_tokens=self.max_new_tokens,
+            min_pixels=self.min_pixels,
+            max_pixels=self.max_pixels,
         )
 
     def load(self) -> tuple[Any, Any]:
@@ -127,10 +155,13 @@ class EvaluatorSpec:
 
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
-        left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else ("files", "encoding", "max_side"))}
+        left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else FILES_ONLY)}
         known = {name: value for name, value in self.to_dict().items() if name not in left_out}
         if self.files:  # what is in them counts, not where they are
+            from vispco.metrics import benchmark  # noqa: PLC0415
+
             known["files"] = {name: digest([Path(path)]) for name, path in self.files.items()}
+            known["metrics"] = {name: self.asking().metric(benchmark(name)) for name in self.files}
         return known | {"weights": weights_digest(self.model)}
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vispco.cost import Cost, Workload
     from vispco.data.sample import Sample
+    from vispco.sources.sample_set import SampleSet
     from vispco.sources.skipped import SkipReport
 
     Score = Callable[[Sample, str], float]
@@ -27,6 +28,7 @@ class Tally:
     def __init__(self, costs: Mapping[str, Cost]) -> None:
         self.costs = costs
         self.scores: dict[str, list[float]] = {}
+        self.score_of: dict[str, float] = {}  # by id
         self.predictions: dict[str, str] = {}
         self.flops: dict[str, list[float]] = {name: [] for name in costs}
         self.fractions: dict[str, list[float]] = {name: [] for name in costs}
@@ -42,17 +44,17 @@ class Tally:
 
     def add_answers(self, samples: Sequence[Sample], told: Sequence[str], score: Score) -> None:
         for sample, text in zip(samples, told, strict=True):
-            self.scores.setdefault(sample.task, []).append(score(sample, text))
+            self.score_of[sample.id] = score(sample, text)
+            self.scores.setdefault(sample.task, []).append(self.score_of[sample.id])
             self.predictions[sample.id] = text
 
-    def evaluation(
-        self, order: Sequence[str], *, details: bool, skipped: Mapping[str, SkipReport] | None = None
-    ) -> Evaluation:
+    def evaluation(self, order: Sequence[str], samples: SampleSet[Sample], *, details: bool) -> Evaluation:
         """The result; tasks in the order given, each sample counting once in its task.
 
-        What was skipped is counted in any case, by reason; with `details`, all of it is listed.
+        What was skipped is counted in any case, by reason; with `details`, all of it is listed. Benchmarks may add figures
+        of their own, such as MME's points.
         """
-        left_out = {task: report for task, report in (skipped or {}).items() if report.count}
+        left_out = {task: report for task, report in samples.skipped.items() if report.count}
         tasks = [
             TaskResult.from_scores(task, self.scores[task], left_out[task].count if task in left_out else 0)
             for task in order
@@ -60,6 +62,9 @@ class Tally:
         told: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
         if left_out:
             told["skipped"] = {task: _told(report, details=details) for task, report in left_out.items()}
+        figures = samples.figures(self.score_of)
+        if figures:
+            told["figures"] = figures
         return Evaluation.from_tasks(
             tasks,
             flops={name: mean(values) for name, values in self.flops.items()},

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
 from vispco.metrics.benchmark import Benchmark, benchmark
-from vispco.sources.image import MAX_SIDE
+from vispco.metrics.protocols import AskSettings, protocol
+from vispco.sources.image import MAX_SIDE, within_pixels
 from vispco.sources.sample_set import SampleSet, decoded, leave_out, refusal
-from vispco.sources.sampling import draw
+from vispco.sources.sampling import draw, draw_groups
 from vispco.sources.skipped import Skipped, SkipReport
 from vispco.sources.tsv import Tsv
 
@@ -50,13 +52,13 @@ class EvaluationSet(Tsv):
 class BenchmarkSample:
     """One question of a benchmark; it knows how its answer is scored.
 
-    sizes: of its pictures, in pixels. limit: tokens of an answer; None for the benchmark's own limit.
+    sizes: of its pictures, in pixels. settings: prompt, metric, answer length and pixel bounds.
     """
 
     record: Record
     benchmark: Benchmark
     sizes: tuple[tuple[int, int], ...]
-    limit: int | None = None
+    settings: AskSettings = field(default_factory=AskSettings)
     replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
     given_id: str = ""
 
@@ -70,8 +72,8 @@ class BenchmarkSample:
 
     @property
     def question(self) -> str:
-        """What the model is asked, with the benchmark's own words around it."""
-        return self.record.prompt
+        """What the model is asked, in the words of the protocol."""
+        return self.settings.prompt(self.benchmark, self.record)
 
     @property
     def answer(self) -> str:
@@ -93,7 +95,7 @@ class BenchmarkSample:
 
     @property
     def max_new_tokens(self) -> int:
-        return self.limit or self.benchmark.max_new_tokens
+        return self.settings.answer_length(self.benchmark)
 
     @property
     def area(self) -> int:
@@ -103,11 +105,15 @@ class BenchmarkSample:
     @property
     def image(self) -> Image:
         """The first picture."""
-        return self.record.image() if self.replaced is None else self.replaced[0]
+        return self.images[0]
 
     @property
     def images(self) -> tuple[Image, ...]:
-        return tuple(self.record.images()) if self.replaced is None else self.replaced
+        if self.replaced is not None:
+            return self.replaced
+        low, high = self.settings.pixels(self.benchmark)
+        pictures = self.record.images()
+        return tuple(within_pixels(picture, low, high, self.settings.side_multiple) for picture in pictures)
 
     @property
     def num_images(self) -> int:
@@ -124,17 +130,44 @@ class BenchmarkSample:
         return replace(self, given_id=identity)
 
     def score(self, prediction: str) -> float:
-        """In [0, 1], by the benchmark's metric."""
-        return self.benchmark.score(prediction, self.record)
+        """In [0, 1], by the metric of the protocol."""
+        return self.settings.score(self.benchmark, prediction, self.record)
 
 
 class BenchmarkSet(SampleSet[BenchmarkSample]):
     """The rows of benchmark files; `skipped` has a report for each benchmark."""
 
-    def readable_by(self, processor: Any) -> BenchmarkSet:
+    def for_model(self, model: Any, processor: Any) -> BenchmarkSet:
+        """Asked as the protocol asks this model's family, without those whose pictures the processor refuses.
+
+        A protocol may have a chat template of its own, which then takes the place of the processor's.
+        """
+        family = str(model.config.model_type)
+        patches = [getattr(processor.image_processor, name, None) for name in ("patch_size", "merge_size")]
+        side = math.prod(size for size in patches if isinstance(size, int)) if None not in patches else 1
+        items = []
+        for item in self.items:
+            settings = replace(item.settings, family=family, side_multiple=side)
+            items.append(replace(item, settings=settings))
+            template = protocol(settings.protocol).chat_template(family)
+            if template is not None:
+                processor.chat_template = template
+        return self._readable(items, processor)
+
+    def figures(self, scores: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        """Further figures of each benchmark that has some, from the scores by id."""
+        found = {}
+        for task in self.skipped:
+            items = [item for item in self.items if item.task == task]
+            compute = items[0].benchmark.figures if items else None
+            if compute is not None:
+                found[task] = compute([(item.record, scores[item.id]) for item in items])
+        return found
+
+    def _readable(self, items: Sequence[BenchmarkSample], processor: Any) -> BenchmarkSet:
         """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""
         kept = []
-        for item in self.items:
+        for item in items:
             refused = refusal(item.record, item.sizes, processor)
             if refused is None:
                 kept.append(item)
@@ -160,21 +193,25 @@ def read_benchmarks(
     encoding: str = "utf-8",
     max_side: int | None = None,
     max_new_tokens: int | None = None,
+    settings: AskSettings | None = None,
 ) -> BenchmarkSet:
-    """The questions of each benchmark's file; with `limit`, so many of each, drawn by the seed.
+    """The questions of each benchmark's file; with `limit`, at most so many of each, drawn by the seed.
 
-    Every picture is decoded once, to know its size and that it is whole, and forgotten.
+    Rows that are scored together (MME's pairs, MMBench's rotations) are drawn together. Every picture is decoded once, to
+    know its size and that it is whole, and forgotten. settings: how they are asked and scored.
     """
+    settings = settings or AskSettings(max_new_tokens=max_new_tokens)
     items: list[BenchmarkSample] = []
     reports: dict[str, SkipReport] = {}
     for name, file in files.items():
         table = EvaluationSet(name, file, encoding=encoding, max_side=max_side or MAX_SIDE)
-        chosen = draw(table, limit, seed)
+        group = table.benchmark.group
+        chosen = draw(table, limit, seed) if group is None else draw_groups(table, group, limit, seed)
         for record in chosen:
             pictures = decoded(record, table.report)
             if pictures is not None:
                 sizes = tuple(picture.size for picture in pictures)
-                items.append(BenchmarkSample(record, table.benchmark, sizes, max_new_tokens))
+                items.append(BenchmarkSample(record, table.benchmark, sizes, settings))
         reports[table.benchmark.name] = table.report
     found = BenchmarkSet(items, reports)
     found._require(items)  # noqa: SLF001  the same class

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import warnings
 from typing import TYPE_CHECKING
 
@@ -135,3 +136,22 @@ def eight_bit(values: np.ndarray) -> np.ndarray:  # [H, W]
     if not np.isfinite([low, high]).all():
         raise BrokenImageError("the image holds infinite or undefined values")
     return ((values - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)
+
+
+def within_pixels(picture: Image.Image, low: int | None, high: int | None, multiple: int = 1) -> Image.Image:
+    """The picture scaled to between `low` and `high` pixels, with sides that are a multiple of `multiple`.
+
+    The rule is Qwen's: sides are rounded to the multiple first, and scaled only if that leaves the bounds. Without bounds
+    the picture stays as it is.
+    """
+    if low is None and high is None:
+        return picture
+    width, height = picture.size
+    sides = [max(multiple, round(side / multiple) * multiple) for side in (width, height)]
+    if high is not None and sides[0] * sides[1] > high:
+        scale = math.sqrt(width * height / high)
+        sides = [max(multiple, math.floor(side / scale / multiple) * multiple) for side in (width, height)]
+    elif low is not None and sides[0] * sides[1] < low:
+        scale = math.sqrt(low / (width * height))
+        sides = [math.ceil(side * scale / multiple) * multiple for side in (width, height)]
+    return picture.resize((sides[0], sides[1]), Image.Resampling.BICUBIC)

@@ -40,9 +40,13 @@ class SampleSet(Sequence[SampleT_co]):
     def __getitem__(self, index: int | slice) -> SampleT_co | Sequence[SampleT_co]:
         return self.items[index]
 
-    def readable_by(self, processor: Any) -> SampleSet[SampleT_co]:  # noqa: ARG002  sets of files look at the processor
-        """Without the samples that the model's processor refuses; these are counted in `skipped`."""
+    def for_model(self, model: Any, processor: Any) -> SampleSet[SampleT_co]:  # noqa: ARG002  for sets of files
+        """As this model is asked, without the samples that its processor refuses; these are counted in `skipped`."""
         return self
+
+    def figures(self, scores: Mapping[str, float]) -> dict[str, dict[str, float]]:  # noqa: ARG002
+        """Figures by task besides the mean score, from the scores by id."""
+        return {}
 
 
 def decoded(record: Record, report: SkipReport) -> list[Image] | None:

@@ -16,7 +16,7 @@ from vispco.errors import InvalidInputError
 from vispco.sources.skipped import SkippedItemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from vispco.sources.record import Record
     from vispco.sources.records import Records
@@ -134,3 +134,23 @@ def draw(items: Iterable[T], limit: int | None, seed: int = 0) -> list[T]:
         elif (room := rng.randrange(place + 1)) < limit:
             kept[room] = (place, item)
     return [item for _, item in sorted(kept, key=lambda entry: entry[0])]
+
+
+def draw_groups(items: Iterable[T], group: Callable[[T], str], limit: int | None, seed: int = 0) -> list[T]:
+    """At most `limit` of the items in their order, with whole groups only; at least one group.
+
+    Groups are drawn in a random order as long as they fit. Where every group has one item, this is `draw`.
+    """
+    members: dict[str, list[int]] = {}
+    found = list(items)
+    for place, item in enumerate(found):
+        members.setdefault(group(item), []).append(place)
+    if limit is None or len(members) == len(found):
+        return draw(found, limit, seed)
+    order = list(members.values())
+    Random(seed).shuffle(order)  # noqa: S311  reproducible, not secret
+    chosen: list[int] = []
+    for places in order:
+        if len(chosen) + len(places) <= limit or not chosen:
+            chosen += places
+    return [found[place] for place in sorted(chosen)]
