@@ -101,3 +101,11 @@ def test_the_figure_shows_every_method_and_takes_searches_that_cost_nothing(tmp_
     assert placed([0.0]) == [1 / 3]
     text = draw_searches(info, tmp_path / "figure.svg").read_text()
     assert all(name in text for name in ("vtw (no FLOPs)", "random-4", "single-grid", "unpruned"))
+
+
+def test_a_comparison_without_a_seed_is_one_with_the_default(tmp_path):
+    path = tmp_path / "comparison.json"
+    compared(["vtw"]).save(path)
+    assert len(load_finished_rows(path, 0.5, "exact", {**SETTINGS, "seed": 0})) == 2
+    with pytest.raises(InvalidInputError, match="it has seed=0; this one has seed=1"):
+        load_finished_rows(path, 0.5, "exact", {**SETTINGS, "seed": 1})

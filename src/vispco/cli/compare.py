@@ -16,7 +16,6 @@ from vispco.files import check_writable
 if TYPE_CHECKING:
     from vispco.rivals import Comparison
 
-METHODS = "vtw,fitprune,g-search,p-sigmoid-bo,random-40,single-grid,vispco-paper,vispco-static,vispco-predictor"
 FILE, FIGURE = "comparison.json", "search-cost.png"
 app = typer.Typer(help="Searches side by side.", no_args_is_help=True)
 
@@ -32,16 +31,17 @@ def searches(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
-    methods: Annotated[str, typer.Option(help="Names with commas between them.")] = METHODS,
+    methods: Annotated[str | None, typer.Option(help="Names with commas between them [all searches]")] = None,
     scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
     measure: Annotated[
-        str, typer.Option(help="What the searches after other work look at: accuracy or kl.")
+        str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")
     ] = "accuracy",
     cost: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 16,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 32,
     asked: TaskOptions,
     loading: ModelOptions,
+    seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("runs/compare"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -55,18 +55,18 @@ def searches(
         vispco compare searches tiny-qwen --budget 0.5 --methods vtw,random-40,vispco-static
     """
     check_writable(out / FILE)
-    names = [name.strip() for name in methods.split(",") if name.strip()]
+    given = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.bars import Bars  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.plots.searches import draw_searches  # noqa: PLC0415
-    from vispco.rivals import Calibration, compare, get, search_cost_info  # noqa: PLC0415
+    from vispco.rivals import Calibration, compare, get_searches, search_cost_info  # noqa: PLC0415
     from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
 
-    for name in names:
-        get(name)  # refuses a wrong name before a model is loaded
+    chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
+    names = [search.label for search in chosen]
     spec = EvaluatorSpec(
         model=model, scorer={"name": scorer}, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
     )
@@ -77,6 +77,7 @@ def searches(
         "calibration": learned.fingerprint(),
         "test": spec.fingerprint(),
         "measure": measure,
+        "seed": seed,
     }
     done = load_finished_rows(out / FILE, budget, cost, ground)
 
@@ -90,7 +91,7 @@ def searches(
             Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
             _beside(spec, loaded, bars.inside),
             budget,
-            names,
+            chosen,
             details={**ground, **facts(loaded.model.device)},
             done=done,
             on_method=bars.begin,

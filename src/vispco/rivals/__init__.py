@@ -17,7 +17,7 @@ from vispco.rivals.comparison_views import (
     narrow_tables,
     search_cost_info,
 )
-from vispco.rivals.registry import SEARCHES, Search, get, search_names
+from vispco.rivals.registry import SEARCHES, Search, get, get_searches, search_names
 from vispco.rivals.rival import Choice, Rival
 from vispco.rivals.vispco_search import VispcoSearch
 
@@ -39,6 +39,7 @@ __all__ = [
     "compare",
     "comparison_table",
     "get",
+    "get_searches",
     "narrow_tables",
     "search_cost_info",
     "search_names",

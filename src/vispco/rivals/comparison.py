@@ -16,6 +16,7 @@ from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 
 FORMAT, VERSION = "vispco-comparison", 1
+DEFAULT_SETTINGS = {"seed": 0}  # of comparisons from versions that had no such setting
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,11 @@ def load_finished_rows(path: Path, budget: float, cost: str, settings: Mapping[s
     if not path.exists():
         return ()
     found = Comparison.load(path)
-    existing = {"budget": found.budget, "cost": found.cost, **{key: found.details.get(key) for key in settings}}
+    existing = {
+        "budget": found.budget,
+        "cost": found.cost,
+        **{key: found.details.get(key, DEFAULT_SETTINGS.get(key)) for key in settings},
+    }
     given = {"budget": budget, "cost": cost, **settings}
     if existing == given:
         return found.rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vispco.errors import InvalidInputError, UnknownNameError
@@ -39,6 +39,12 @@ def get(name: str, **settings: Any) -> Any:
     if not settings.keys() <= set(known):
         raise InvalidInputError(f"The search {name!r} was given {sorted(settings)}. It takes: {', '.join(known)}.")
     return factory(**settings)
+
+
+def get_searches(names: Sequence[str] | None = None, *, seed: int = 0) -> list[Search]:
+    """Build several searches, all registered ones by default. `seed` goes to those that draw anything at random."""
+    wanted = SEARCHES.names() if names is None else names
+    return [get(name, **({"seed": seed} if takes(name, "seed") else {})) for name in wanted]
 
 
 def takes(name: str, setting: str) -> bool:

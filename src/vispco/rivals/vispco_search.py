@@ -7,9 +7,11 @@ learns all budgets at once, so its bill is for all of them, while the comparison
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
+
+import torch
 
 from vispco import kernels
 from vispco.errors import InvalidInputError
@@ -26,15 +28,20 @@ from vispco.search.objective import Objective
 
 @dataclass(frozen=True)
 class VispcoSearch:
-    """A search of `vispco.search` by mode, solver and kernel, with the paper's preset for the model."""
+    """A search of `vispco.search` by mode, solver and kernel, with the paper's preset for the model.
+
+    seed: of everything that is drawn at random.
+    """
 
     label: str
     mode: Mode
     solver: str
     kernel: str
+    seed: int = 0
 
     def settings(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the settings; without the default seed, as comparisons of earlier versions have them."""
+        return {key: value for key, value in asdict(self).items() if key != "seed" or value != 0}
 
     def search(
         self, calibration: Calibration | Evaluator, budget: float, *, effort: Effort | None = None
@@ -51,6 +58,9 @@ class VispcoSearch:
         kernel = kernels.get(self.kernel, earliest_layer=int(scorer.needs_attention))
         preset = presets.for_model(model.config, self.kernel)
         objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
+        if self.seed:
+            effort = replace(effort, fit=replace(effort.fit, seed=self.seed))
+        torch.manual_seed(self.seed)
         start = time.perf_counter()
         batches = CalibrationBatches(
             model,
