@@ -171,3 +171,11 @@ def grow(model: Any, deep: Any, growth: Growth) -> None:
                 share = torch.where(own, 1 + growth.own * (count - 1), 1 - growth.own)
                 scaled[name] = state[name] * scale * share
             next(layers).load_state_dict(state | scaled)
+
+
+@torch.no_grad()
+def scale_branches(model: Any, layers: tuple[int, int], scale: float) -> None:
+    """Multiply what the decoder layers from the first number to before the last add to the hidden states."""
+    for layer in model.model.language_model.layers[slice(*layers)]:
+        layer.self_attn.o_proj.weight.mul_(scale)
+        layer.mlp.down_proj.weight.mul_(scale)

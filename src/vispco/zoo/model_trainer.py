@@ -18,7 +18,7 @@ from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
 from vispco.zoo.definitions import build_image_processor, build_model
-from vispco.zoo.initialization import grow
+from vispco.zoo.initialization import grow, scale_branches
 from vispco.zoo.muon import Muon
 from vispco.zoo.packed_batch import Batch, Packer, answer_loss, answers, right_by_task, visual_tokens
 from vispco.zoo.recipe import Recipe, recipe
@@ -101,6 +101,9 @@ class ModelTrainer:
         if progress.step >= plan.warmup and progress.step % POOL == 0:
             progress.level = max(self.level(), plan.least_level(progress.step))
             self._mix = (self.weights(), progress.level)
+        part = plan.round_at(progress.step)
+        if part is not None and plan.round_begins(progress.step):
+            scale_branches(self.model, part.scaled_layers, part.branch_scale)
         batch = self.batch(progress.step)
         tower_rate = plan.answers_tower_rate(progress.step)
         frozen = progress.step >= plan.warmup and plan.tower == 0.0 and tower_rate is None

@@ -16,11 +16,14 @@ class Round:
     other_questions: int = 9  # about a counting scene, apart from its counts
     crowds: float = 0.0  # share of the counting scenes that hold many things of few kinds
     tower: float | None = None  # if given, the answers train the tower too, and it moves by this share of the rate
+    scaled_layers: tuple[int, int] = (0, 0)  # from the first to before the last: their branches are multiplied
+    branch_scale: float = 1.0  # by this before the round's first step
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Round:
         older = {"beside": "other_questions"}  # names in cards and checkpoints of earlier versions
-        return cls(**{older.get(name, name): value for name, value in given.items()})
+        found = {older.get(name, name): value for name, value in given.items()}
+        return cls(**found | {"scaled_layers": tuple(found.get("scaled_layers", (0, 0)))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,10 @@ class Recipe:
         """The part of the polish that a step belongs to; before it, None."""
         return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
 
+    def round_begins(self, step: int) -> bool:
+        """Whether a step is the first of a round."""
+        return step >= self.plain and (step - self.plain) % self.polish == 0
+
     def answers_tower_rate(self, step: int) -> float | None:
         """The share of the rate that the tower moves by where the answers train it; elsewhere None."""
         part = self.round_at(step)
@@ -135,7 +142,7 @@ RECIPES = {
         tower=0.0,
         polish=450,
         polish_rate=6e-4,
-        rounds=(Round(1.5, crowds=0.5),) * 2,
+        rounds=(Round(1.5, crowds=0.5), Round(1.5, crowds=0.5, scaled_layers=(8, 32), branch_scale=2.2)),
         growth=Growth("tiny-qwen", (1, 3, 4, 4, 4, 4, 4, 4, 4, 4), (1.0, 0.45, 0.35, 0.35, *(1.0,) * 6)),
         smoothing=0.1,
     ),
