@@ -1,4 +1,4 @@
-"""How many answers a model gets right, by plain batched `generate()`."""
+"""Accuracy of a model on drawn samples, by plain batched `generate()`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vispco.data.sample import Sample
 
-LONGEST = 8  # tokens of an answer
+MAX_NEW_TOKENS = 8
 
 
 def prompt(processor: Any, question: str) -> str:
@@ -30,23 +30,23 @@ def answer(model: Any, processor: Any, images: Sequence[Image.Image], questions:
     text = [prompt(processor, question) for question in questions]
     inputs = processor(text=text, images=[[image] for image in images], return_tensors="pt", padding=True)
     inputs = inputs.to(model.device)
-    told = model.generate(**inputs, max_new_tokens=LONGEST, do_sample=False)
-    fresh = told[:, inputs["input_ids"].shape[1] :]
-    return [line.strip() for line in processor.batch_decode(fresh, skip_special_tokens=True)]
+    generated = model.generate(**inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False)
+    new = generated[:, inputs["input_ids"].shape[1] :]
+    return [line.strip() for line in processor.batch_decode(new, skip_special_tokens=True)]
 
 
 def accuracy(
     model: Any, processor: Any, samples: Iterable[Sample], *, batch: int = 32, blank: bool = False
 ) -> dict[str, float]:
-    """Mean score by task, and their `average`. `blank` hides the picture behind grey, to see what is guessed."""
+    """Mean score by task, and their `average`. With `blank` the pictures are grey: what is guessed."""
     given = sorted(samples, key=lambda sample: sample.area)
     scores: dict[str, list[float]] = {}
     for start in range(0, len(given), batch):
         part = given[start : start + batch]
         pictures = [sample.images[0] for sample in part]
         images = [Image.new("RGB", picture.size, (128, 128, 128)) for picture in pictures] if blank else pictures
-        told = answer(model, processor, images, [sample.question for sample in part])
-        for sample, prediction in zip(part, told, strict=True):
+        predictions = answer(model, processor, images, [sample.question for sample in part])
+        for sample, prediction in zip(part, predictions, strict=True):
             scores.setdefault(sample.task, []).append(sample.score(prediction))
     means = {task: sum(scores[task]) / len(scores[task]) for task in TASKS if task in scores}
     return means | {"average": sum(means.values()) / len(means)}

@@ -157,7 +157,7 @@ def _native_resolution() -> Any:
 
 @dataclass(frozen=True)
 class Definition:
-    """What makes a model: its class and sizes, its image processor, and what transformers' own processor is told."""
+    """What makes a model: its class and sizes, its image processor, and the options of transformers' own processor."""
 
     build: Callable[[], PreTrainedModel]  # random weights
     image_processor: Callable[[], Any]  # the Pillow version, which needs no torchvision

@@ -1,4 +1,4 @@
-"""How each model is trained: every number of it."""
+"""How each model is trained: all settings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from vispco.errors import UnknownNameError
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A part of the polish: what it asks, and what it moves."""
+    """A part of the polish: what is asked in it, and what is trained."""
 
-    counting: float  # counting is asked this much more
+    counting: float  # added to the weight of counting
     other_questions: int = 9  # about a counting scene, apart from its counts
     crowds: float = 0.0  # share of the counting scenes that hold many things of few kinds
     tower: float | None = None  # if given, the answers train the tower too, and it moves by this share of the rate
-    scaled_layers: tuple[int, int] = (0, 0)  # from the first to before the last: their branches are multiplied
-    branch_scale: float = 1.0  # by this before the round's first step
+    scaled_layers: tuple[int, int] = (0, 0)  # first layer, and the one after the last, whose branches are scaled
+    branch_scale: float = 1.0  # the factor, applied before the first step of the round
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Round:
@@ -42,29 +42,31 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Three stretches: the vision tower alone on dense labels, the language model on what the tower sees, and a polish.
+    """The settings of a training run, which has three stages.
 
-    In the second, the tower goes on learning from the dense labels alone: with the answers' gradient in it, a small
-    tower forgets how to read faster than the language model learns to use it. In the third, every scene is as full as
-    those of the test set, and a counting scene is asked about its subject alone (beside it, high counts are rare) or is
-    a crowd, in which most counts are high; and the language model knows enough to teach the tower what it misses.
+    1. Warm-up: the vision tower alone learns the labels of its tokens (`token_labels.py`).
+    2. The language model learns to answer. The tower goes on with its labels, but gets no gradient of the answers:
+       a small tower would forget how to read faster than the language model learns to use it.
+    3. Polish, in rounds: every scene is as full as those of the test set, and many are made for counting.
+
+    A model that is grown from a smaller one has the third stage alone.
     """
 
-    steps: int  # of all stretches
-    warmup: int  # of the first
+    steps: int  # of all stages
+    warmup: int  # of the first stage
     warmup_pictures: int = 32  # per step
     pictures: int = 16
     questions: int = 10  # packed on each picture
     warmup_rate: float = 3e-3
     rate: float = 2e-3
-    tower: float = 0.1  # share of the rate that the tower moves by in the second stretch
-    decay: float = 0.35  # last share of each stretch, in which the rate falls to zero
-    codes: bool = False  # fixed codes for every dense label, not for words alone
+    tower: float = 0.1  # share of the rate that the tower moves by after the warm-up; 0: it is fixed
+    decay: float = 0.35  # last share of each stage, in which the rate falls to zero
+    codes: bool = False  # fixed codes for all labels of visual tokens, not only for words
     clip: float = 1.0
-    polish: int = 0  # steps of each round of the last stretch
+    polish: int = 0  # steps of each round of the last stage
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
     rounds: tuple[Round, ...] = ()
-    counting: float = 0.5  # counting is asked this much more: the questions beside the intended ones are easy there
+    counting: float = 0.5  # added to the weight of counting before the polish
     growth: Growth | None = None  # the smaller model that the weights start from; None: random weights
     smoothing: float = 0.0  # share of the target probability that is spread over the whole vocabulary
 
@@ -78,7 +80,7 @@ class Recipe:
         return cls(**given | {"rounds": rounds, "growth": growth})
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
-        """Whether the first so many steps of both are the same; what comes behind them may differ."""
+        """Whether both have the same first `steps` steps. Later ones may differ."""
         alike = replace(self, steps=other.steps, polish=other.polish, rounds=other.rounds) == other
         return alike and all(self._at(step) == other._at(step) for step in range(steps))
 
@@ -87,11 +89,11 @@ class Recipe:
 
     @property
     def plain(self) -> int:
-        """Steps before the polish."""
+        """Number of steps before the polish."""
         return self.steps - self.polish * len(self.rounds)
 
     def round_at(self, step: int) -> Round | None:
-        """The part of the polish that a step belongs to; before it, None."""
+        """The round that a step belongs to; None before the polish."""
         return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
 
     def round_begins(self, step: int) -> bool:
@@ -99,11 +101,12 @@ class Recipe:
         return step >= self.plain and (step - self.plain) % self.polish == 0
 
     def answers_tower_rate(self, step: int) -> float | None:
-        """The share of the rate that the tower moves by where the answers train it; elsewhere None."""
+        """The share of the rate that the tower moves by, if the answers train it at this step; else None."""
         part = self.round_at(step)
         return None if part is None else part.tower
 
     def rate_at(self, step: int) -> float:
+        """The learning rate: it rises, holds and falls to zero in each stage, and in each round of the polish."""
         if step >= self.plain:
             done = (step - self.plain) % self.polish
             return self.polish_rate * min((done + 1) / 50, (self.polish - done) / self.polish)
@@ -114,7 +117,7 @@ class Recipe:
         return rate * min(1.0, (done + 1) / 100, (length - done) / (length * self.decay))
 
     def least_level(self, step: int) -> float:
-        """How full the scenes are at least; in the second stretch it is the accuracy that makes them fuller."""
+        """How full the scenes are at least. In the second stage a high accuracy makes them fuller."""
         if step < self.warmup:
             return step / self.warmup
         if step >= self.plain:
@@ -150,6 +153,7 @@ RECIPES = {
 
 
 def recipe(name: str) -> Recipe:
+    """The recipe of a model."""
     if name not in RECIPES:
         raise UnknownNameError("model", name, list(RECIPES))
     return RECIPES[name]
