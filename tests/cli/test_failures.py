@@ -38,7 +38,7 @@ UNKNOWN = {
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
     "export": (("{run}", "--budget", "7"), "above 0, up to 1"),
     "info": (("owner/not-here",), "No config could be read"),
-    "zoo train": (("huge-qwen",), "Known models: tiny-gemma, tiny-llava, tiny-qwen"),
+    "zoo train": (("huge-qwen",), "Known models: tiny-deep, tiny-gemma, tiny-llava, tiny-qwen"),
     "zoo list": None,
 }
 OUT = {"evaluate": "result.json", "bench": "bench.json", "export": "schedule.json", "report": "report.html"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vispco.data import dataset
-from vispco.zoo.definitions import NAMES, build_image_processor, build_model
+from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
 from vispco.zoo.processor import JoinedProcessor
 from vispco.zoo.tokenizer import build_tokenizer
 
@@ -21,7 +21,7 @@ def built(name):
     return model, JoinedProcessor(build_image_processor(name), build_tokenizer(name), model.config)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ONE_OF_EACH_CLASS)
 def pair(request):
     """(model, processor), for each architecture."""
     return built(request.param)

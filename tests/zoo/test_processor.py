@@ -8,7 +8,7 @@ from PIL import Image
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.zoo.accuracy import answer, prompt
-from vispco.zoo.definitions import NAMES, build_image_processor, build_model
+from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
 from vispco.zoo.export import save_model
 from vispco.zoo.processor import JoinedProcessor, load_processor
 from vispco.zoo.tokenizer import build_tokenizer
@@ -18,7 +18,7 @@ from vispco.zoo.tokenizer import build_tokenizer
 def folders(tmp_path_factory):
     """Untrained models, saved as the trained ones are."""
     root = tmp_path_factory.mktemp("zoo")
-    for name in NAMES:
+    for name in ONE_OF_EACH_CLASS:
         save_model(name, build_model(name), root / name)
     return root
 
@@ -42,7 +42,7 @@ def numpy_pixels(name, image):
     return np.repeat(rows[:, :, :, None], 2, axis=3).reshape(-1, 3 * 2 * 14 * 14)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CLASS)
 def test_pixels_are_what_the_saved_image_processor_says(folders, name):
     image = dataset("train", "word")[0].image
     saved = JoinedProcessor.from_pretrained(folders / name)
@@ -54,7 +54,7 @@ def test_pixels_are_what_the_saved_image_processor_says(folders, name):
     assert np.array_equal(pixels, direct)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CLASS)
 def test_a_saved_folder_loads_by_plain_from_pretrained_and_generates(folders, name):
     from transformers import AutoModelForImageTextToText
 
@@ -66,7 +66,7 @@ def test_a_saved_folder_loads_by_plain_from_pretrained_and_generates(folders, na
     assert type(model).__name__ == json.loads((folders / name / "config.json").read_text())["architectures"][0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CLASS)
 def test_a_batch_gives_each_sample_the_logits_it_has_alone(folders, name):
     from transformers import AutoModelForImageTextToText
 

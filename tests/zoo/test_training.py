@@ -12,7 +12,7 @@ import torch
 from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
-from vispco.zoo.definitions import NAMES, build_image_processor, build_model
+from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
 from vispco.zoo.initialization import shift, sincos_2d
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
@@ -26,7 +26,7 @@ from vispco.zoo.training_state import load_checkpoint, save_checkpoint
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_OF_EACH_CLASS)
 def test_a_packed_row_equals_its_questions_asked_alone(name):
     model = build_model(name).eval()
     images = build_image_processor(name)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-NAMES = ("tiny-qwen", "tiny-llava", "tiny-gemma")  # those that are shipped, the most used first
+ONE_OF_EACH_CLASS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
+NAMES = ONE_OF_EACH_CLASS  # the shipped models, the most used first
 
 
 def _specials() -> dict[str, Any]:
