@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from figures import Figure, write
 from vispco import Pruner, Schedule, cost, kernels
-from vispco.engine.choosing import Pass
+from vispco.engine.passes import PruningPass
 from vispco.families import family_of
 from vispco.scorers.cost import scoring_flops
 
@@ -92,21 +92,21 @@ class ScoringClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.original = Pass.decide
+        self.original = PruningPass.decide
 
     def __enter__(self) -> Self:
         original = self.original
 
-        def decide(this: Pass, *args: Any) -> None:
+        def decide(this: PruningPass, *args: Any) -> None:
             start = time.perf_counter()
             original(this, *args)
             self.seconds += time.perf_counter() - start
 
-        Pass.decide = decide  # type: ignore[method-assign]
+        PruningPass.decide = decide  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        Pass.decide = self.original  # type: ignore[method-assign]
+        PruningPass.decide = self.original  # type: ignore[method-assign]
 
 
 def peak_memory(which: str, seed: int) -> int:

@@ -101,6 +101,18 @@ class TokenLayout:
         return index
 
     @cached_property
+    def after_image(self) -> Tensor:
+        """Position of the first text token after the last visual one: int64 [B].
+
+        Where no text follows the pictures, the last instruction token stands in.
+        """
+        positions = torch.arange(self.length, device=self.visual.device)
+        last = torch.where(self.visual, positions, -1).amax(-1, keepdim=True)
+        behind = self.real & ~self.visual & (positions > last) & (positions <= self.query[:, None])
+        first = torch.where(behind, positions, self.length).amin(-1)
+        return torch.where(first == self.length, self.query, first)
+
+    @cached_property
     def image_index(self) -> Tensor:
         """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
         order = torch.where(self.is_visual_slot, 1, 0).flatten().cumsum(0).sub(1).view_as(self.visual_index)

@@ -13,7 +13,7 @@ from vispco import Pruner, Schedule
 from vispco.scorers import SparseVLM
 
 TOLERANCE = 1e-4
-SCORERS = ["fastv", "sparsevlm", "fitprune", "random", "recycling"]
+SCORERS = ["fastv", "sparsevlm", "fitprune", "random", "recycling", "random+fastv", "random+fitprune@2"]
 
 
 @st.composite
@@ -37,7 +37,7 @@ def samples(draw):
 def cases(draw):
     scorer = draw(st.sampled_from(SCORERS))
     batch = draw(st.lists(samples(), min_size=1, max_size=3))
-    rows = [draw(retentions(first_full=scorer != "random")) for _ in batch]
+    rows = [draw(retentions(first_full="random" not in scorer)) for _ in batch]
     retention = rows[0] if draw(st.booleans()) else tuple(rows)
     return (
         draw(st.sampled_from(FIRST_CLASS)),
@@ -60,10 +60,11 @@ def test_masking_equals_dropping_and_caches_hold_what_the_schedule_keeps(case):
         with pruner(model):
             out = model(**x, use_cache=True)
             live = pruner.survivors(model) if bool((x["input_ids"] == IMAGE).any()) else []
-        with Pruner(scorer, schedule, mode="mask")(model):
-            masked = model(**x).logits
+        if not pruner.chain.merges:
+            with Pruner(scorer, schedule, mode="mask")(model):
+                masked = model(**x).logits
+            assert (out.logits - masked)[text].abs().max() <= TOLERANCE
     assert out.logits.isfinite().all()
-    assert (out.logits - masked)[text].abs().max() <= TOLERANCE
     if not live:
         return
     counts = schedule.counts((x["input_ids"] == IMAGE).sum(-1).tolist())

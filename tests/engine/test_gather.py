@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.engine.gather import Stage, gather_mask, merge, next_stage, restore, spread, take, top_tokens
+from vispco.engine.gather import MaskCut, Stage, gather_mask, merge, next_stage, restore, spread, take
+from vispco.scorers import top_tokens
 
 
 @st.composite
@@ -65,7 +66,7 @@ def test_masks_are_cut_to_rows_and_keys_and_nobody_sees_fill():
     causal = torch.ones(4, 4, dtype=torch.bool).tril()[None, None]
     stage = Stage(torch.tensor([[1, 3], [2, 3]]), torch.tensor([[False, True], [True, True]]))
     for mask in (causal, torch.where(causal, 0.0, torch.finfo(torch.float32).min), None):
-        cut = gather_mask(mask, stage.positions, stage.positions, 0, valid=stage.valid, row_slots=stage.positions)
+        cut = gather_mask(mask, MaskCut(stage.positions, stage.positions, 0, stage.positions, stage.valid))
         allowed = cut if cut.dtype == torch.bool else cut == 0
         assert allowed[:, 0].tolist() == [[[True, False], [False, True]], [[True, False], [True, True]]]
 
@@ -73,18 +74,17 @@ def test_masks_are_cut_to_rows_and_keys_and_nobody_sees_fill():
 def test_a_mask_that_begins_late_hides_what_lies_before_it():
     window = torch.ones(1, 1, 1, 3, dtype=torch.bool)
     slots = torch.tensor([[0, 4, 5, 6]])
-    cut = gather_mask(window, None, slots, 4, valid=None, row_slots=torch.tensor([[6]]))
+    cut = gather_mask(window, MaskCut(None, slots, 4, torch.tensor([[6]])))
     assert cut[0, 0, 0].tolist() == [False, True, True, True]
 
 
 def test_flash_masks_stay_flat():
     flat = torch.tensor([[False, True, True, True]])
-    cut = gather_mask(
-        flat, torch.tensor([[0, 2, 3]]), torch.tensor([[0, 2, 3]]), 0, valid=None, row_slots=torch.tensor([[0, 2, 3]])
-    )
+    left = torch.tensor([[0, 2, 3]])
+    cut = gather_mask(flat, MaskCut(left, left, 0, left))
     assert cut.tolist() == [[False, True, True]]
 
 
 def test_merging_takes_the_mean_of_all_that_join():
     hidden = torch.tensor([[[1.0], [3.0], [10.0], [5.0]]])
-    assert merge(hidden, torch.tensor([[1, 1, -1, -1]])).flatten().tolist() == [1.0, 2.0, 10.0, 5.0]
+    assert merge(hidden, torch.tensor([[1, 1, -1, -1]]), torch.ones(1, 4)).flatten().tolist() == [1.0, 2.0, 10.0, 5.0]

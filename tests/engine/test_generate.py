@@ -178,7 +178,7 @@ def test_two_turns_on_a_cache_equal_both_at_once(family, turn):
     whole = {k: torch.cat([v, second[k]], dim=0 if k == "pixel_values" else 1) for k, v in first.items() if k in second}
     whole = {**first, **whole}
 
-    class SameForBoth(SCORERS["random"]):
+    class SameForBoth(SCORERS.get("random")):
         """The random scores of one image, used for each of them."""
 
         name = "same-for-both"

@@ -11,18 +11,26 @@ import torch
 from engine.naive import naive_prefill
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, tokens_of, words
 from vispco import Pruner, Schedule
+from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.scorers import SCORERS, SparseVLM
 
 FAMILIES = list(BUILDERS)
-ALL_SCORERS = [*SCORERS, "recycling"]
+CHAINS = ["random+fastv", "random+fitprune@2"]
+MASKED = [*SCORERS, *CHAINS]
+ALL_SCORERS = [*MASKED, "recycling"]
 PADDINGS = ["single", "left", "right"]
 TOLERANCE = 1e-4
 SCHEDULE = Schedule((1.0, 0.7, 0.7, 0.3))
+EARLY = Schedule((0.8, 0.8, 0.7, 0.3))  # tokens leave before the language model too
 
 
 def scorer_named(name):
     return SparseVLM(recycle=True) if name == "recycling" else name
+
+
+def schedule_for(name):
+    return EARLY if name in CHAINS else SCHEDULE
 
 
 def batch(name, padding):
@@ -59,7 +67,7 @@ def untouched(family, attention, padding):
 @cache
 def pruned(scorer, family, attention, padding):
     """Logits with tokens dropped by SCHEDULE; two laws look at them."""
-    return logits(build(family, attention), batch(family, padding), Pruner(scorer_named(scorer), SCHEDULE))
+    return logits(build(family, attention), batch(family, padding), Pruner(scorer_named(scorer), schedule_for(scorer)))
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
@@ -72,16 +80,20 @@ class TestEverywhere:
     def test_full_retention_is_bit_identical(self, scorer, family, attention, padding):
         model, x = build(family, attention), batch(family, padding)
         whole, generated = untouched(family, attention, padding)
-        for mode in ("drop", "mask"):
+        for mode in ("drop", "mask") if scorer in MASKED else ("drop",):
             pruner = Pruner(scorer_named(scorer), Schedule.full(LAYERS), mode=mode)
             assert torch.equal(logits(model, x, pruner), whole)
         with Pruner(scorer_named(scorer), Schedule.full(LAYERS))(model):
             assert torch.equal(model.generate(**x, max_new_tokens=2, do_sample=False), generated)
 
     def test_masking_equals_dropping(self, scorer, family, attention, padding):
+        if scorer not in MASKED:
+            with pytest.raises(InvalidInputError, match="cannot be expressed by a mask"):
+                Pruner(scorer_named(scorer), SCHEDULE, mode="mask").apply(build(family, attention))
+            return
         model, x = build(family, attention), batch(family, padding)
         dropped = pruned(scorer, family, attention, padding)
-        masked = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE, mode="mask"))
+        masked = logits(model, x, Pruner(scorer_named(scorer), schedule_for(scorer), mode="mask"))
         whole, _ = untouched(family, attention, padding)
         text = text_of(x)
         assert (dropped - masked)[text].abs().max() <= TOLERANCE
@@ -92,9 +104,9 @@ class TestEverywhere:
     ):
         model, x = build(family, attention), batch(family, padding)
         visual, text = visual_counts(x), text_of(x).sum(-1).tolist()
-        counts = SCHEDULE.counts(visual).tolist()
+        counts = schedule_for(scorer).counts(visual).tolist()
         new = 2
-        with Pruner(scorer_named(scorer), SCHEDULE)(model):
+        with Pruner(scorer_named(scorer), schedule_for(scorer))(model):
             out = model.generate(**x, max_new_tokens=new + 1, do_sample=False, return_dict_in_generate=True)
         windows = windows_of(model)
         for i, layer in enumerate(out.past_key_values.layers):
@@ -119,7 +131,7 @@ def windows_of(model):
 def test_a_sample_in_a_batch_equals_the_sample_alone(scorer, family, attention, padding):
     samples = mixed(family)
     x = inputs(family, samples, side=padding)
-    together = logits(build(family, attention), x, Pruner(scorer_named(scorer), SCHEDULE))
+    together = logits(build(family, attention), x, Pruner(scorer_named(scorer), schedule_for(scorer)))
     for b in range(len(samples)):
         mine = together[b][x["attention_mask"][b].bool()]
         single, text = by_itself(scorer, family, attention, b)
@@ -147,7 +159,9 @@ def by_itself(scorer, family, attention, b):
     for key in ("pixel_values", "image_grid_thw", "image_sizes"):
         if key in alone:
             alone[key] = slice_of(family, x, key, samples, b)
-    return logits(build(family, attention), alone, Pruner(scorer_named(scorer), SCHEDULE))[0], text_of(alone)[0]
+    return logits(build(family, attention), alone, Pruner(scorer_named(scorer), schedule_for(scorer)))[0], text_of(
+        alone
+    )[0]
 
 
 def slice_of(family, x, key, samples, b):
@@ -194,7 +208,7 @@ def test_random_keeps_the_same_tokens_for_the_same_seed_and_others_for_another()
     model, x = build("llava"), batch("llava", "single")
     kept = []
     for seed in (0, 0, 1):
-        pruner = Pruner(SCORERS["random"](seed=seed), Schedule((0.5, 0.5, 0.5, 0.25)), record=True)
+        pruner = Pruner(SCORERS.get("random")(seed=seed), Schedule((0.5, 0.5, 0.5, 0.25)), record=True)
         with torch.no_grad(), pruner(model):
             model(**x)
             kept.append(pruner.survivors(model))
@@ -208,11 +222,11 @@ def test_random_keeps_the_same_tokens_for_the_same_seed_and_others_for_another()
 def test_sequences_longer_than_the_window_and_many_images_stay_exact(family):
     sample = (words(2, 1), picture(), words(6, 2), picture(4, 5), words(20, 3))
     x = inputs(family, [sample, (words(3, 4), picture(2, 2), words(30, 5))])
-    for scorer in ALL_SCORERS:
+    for scorer in MASKED:
         for attention in ("sdpa", "eager"):
             model = build(family, attention)
-            dropped = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE))
-            masked = logits(model, x, Pruner(scorer_named(scorer), SCHEDULE, mode="mask"))
+            dropped = logits(model, x, Pruner(scorer_named(scorer), schedule_for(scorer)))
+            masked = logits(model, x, Pruner(scorer_named(scorer), schedule_for(scorer), mode="mask"))
             assert (dropped - masked)[text_of(x)].abs().max() <= TOLERANCE
 
 

@@ -10,7 +10,7 @@ import torch
 
 from tiny import DEFAULT, FIRST_CLASS, LAYERS, _built, build, inputs
 from vispco import Pruner, Schedule
-from vispco.engine.masking import PREFIX
+from vispco.engine.attention import PREFIX
 from vispco.errors import PrunerStateError
 
 SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))

@@ -5,7 +5,7 @@ import torch
 
 from vispco import Pruner, Schedule, cost
 from vispco.data import metric
-from vispco.engine import Plan
+from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import TaskEvaluator, encode
 from vispco.evaluation.evaluator import task_score
@@ -138,7 +138,7 @@ def test_a_planner_and_a_pruner_are_evaluated_like_the_schedule_they_stand_for(q
     schedule = Schedule.single(2, 0.5, layers_of(model))
     evaluator = TaskEvaluator(model, processor, samples, "fastv", details=True)
     expected = evaluator(schedule)
-    assert same(expected, evaluator(lambda layout, _: Plan(schedule.counts(layout.num_visual))))
+    assert same(expected, evaluator(lambda layout, _: TokenPlan(schedule.counts(layout.num_visual))))
     assert same(expected, TaskEvaluator(model, processor, samples, "random", details=True)(Pruner("fastv", schedule)))
 
 

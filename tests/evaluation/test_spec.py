@@ -25,7 +25,7 @@ def test_it_travels_and_builds_the_same_evaluator(folder):
     assert sent == spec
     first, second = spec.build(), sent()
     assert [sample.id for sample in first.samples] == [f"test/{task}/0/0" for task in ("word", "chart", "table")]
-    assert first.scorer.seed == 3
+    assert first.chain.scorers[0].seed == 3
     schedule = Schedule.single(2, 0.5, 8)
     assert first(schedule).details == second(schedule).details
 

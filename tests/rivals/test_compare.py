@@ -7,7 +7,7 @@ import pytest
 
 from rivals.conftest import evaluator
 from rivals.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
-from vispco.engine import Plan
+from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.rivals import (
     Calibration,
@@ -119,7 +119,7 @@ def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
     sizes = SampleSizes.of(test_set)
 
     def planner(layout, _):
-        return Plan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
+        return TokenPlan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
     methods = ["vtw", "fitprune", "random-2", PlannerResult("planned", planner, FlopsBill(), 0.0)]
     found = compare(Calibration(calibration, measure="kl"), test_set, 0.5, methods)

@@ -6,7 +6,7 @@ import torch
 import tiny
 from rivals.conftest import evaluator
 from vispco.families import family_of
-from vispco.rivals.received_attention import AttentionProbe, read_received_attention
+from vispco.rivals.received_attention import read_received_attention, reading_attention
 
 PROMPTS = [
     (tiny.words(2, 1), tiny.picture(), tiny.words(5, 2)),
@@ -41,12 +41,11 @@ def test_received_attention_is_that_of_whole_attention_maps(name, side, attentio
     with torch.no_grad():
         told = tiny.build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
         model = tiny.build(name, attention)
-        probe = AttentionProbe(model)
-        with probe.reading(layout):
+        with reading_attention(model, layout) as read:
             model(**inputs, use_cache=False)
     cross, own = naive(told, layout)
-    assert len(probe.read) == tiny.LAYERS
-    for (got_cross, got_own), want_cross, want_own in zip(probe.read, cross, own, strict=True):
+    assert len(read) == tiny.LAYERS
+    for (got_cross, got_own), want_cross, want_own in zip(read, cross, own, strict=True):
         torch.testing.assert_close(got_cross, want_cross, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(got_own, want_own, rtol=1e-4, atol=1e-5)
 
@@ -58,15 +57,18 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
     def hooks():  # transformers has some of its own
         return [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
 
+    def implementation():
+        return model.model.language_model.config._attn_implementation
+
     def fail():
-        with AttentionProbe(model).reading(layout):
-            assert hooks() != before
+        with reading_attention(model, layout):
+            assert implementation() != before[1]
             raise ZeroDivisionError
 
-    before = hooks()
+    before = hooks(), implementation()
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert hooks() == before
+    assert (hooks(), implementation()) == before
 
 
 def test_rows_are_in_the_order_of_the_samples_for_any_batches():

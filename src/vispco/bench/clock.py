@@ -13,7 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 from vispco.engine import Planner
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
-from vispco.scorers import Scorer
+from vispco.scorers import Chain, Scorer, Selection
 
 
 def now(device: torch.device) -> float:
@@ -53,18 +53,19 @@ class PartClock:
     def watch(self, pruner: Pruner) -> Pruner:
         """The same pruner under this clock. A fixed schedule needs no planning."""
         plan = pruner.schedule
-        return Pruner(self._scorer(pruner.scorer), plan if isinstance(plan, Schedule) else self._planner(plan))
+        chain = Chain(tuple((layer, self._scorer(scorer)) for layer, scorer in pruner.chain.stages))
+        return Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan))
 
     def _scorer(self, scorer: Scorer) -> Scorer:
         watched = copy.copy(scorer)
 
-        def score(context: Any) -> torch.Tensor:
-            with_time = self._timed(scorer.score, context)
-            self.scoring += with_time[1]
-            found: torch.Tensor = with_time[0]
-            return found
+        def select(context: Any) -> Selection:
+            selection, seconds = self._timed(scorer.select, context)
+            self.scoring += seconds
+            made: Selection = selection
+            return made
 
-        object.__setattr__(watched, "score", score)
+        object.__setattr__(watched, "select", select)
         return watched
 
     def _planner(self, planner: Planner) -> Planner:

@@ -12,8 +12,10 @@ from vispco import cost
 from vispco.bench.contender import Contender
 from vispco.bench.prefill import by_part, counted_flops, generated
 from vispco.bench.row import BenchRow, paired, summary
+from vispco.cost import Site
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.families import family_of
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -104,7 +106,9 @@ def _time(
 def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> None:
     """FLOPs and bytes do not depend on the round."""
     parts = by_part(model, encoded, pruner)
-    site = "entry" if pruner is None else pruner.scorer.site
+    site: Site | tuple[Site, ...] = "entry"
+    if pruner is not None:
+        site = pruner.chain.sites(len(family_of(model).layers(model)))
     workload = cost.Workload(encoded.num_text, encoded.num_visual, site)
     log.layers_flops.append(int(cost.get("exact", model.config).price(parts.counts, workload).sum()))
     log.all_flops.append(counted_flops(model, encoded, pruner))

@@ -1,6 +1,20 @@
 """Runs a schedule inside an unmodified transformers model."""
 
-from vispco.engine.attach import Engine, Mode
-from vispco.engine.plan import Plan, Planner
+from vispco.engine.engine import Engine, EngineOptions, Mode
+from vispco.engine.forward import answers_at, attention_calls, recorded_embeddings
+from vispco.engine.hooks import engine_on
+from vispco.engine.masking import Relaxation
+from vispco.engine.plan import Planner, TokenPlan
 
-__all__ = ["Engine", "Mode", "Plan", "Planner"]
+__all__ = [
+    "Engine",
+    "EngineOptions",
+    "Mode",
+    "Planner",
+    "Relaxation",
+    "TokenPlan",
+    "answers_at",
+    "attention_calls",
+    "engine_on",
+    "recorded_embeddings",
+]

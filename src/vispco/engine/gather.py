@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.ranking import ranks
-
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -28,11 +26,6 @@ class Stage:
     @property
     def length(self) -> int:
         return int(self.positions.shape[1])
-
-
-def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
-    """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
-    return (ranks(scores, live) < counts[:, None]) & live
 
 
 def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
@@ -66,21 +59,28 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, flat)
 
 
-def gather_mask(
-    mask: Tensor | None,
-    rows: Tensor | None,
-    slots: Tensor,
-    offset: int,
-    *,
-    valid: Tensor | None,
-    row_slots: Tensor,
-) -> Tensor | None:
+@dataclass(frozen=True, eq=False)
+class MaskCut:
+    """Which part of a mask is wanted.
+
+    rows: int64 [B, M], which queries are left, None for all. slots: int64 [B, K'], the original position of each key; the
+    mask's first column stands for position `offset`. row_slots: [B, M], the original position of each query.
+    valid: bool [B, K'], False for fill; None if there is none.
+    """
+
+    rows: Tensor | None
+    slots: Tensor
+    offset: int
+    row_slots: Tensor
+    valid: Tensor | None = None
+
+
+def gather_mask(mask: Tensor | None, cut: MaskCut) -> Tensor | None:
     """The attention mask of a pruned layer, cut out of the one that the model made for the whole sequence.
 
     mask: [B or 1, 1, Q, K] boolean (sdpa) or additive (eager); [B, K] boolean (flash); None (plain causal).
-    rows: int64 [B, M], which queries are left, None for all. slots: int64 [B, K'], the original position of each key;
-    the mask's first column stands for position `offset`. valid: bool [B, K'] or None. row_slots: [B, M].
     """
+    rows, slots, offset, row_slots, valid = cut.rows, cut.slots, cut.offset, cut.row_slots, cut.valid
     if mask is None:
         if valid is None:
             return None
@@ -118,15 +118,19 @@ def restore(x: Tensor, stage: Stage, length: int) -> Tensor:
     return out.scatter(1, index, x)
 
 
-def merge(hidden: Tensor, into: Tensor) -> Tensor:
-    """Average tokens into others: hidden [B, M, D]; into int64 [B, M], where each goes, -1 for nowhere.
+def merge(hidden: Tensor, into: Tensor, weight: Tensor, *, normalise: bool = True) -> Tensor:
+    """Join tokens: hidden [B, M, D]; into int64 [B, M], where each goes, -1 for nowhere; weight float [B, M].
 
-    A target becomes the mean of all tokens that name it (itself among them, if it names itself).
+    A target becomes the weighted sum of all tokens that name it (itself among them, if it names itself), divided by the sum of
+    their weights if `normalise`. In float32.
     """
-    joined = into >= 0
+    weight = torch.where(into >= 0, weight, 0.0)
     target = into.clamp(min=0)
     sums = torch.zeros_like(hidden, dtype=torch.float32)
-    sums = sums.scatter_add(1, target[..., None].expand_as(hidden), hidden.float() * joined[..., None])
-    counts = torch.zeros(hidden.shape[:2], device=hidden.device).scatter_add(1, target, joined.float())
-    mean = (sums / counts.clamp(min=1)[..., None]).to(hidden.dtype)
-    return torch.where((counts > 0)[..., None], mean, hidden)
+    sums = sums.scatter_add(1, target[..., None].expand_as(hidden), hidden.float() * weight[..., None])
+    named = torch.zeros_like(weight).scatter_add(1, target, (into >= 0).float()) > 0
+    if normalise:
+        total = torch.zeros_like(weight).scatter_add(1, target, weight)
+        sums = sums / torch.where(total > 0, total, 1.0)[..., None]
+        named = named & (total > 0)
+    return torch.where(named[..., None], sums.to(hidden.dtype), hidden)

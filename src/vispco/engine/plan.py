@@ -10,11 +10,12 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
+from vispco.scorers.chain import Chain
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Token counts int64 [B, L] on the host, never growing with depth.
+class TokenPlan:
+    """Token counts int64 [B, L] on the host, never growing with depth; an upper bound for methods with a threshold.
 
     retention: [B, L] the same as fractions, with a gradient, where a search wants one.
     """
@@ -35,12 +36,12 @@ class Plan:
         return [row[layer] for row in self.rows]
 
 
-Planner = Callable[[TokenLayout, Tensor], Plan]
+Planner = Callable[[TokenLayout, Tensor], TokenPlan]
 """(layout, embeddings [B, N, D] that enter the language model) -> plan. A fixed schedule, or a trained predictor."""
 
 
-def check_plan(plan: Plan, layout: TokenLayout, num_layers: int, *, first_full: bool) -> None:
-    """Refuse a plan that does not fit the batch or the scorer, before any layer has run."""
+def check_plan(plan: TokenPlan, layout: TokenLayout, num_layers: int, chain: Chain) -> None:
+    """Refuse a plan that does not fit the batch or the chain of scorers, before any layer has run."""
     expected = (layout.batch_size, num_layers)
     if tuple(plan.counts.shape) != expected:
         raise InvalidInputError(
@@ -50,8 +51,11 @@ def check_plan(plan: Plan, layout: TokenLayout, num_layers: int, *, first_full: 
     visual = torch.tensor(layout.num_visual)
     if bool((plan.counts > visual[:, None]).any()) or bool((plan.counts < 0).any()):
         raise InvalidInputError("The plan keeps more visual tokens than a sample has, or fewer than none.")
-    if first_full and bool((plan.counts[:, 0] != visual).any()):
+    first = chain.earliest_layer
+    if bool((plan.counts[:, :first] != visual[:, None]).any()):
+        kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
         raise InvalidInputError(
-            "The schedule prunes before layer 0, but this scorer reads the attention of the layer before, and there is "
-            "none. Keep all tokens at layer 0 (r_0 = 1), or use a scorer that needs no attention."
+            f"The schedule prunes before layer {first}, but the scorer {chain.name!r} is in charge from layer {first} on. "
+            f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
+            "before, such as 'random'."
         )

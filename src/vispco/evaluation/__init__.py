@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.features import FeatureStore
-    from vispco.evaluation.forced import answer_logits
     from vispco.evaluation.reference import Reference
     from vispco.evaluation.spec import EvaluatorSpec
+    from vispco.evaluation.teacher_forcing import answer_logits
 
 _HOMES = {
     "Encoded": "vispco.evaluation.encoded",
@@ -25,7 +25,7 @@ _HOMES = {
     "FeatureStore": "vispco.evaluation.features",
     "Reference": "vispco.evaluation.reference",
     "TaskEvaluator": "vispco.evaluation.evaluator",
-    "answer_logits": "vispco.evaluation.forced",
+    "answer_logits": "vispco.evaluation.teacher_forcing",
     "encode": "vispco.evaluation.encoded",
     "evaluate": "vispco.evaluation.evaluate_model",
 }

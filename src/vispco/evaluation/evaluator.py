@@ -9,29 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vispco import cost, scorers
+from vispco import cost
 from vispco.errors import InvalidInputError
 from vispco.evaluation.batches import SampleBatch, batches
+from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
-from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.lengths import answer_limits
-from vispco.evaluation.prefix import first_drop
 from vispco.evaluation.prefix_shelf import PrefixShelf
 from vispco.evaluation.reference import Reference
-from vispco.evaluation.subject import Planned, Subject
 from vispco.evaluation.tally import Tally, mean
+from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.families import family_of
+from vispco.scorers import Chain, ChainLike
 from vispco.sources.sample_set import SampleSet
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.divergence import Direction
     from vispco.evaluation.result import Evaluation
-    from vispco.scorers import Scorer
 
 Progress = Callable[[int, int], None]
-"""(samples done, samples in all), counted once for each subject."""
+"""(samples done, samples in all), counted once for each candidate."""
 
 
 def task_score(sample: Sample, prediction: str) -> float:
@@ -40,15 +39,15 @@ def task_score(sample: Sample, prediction: str) -> float:
 
 
 class TaskEvaluator:
-    """Evaluates subjects (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
+    """Evaluates candidates (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
 
-    Pictures are encoded once, whatever the number of subjects. Greedy decoding; max_new_tokens is by default what a
+    Pictures are encoded once, whatever the number of candidates. Greedy decoding; max_new_tokens is by default what a
     benchmark allows, and elsewhere what the longest reference answer takes.
 
     score: (sample, prediction) -> [0, 1]; default: the metric of the sample's task.
     kl: also measure the KL to the full model, on teacher-forced answers (`direction`). Where people gave different
         answers there is no reference; the full model's own answer takes its place.
-    share: bytes for the unpruned run of each batch, from which later subjects resume at their first pruned layer; 0 for
+    share: bytes for the unpruned run of each batch, from which later candidates resume at their first pruned layer; 0 for
         none. `many` shares in any case, batch by batch.
     details: keep every prediction in `Evaluation.details["predictions"]`.
     """
@@ -58,7 +57,7 @@ class TaskEvaluator:
         model: Any,
         processor: Any,
         samples: Sequence[Sample],
-        scorer: str | Scorer = "fastv",
+        scorer: ChainLike = "fastv",
         *,
         batch_size: int = 64,
         max_new_tokens: int | None = None,
@@ -73,7 +72,7 @@ class TaskEvaluator:
         progress: Progress | None = None,
     ) -> None:
         self.model, self.processor, self.samples = model, processor, list(samples)
-        self.scorer = scorers.get(scorer)
+        self.chain = Chain.of(scorer)
         if max_new_tokens is not None and max_new_tokens < 1:
             raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
         self.sample_set = SampleSet.of(samples)
@@ -90,13 +89,18 @@ class TaskEvaluator:
         self._answered: set[str] = set()
         self.num_layers = len(family_of(model).layers(model))
 
-    def __call__(self, subject: Subject = None) -> Evaluation:
-        """Accuracy by task, FLOPs, and KL if it was asked for."""
-        return self.many([subject])[0]
+    @property
+    def scorer(self) -> Chain:
+        """The chain of scorers that schedules and planners are run with."""
+        return self.chain
 
-    def many(self, subjects: Sequence[Subject]) -> list[Evaluation]:
-        """Several subjects in one pass over the data; what their unpruned first layers compute is computed once."""
-        runs = [self._planned(subject) for subject in subjects]
+    def __call__(self, candidate: Candidate = None) -> Evaluation:
+        """Accuracy by task, FLOPs, and KL if it was asked for."""
+        return self.many([candidate])[0]
+
+    def many(self, candidates: Sequence[Candidate]) -> list[Evaluation]:
+        """Several candidates in one pass over the data; what their unpruned first layers compute is computed once."""
+        runs = [self._run_of(candidate) for candidate in candidates]
         tallies = [Tally(self.costs) for _ in runs]
         shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
         for number, batch in enumerate(self.batches):
@@ -106,7 +110,8 @@ class TaskEvaluator:
                 told = self._generated(run, batch, encoded, number, hold=shared)
                 tally.add_answers(batch.samples, told, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
-                tally.add_cost(run.counts, cost.Workload(encoded.num_text, encoded.num_visual, run.scorer.site))
+                load = cost.Workload(encoded.num_text, encoded.num_visual, run.chain.sites(self.num_layers))
+                tally.add_cost(run.counts, load)
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
@@ -118,16 +123,18 @@ class TaskEvaluator:
                 self.prefixes.release(("answer", number))
         return [tally.evaluation(self.tasks, self.sample_set, details=self.details) for tally in tallies]
 
-    def kl(self, subject: Subject, direction: Direction | None = None) -> float:
+    def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
-        run = self._planned(subject)
+        run = self._run_of(candidate)
         found: list[float] = []
         for number, batch in enumerate(self.batches):
             found += self._divergences(run, batch, number, direction or self.direction, hold=False)
             self.prefixes.release(("answer", number))
         return mean(found)
 
-    def _generated(self, run: Planned, batch: SampleBatch, encoded: Encoded, number: int, *, hold: bool) -> list[str]:
+    def _generated(
+        self, run: CandidateRun, batch: SampleBatch, encoded: Encoded, number: int, *, hold: bool
+    ) -> list[str]:
         def generate() -> torch.Tensor:
             return self._written(batch, encoded)
 
@@ -162,13 +169,13 @@ class TaskEvaluator:
         self._answered |= {sample.id for sample in silent.samples}
 
     def _divergences(
-        self, run: Planned, batch: SampleBatch, number: int, direction: Direction, *, hold: bool
+        self, run: CandidateRun, batch: SampleBatch, number: int, direction: Direction, *, hold: bool
     ) -> list[float]:
         self._answer_itself(batch)
         encoded, key = self.store.encode(batch.samples, answers=True), ("answer", number)
         if not self.reference.knows(encoded):
             record = self.prefixes.wanted(key, hold=hold)
-            with self.prefixes.recording(key, self.model, run.scorer) if record else nullcontext():
+            with self.prefixes.recording(key, self.model, run.chain) if record else nullcontext():
                 self.reference.learn(encoded)
 
         def forward() -> torch.Tensor:
@@ -181,7 +188,7 @@ class TaskEvaluator:
 
     def _run(
         self,
-        run: Planned,
+        run: CandidateRun,
         batch: SampleBatch,
         encoded: Encoded,
         key: tuple[str, int],
@@ -189,22 +196,17 @@ class TaskEvaluator:
         *,
         hold: bool,
     ) -> torch.Tensor:
-        """Do it under the subject's pruner, from where its pruning begins if the unpruned run is at hand."""
+        """Do it under the candidate's pruner, from where its pruning begins if the unpruned run is at hand."""
         if self.prefixes.wanted(key, hold=hold):
-            with self.prefixes.recording(key, self.model, run.scorer):
+            with self.prefixes.recording(key, self.model, run.chain):
                 action()
         prefix = self.prefixes.get(key)
-
-        def first() -> int:
-            assert run.counts is not None  # noqa: S101 - planned before layer 0 begins
-            return first_drop(run.counts, encoded.num_visual)
-
-        resumed = nullcontext() if prefix is None else prefix.resume(run.scorer, first)
+        resumed = nullcontext() if prefix is None else prefix.resume()
         with run.on(self.model, batch.rows, encoded.num_visual), resumed:
             return action()
 
-    def _planned(self, subject: Subject) -> Planned:
-        return Planned(subject, self.scorer, self.num_layers, len(self.samples))
+    def _run_of(self, candidate: Candidate) -> CandidateRun:
+        return CandidateRun(candidate, self.chain, self.num_layers, len(self.samples))
 
     def _say(self, number: int, place: int, runs: int) -> None:
         if self.progress is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from vispco.engine.replay import Prefix
 from vispco.errors import InvalidInputError
-from vispco.evaluation.prefix import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vispco.scorers import Scorer
+    from vispco.scorers import Chain
 
 Key = tuple[str, int]
 
@@ -34,9 +34,9 @@ class PrefixShelf:
         return self._kept.get(key) or self._passing.get(key)
 
     @contextmanager
-    def recording(self, key: Key, model: Any, scorer: Scorer) -> Iterator[None]:
+    def recording(self, key: Key, model: Any, chain: Chain) -> Iterator[None]:
         """Keep what an unpruned run inside the block computes."""
-        prefix = Prefix(model, scorer)
+        prefix = Prefix(model, chain)
         with prefix.record():
             yield
         if self.held + prefix.size <= self.memory:
@@ -47,5 +47,5 @@ class PrefixShelf:
             self._passing[key] = prefix
 
     def release(self, key: Key) -> None:
-        """The subjects at hand are done with this batch."""
+        """The candidates at hand are done with this batch."""
         self._passing.pop(key, None)

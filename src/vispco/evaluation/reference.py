@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vispco.evaluation.divergence import Direction, divergence
-from vispco.evaluation.forced import answer_logits
+from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class SampleSizes:
             table[:, list(batch.rows)] = torch.tensor(columns)
         scorer = evaluator.scorer
         model = costs.get(cost, evaluator.model.config)
-        return cls(table[0], table[1], table[2], model, scorer.site, int(scorer.needs_attention))
+        return cls(table[0], table[1], table[2], model, scorer.sites(model.num_layers), scorer.earliest_layer)
 
     def __len__(self) -> int:
         return len(self.num_text)

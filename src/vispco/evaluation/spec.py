@@ -82,10 +82,10 @@ class EvaluatorSpec:
 
     def build(self, **more: Any) -> TaskEvaluator:
         """Draw or read the samples, load the model, make the evaluator; `more` goes to it as it is (e.g. `progress`)."""
-        from vispco import scorers  # noqa: PLC0415 - a spec is read and compared without torch
-        from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
+        from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415 - a spec is read and compared without torch
+        from vispco.scorers import Chain  # noqa: PLC0415
 
-        scorer, _ = scorers.get(**self.scorer), self._device()  # told before anything is drawn or read
+        scorer, _ = Chain.of(self.scorer), self._device()  # refused before anything is drawn or read
         samples = self.samples()
         model, processor = self.load()
         samples = samples.for_model(model, processor)

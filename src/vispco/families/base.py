@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.layout import TokenLayout
 
 ImageSizes = tuple[tuple[int, int, int], ...]
+ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
 
 
 class Family:
@@ -27,6 +29,8 @@ class Family:
     )
     attention_name: ClassVar[str] = "self_attn"
     ffn_name: ClassVar[str] = "mlp"
+    has_class_token: ClassVar[bool] = False
+    """Whether the vision tower puts a class token before the patches."""
 
     def base(self, model: nn.Module) -> nn.Module:
         """The module that joins pictures and text: it takes `input_ids` and calls the language model."""
@@ -74,34 +78,85 @@ class Family:
         """Token grid (frames, rows, columns) of each image in order, where it is known."""
         return None
 
+    def has_pictures(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether pictures or videos come with the inputs of `base(model)`."""
+        return any(inputs.get(name) is not None for name in self.picture_inputs)
+
     def layout(self, model: nn.Module, inputs: Mapping[str, Any], *, answers: Tensor | None = None) -> TokenLayout:
-        """Find the visual tokens of one forward pass from the inputs of `base(model)`."""
-        ids, embeds = inputs.get("input_ids"), inputs.get("inputs_embeds")
-        given = ids if ids is not None else embeds
-        if given is None:
-            raise InvalidInputError("The model was called with neither input_ids nor inputs_embeds.")
-        shape, device = given.shape[:2], given.device
-        has_pictures = any(inputs.get(name) is not None for name in self.picture_inputs)
+        """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`."""
+        given = self._given(inputs)
+        shape, ids = given.shape[:2], inputs.get("input_ids")
         if ids is not None:
-            visual = torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=device))
-        elif has_pictures:
-            visual = self._placeholders_in(model, given)
+            visual = torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
         else:
-            visual = torch.zeros(shape, dtype=torch.bool, device=device)
-        if not has_pictures:
-            if shape[1] > 1 and ids is not None and bool(visual.any()):
+            visual = self._placeholders_in(model, given)
+        mask = inputs.get("attention_mask")
+        real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        if answers is not None and answers.shape != shape:
+            answers = None
+        return TokenLayout.build(visual, real, answers=answers, image_sizes=self.image_sizes(model, inputs))
+
+    def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
+        """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
+        given = self._given(inputs)
+        batch, length = given.shape[:2]
+        ids = inputs.get("input_ids")
+        if length > 1 and ids is not None:
+            known = torch.tensor(self.visual_token_ids(model), device=ids.device)
+            if bool(torch.isin(ids, known).any()):
                 raise UnsupportedModelError(
                     "The prompt has image placeholders but no pictures came with it. This happens in chunked prefill "
                     "(prefill_chunk_size) or with features merged beforehand; prefill in one piece, with pixel_values "
                     "or mm_encoder_outputs."
                 )
-            visual = torch.zeros_like(visual)
-        mask = inputs.get("attention_mask")
-        real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
-        if answers is not None and answers.shape != shape:
-            answers = None
-        sizes = self.image_sizes(model, inputs) if has_pictures else None
-        return TokenLayout.build(visual, real, answers=answers, image_sizes=sizes)
+        return int(batch), int(length)
+
+    def check_attention(self, model: nn.Module) -> None:
+        """Say before anything runs that attention cannot be read."""
+        for layer in self.layers(model):
+            module = self.attention(layer)
+            if not hasattr(module, "config") or not hasattr(sys.modules[type(module).__module__], ATTENTION_TABLE):
+                raise UnsupportedModelError(
+                    f"{type(module).__name__} does not run attention through transformers' attention functions, so its "
+                    "attention cannot be read. Use a scorer without attention (e.g. 'random'), or add a model family."
+                )
+
+    def vision_tower(self, model: nn.Module) -> nn.Module:
+        """The module that turns pixels into patches."""
+        raise self._no_vision(model)
+
+    def vision_projector(self, model: nn.Module) -> nn.Module:
+        """The module that turns the tower's patches into visual tokens."""
+        raise self._no_vision(model)
+
+    def vision_attentions(self, model: nn.Module) -> list[nn.Module]:
+        """The attention modules of the tower's blocks, in order."""
+        raise self._no_vision(model)
+
+    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
+        """Values of the tower's patches, [I, P, ...] or [P, ...] -> their means by visual token, [T, ...].
+
+        `call` holds the arguments with which the tower was called.
+        """
+        raise self._no_vision(model)
+
+    def check_vision(self, model: nn.Module) -> None:
+        """Say before anything runs that the vision tower cannot be read."""
+        self.vision_projector(model)
+        self.vision_attentions(self.base(model))
+
+    def _no_vision(self, model: nn.Module) -> UnsupportedModelError:
+        return UnsupportedModelError(
+            f"The vision tower of {type(model).__name__} is not known to vispco, so scorers that read it cannot be used. "
+            "Use a scorer of embeddings (e.g. 'divprune') or of attention (e.g. 'fastv'), or add a model family."
+        )
+
+    def _given(self, inputs: Mapping[str, Any]) -> Tensor:
+        given = inputs.get("input_ids")
+        given = inputs.get("inputs_embeds") if given is None else given
+        if not isinstance(given, Tensor):
+            raise InvalidInputError("The model was called with neither input_ids nor inputs_embeds.")
+        return given
 
     def _placeholders_in(self, model: nn.Module, embeds: Tensor) -> Tensor:
         """Placeholders among embeddings, recognised as transformers does: by equality with the token's embedding."""
@@ -120,6 +175,21 @@ class Family:
         if not isinstance(part, nn.Module):
             raise UnsupportedModelError(f"{type(layer).__name__} has no module `{name}`, which this scorer needs.")
         return part
+
+
+class TowerFamily(Family):
+    """Families with a `vision_tower` of encoder layers (CLIP, SigLIP) and a `multi_modal_projector`."""
+
+    def vision_tower(self, model: nn.Module) -> nn.Module:
+        return self._part(self.base(model), "vision_tower")
+
+    def vision_projector(self, model: nn.Module) -> nn.Module:
+        return self._part(self.base(model), "multi_modal_projector")
+
+    def vision_attentions(self, model: nn.Module) -> list[nn.Module]:
+        tower: Any = self.vision_tower(model)
+        inner = getattr(tower, "vision_model", tower)
+        return [layer.self_attn for layer in inner.encoder.layers]
 
 
 def square(tokens: int) -> tuple[int, int, int] | None:

@@ -7,12 +7,13 @@ repeated here.
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
-from vispco.families.base import Family, ImageSizes, square
+from vispco.families.base import ImageSizes, TowerFamily, square
 
 
-class Gemma3(Family):
+class Gemma3(TowerFamily):
     """SigLIP patches, pooled to a fixed square."""
 
     model_types = ("gemma3",)
@@ -22,3 +23,10 @@ class Gemma3(Family):
         config: Any = self.base(model).config
         grid = square(config.mm_tokens_per_image)
         return None if pixels is None or grid is None else (grid,) * pixels.shape[0]
+
+    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
+        config: Any = self.base(model).config
+        side, tokens = round(values.shape[1] ** 0.5), round(config.mm_tokens_per_image**0.5)
+        grid = values.transpose(1, 2).reshape(len(values), -1, side, side)
+        pooled = functional.avg_pool2d(grid.float(), side // tokens)  # [I, D, tokens, tokens]
+        return pooled.flatten(2).transpose(1, 2).flatten(0, 1).to(values.dtype)

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from vispco.families.base import Family, ImageSizes, square
+from vispco.families.base import Family, ImageSizes, TowerFamily, square
 
 
-class Llava(Family):
+class Llava(TowerFamily):
     """CLIP patches without the class token."""
 
     model_types = ("llava",)
+    has_class_token = True
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         pixels = inputs.get("pixel_values")
@@ -19,6 +20,11 @@ class Llava(Family):
         vision = config.vision_config
         side = vision.image_size // vision.patch_size
         return None if pixels is None else ((1, side, side),) * pixels.shape[0]
+
+    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
+        config: Any = self.base(model).config
+        side = config.vision_config.image_size // config.vision_config.patch_size
+        return values[:, -side * side :].flatten(0, 1)  # without the class token, if it is there
 
 
 class LlavaVariants(Family):

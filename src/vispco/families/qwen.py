@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from transformers.vision_utils import get_vision_window_index
 
 from vispco.families.base import Family, ImageSizes
 
@@ -21,3 +23,26 @@ class Qwen(Family):
             return None  # their order in the text is not known here
         grids = images if images is not None else videos
         return None if grids is None else tuple((t, h // merge, w // merge) for t, h, w in grids.tolist())
+
+    def vision_tower(self, model: nn.Module) -> nn.Module:
+        tower: Any = self.base(model).visual
+        return tower  # type: ignore[no-any-return]
+
+    def vision_projector(self, model: nn.Module) -> nn.Module:
+        tower: Any = self.vision_tower(model)
+        return tower.merger  # type: ignore[no-any-return]
+
+    def vision_attentions(self, model: nn.Module) -> list[nn.Module]:
+        tower: Any = self.vision_tower(model)
+        return [block.attn for block in tower.blocks]
+
+    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:
+        tower: Any = self.vision_tower(model)
+        flat = values.reshape(-1, values.shape[-1])  # the tower runs all pictures as one row of patches
+        tokens = flat.view(-1, tower.spatial_merge_size**2, values.shape[-1]).mean(1)
+        if not hasattr(tower, "window_size"):
+            return tokens
+        order, _ = get_vision_window_index(  # Qwen2.5-VL sorts its patches by window
+            call["grid_thw"], tower.spatial_merge_size, tower.window_size, tower.patch_size
+        )
+        return tokens[torch.argsort(torch.as_tensor(order, device=tokens.device))]

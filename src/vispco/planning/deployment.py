@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco import cost as costs
-from vispco import kernels, scorers
+from vispco import kernels
 from vispco.cost import Cost, Workload
 from vispco.errors import InvalidInputError
 from vispco.planning import run_files as disk
@@ -14,10 +14,10 @@ from vispco.planning.found_shape import FoundShape
 from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.schedule import Schedule
-from vispco.scorers import Scorer
+from vispco.scorers import Chain
 
 
-def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
+def load(folder: str | Path, budget: float) -> tuple[Chain, BudgetPlanner]:
     """Scorer and planner of what a search found, for a budget: a fraction of each sample's unpruned FLOPs.
 
     folder: the directory of a search, a saved predictor, or a predictor's name on the hub. A predictor gives each sample
@@ -30,9 +30,11 @@ def load(folder: str | Path, budget: float) -> tuple[Scorer, BudgetPlanner]:
     if (place / disk.PREDICTOR).is_dir():
         return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
     config = disk.read_config(place)
-    scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
+    scorer, kernel = Chain.of(config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)
-    planner = BudgetPlanner(static_shape(found.params), kernel, budget, _cost(config), site=scorer.site)
+    price = _cost(config)
+    sites = scorer.sites(price.num_layers)
+    planner = BudgetPlanner(static_shape(found.params), kernel, budget, price, site=sites)
     return scorer, planner
 
 
@@ -48,17 +50,20 @@ def export(
     place = Path(folder)
     config = disk.read_config(place)
     text, visual = config["typical"]
-    scorer, kernel = scorers.get(**config["scorer"]), kernels.get(**config["kernel"])
+    scorer, kernel = Chain.of(config["scorer"]), kernels.get(**config["kernel"])
     found = _nearest(place, budget)
     moved = FoundShape(budget, found.params, found.kl)
-    size = Workload(text if num_text is None else num_text, visual if num_visual is None else num_visual, scorer.site)
-    return moved.schedule(kernel, size, _cost(config))
+    price = _cost(config)
+    sites = scorer.sites(price.num_layers)
+    size = Workload(text if num_text is None else num_text, visual if num_visual is None else num_visual, sites)
+    return moved.schedule(kernel, size, price)
 
 
-def _from_predictor(predictor: Predictor, budget: float) -> tuple[Scorer, BudgetPlanner]:
+def _from_predictor(predictor: Predictor, budget: float) -> tuple[Chain, BudgetPlanner]:
     predictor.eval()
-    scorer, cost = scorers.get(**predictor.config.scorer), predictor.config.make_cost()
-    return scorer, BudgetPlanner(predicted_shape(predictor, budget), predictor.kernel, budget, cost, site=scorer.site)
+    scorer, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
+    sites = scorer.sites(cost.num_layers)
+    return scorer, BudgetPlanner(predicted_shape(predictor, budget), predictor.kernel, budget, cost, site=sites)
 
 
 def _nearest(folder: Path, budget: float) -> FoundShape:

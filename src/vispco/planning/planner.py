@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Site, Workload, counts_for_budget
-from vispco.engine.plan import Plan
+from vispco.engine.plan import TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.found_shape import deployed_gamma
@@ -38,7 +38,7 @@ class BudgetPlanner:
         self.shape, self.kernel, self.budget, self.cost, self.site, self.fill = shape, kernel, budget, cost, site, fill
 
     @torch.no_grad()
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Plan:
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         positions = torch.arange(layout.length, device=layout.visual.device)
         asked = layout.real & ~layout.visual & (positions <= layout.query[:, None])
         text, visual = asked.sum(-1).cpu(), torch.tensor(layout.num_visual)
@@ -53,7 +53,7 @@ class BudgetPlanner:
             gamma=deployed_gamma(self.kernel),
             fill=self.fill,
         )
-        return Plan(counts)
+        return TokenPlan(counts)
 
 
 def static_shape(params: Tensor) -> Shape:

@@ -20,7 +20,7 @@ from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.memory import AXES, Memory
 from vispco.planning.observation import Observation
-from vispco.scorers import Scorer
+from vispco.scorers import Chain
 from vispco.weight_bars import hide_weight_bars
 
 WAVES = 8  # sines and cosines of the budget
@@ -119,7 +119,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def for_model(
-        cls, model: Any, kernel: Kernel, scorer: Scorer, *, cost: str | Cost = "exact", anchors: int = 1, **options: Any
+        cls, model: Any, kernel: Kernel, scorer: Chain, *, cost: str | Cost = "exact", anchors: int = 1, **options: Any
     ) -> Predictor:
         """A fresh predictor for a vision-language model; its anchors are the kernel's own start."""
         sizes = Dimensions.from_config(model.config)

@@ -55,7 +55,7 @@ class VispcoSearch:
                 "Give a TaskEvaluator."
             )
         model, scorer, cost = evaluator.model, evaluator.scorer, calibration.sizes.cost.name
-        kernel = kernels.get(self.kernel, earliest_layer=int(scorer.needs_attention))
+        kernel = kernels.get(self.kernel, earliest_layer=scorer.earliest_layer)
         preset = presets.for_model(model.config, self.kernel)
         objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
         if self.seed:

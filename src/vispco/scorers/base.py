@@ -1,84 +1,116 @@
-"""What a scorer is: it rates the live visual tokens of one layer, and says what it must see to do so.
+"""What a scorer is: it rates or chooses visual tokens at one layer, and declares what it must see to do so.
 
-A scorer never decides how many tokens stay and never touches an index: the schedule and the engine do that.
+Three kinds of method, from the simplest to the most general:
+
+- a rating: override `score`; the best `context.counts` tokens stay;
+- a set: override `select` and return the tokens that stay, at most `context.counts` of each sample. A method that decides by
+  itself how many stay also sets `decides_count` and says at which layers it does (`acts_at`);
+- merging: `select` also returns a `Merge`, which says which tokens live on inside others.
+
+A scorer never gathers hidden states, masks or caches: the engine does that.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.layout import TokenLayout
-
-Rows = Literal["last", "text", "visual"]
-Site = Literal["entry", "mid"]
-
-
-class MassReader(Protocol):
-    """How a context asks the engine for attention; see `ScoringContext.attention`."""
-
-    def __call__(self, rows: Rows, heads: Literal["mean", "max"], weights: Tensor | None) -> Tensor: ...
+from vispco.cost.workload import Site
+from vispco.errors import InvalidInputError
+from vispco.ranking import ranks
+from vispco.registry import Registry
+from vispco.scorers.context import ScoringContext
 
 
-@dataclass
-class ScoringContext:
-    """One layer, as a scorer sees it. B samples, V visual slots (the largest count in the batch).
+@dataclass(frozen=True)
+class VisionNeeds:
+    """What a scorer reads of the vision tower.
 
-    layer: the decoder layer whose attention is read; tokens leave before layer + 1 processes them.
-    live: bool [B, V], the visual tokens that are still there. counts: int64 [B], how many will stay.
-    embeddings: [B, N, D], what entered the language model. hidden: [B, V, D], the visual tokens' states before layer
-        + 1, for scorers that declare `needs_hidden`, else None.
-    memo: kept for the length of one prefill, for what a scorer computes once.
+    features: the tower's last hidden states. attention: blocks whose attention is read, negative ones counted from the end.
     """
 
-    layer: int
-    layout: TokenLayout
-    live: Tensor
-    counts: Tensor
-    embeddings: Tensor
-    hidden: Tensor | None
-    read_mass: MassReader | None
-    memo: dict[str, Any] = field(default_factory=dict)
+    features: bool = False
+    attention: tuple[int, ...] = ()
 
-    def attention(self, rows: Rows, heads: Literal["mean", "max"] = "mean", weights: Tensor | None = None) -> Tensor:
-        """Attention that each visual token receives, summed over query rows; float32 [B, V].
-
-        rows: 'last' is the last instruction token, 'text' the instruction tokens after the first visual token,
-        'visual' the live visual tokens. heads: how the heads are reduced, row by row. weights: [B, R], for 'text' in
-        the order of `layout.instruction_index`, for 'visual' of `layout.visual_index`.
-        """
-        if self.read_mass is None:
-            raise InvalidInputError(
-                "This scorer reads attention but does not declare it. Set `needs_attention = True` on its class."
-            )
-        return self.read_mass(rows, heads, weights)
+    def __bool__(self) -> bool:
+        return self.features or bool(self.attention)
 
 
-class Scorer(ABC):
-    """Rates visual tokens; higher is kept. Subclasses set `name`, say what they need, and write `score`."""
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """Which tokens live on inside others.
+
+    into: int64 [B, V], the slot that each token is merged into, -1 for none. A token that others are merged into names itself if
+        its own state takes part. The result stands at the position of the slot that was named.
+    weight: float [B, V], of each token in the sum; default: its size, so that a merged token is the mean of all original ones.
+    normalise: divide the sum by the sum of the weights.
+    """
+
+    into: Tensor
+    weight: Tensor | None = None
+    normalise: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a scorer decided.
+
+    keep: bool [B, V], the tokens that stay; at most `context.counts` of each sample, all of them live.
+    scores: float [B, V], higher is kept; what a relaxation of the choice ranks by. Default: `keep` itself.
+    merge: see `Merge`; None for plain dropping.
+    """
+
+    keep: Tensor
+    scores: Tensor | None = None
+    merge: Merge | None = None
+
+
+class Scorer:
+    """Rates or chooses visual tokens. Subclasses set `name`, say what they need, and override `score` or `select`.
+
+    Options are the arguments of `__init__`, kept as attributes of the same name.
+    """
 
     name: ClassVar[str]
-    needs_attention: ClassVar[bool] = True
-    """Reads attention of the layer before, so the first layer always processes every token (r_0 = 1)."""
+    needs_attention: bool = True
+    """Reads attention of the layer before (`context.attention`)."""
     needs_hidden: bool = False
-    """Looks at the hidden states of the visual tokens, `context.hidden`."""
-    site: ClassVar[Site] = "entry"
-    """Where tokens leave: at the entry of the next layer, or already between attention and FFN ('mid')."""
+    """Looks at the hidden states of the visual tokens (`context.hidden`)."""
+    needs_previous_hidden: bool = False
+    """Also looks at their states one layer earlier (`context.previous_hidden`)."""
+    needs_vision: VisionNeeds = VisionNeeds()
+    """What it reads of the vision tower (`context.vision`)."""
+    site: Site = "entry"
+    """Where tokens leave: at the entry of the next layer, or already between attention and feed-forward network ('mid')."""
+    merges: bool = False
+    """Whether `select` may return a `Merge`. Such a method cannot be masked, only dropped."""
+    decides_count: bool = False
+    """Whether fewer than `context.counts` may stay. The engine then asks the device for the real numbers."""
 
-    @abstractmethod
-    def score(self, context: ScoringContext) -> Tensor:
+    @property
+    def earliest_layer(self) -> int:
+        """The first layer before which it can choose: 0 is before the language model, which has no attention to read."""
+        return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")
+
+    def acts_at(self, layer: int) -> bool:  # noqa: ARG002
+        """Whether it chooses before this layer even where the schedule asks for no drop (methods with a threshold)."""
+        return False
+
+    def score(self, context: ScoringContext) -> Tensor:  # noqa: ARG002
         """Importance of each visual token; float [B, V]. Values at slots that are not live are ignored."""
+        raise InvalidInputError(
+            f"The scorer {type(self).__name__} overrides neither `score` nor `select`. Write one of them."
+        )
 
-    def merge(self, context: ScoringContext, scores: Tensor, keep: Tensor) -> Tensor | None:  # noqa: ARG002
-        """Which dropped tokens are averaged into which kept ones: int64 [B, V], a slot or -1; None for no merging."""
-        return None
+    def select(self, context: ScoringContext) -> Selection:
+        """The tokens that stay; by default the best-scored ones, ties going to the earlier token."""
+        scores = self.score(context)
+        return Selection(top_tokens(scores, context.live, context.counts), scores)
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
-        """How many attention rows one scoring reads, given the text rows and the live visual tokens; see `cost`."""
+        """How many attention rows one choice reads, given the text rows and the live visual tokens; see `scoring_flops`."""
         return 0
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
@@ -93,26 +125,31 @@ class Scorer(ABC):
         options = ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items() if k != "name")
         return f"{type(self).__name__}({options})"
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Scorer) and self.to_dict() == other.to_dict()
 
-SCORERS: dict[str, type[Scorer]] = {}
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
 
 
-def register(scorer: type[Scorer]) -> type[Scorer]:
-    """Make a scorer known by its name: a decorator for its class."""
-    if scorer.name in SCORERS:
-        raise InvalidInputError(f"A scorer named {scorer.name!r} is registered already; choose another name.")
-    SCORERS[scorer.name] = scorer
-    return scorer
+def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
+    """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
+    return (ranks(scores, live) < counts[:, None]) & live
+
+
+SCORERS: Registry[type[Scorer]] = Registry("scorer", "vispco.scorers")
+register = SCORERS.register
 
 
 def get(scorer: str | Scorer | None = None, /, **options: Any) -> Scorer:
     """A scorer by name, with its options; a scorer object is given back as it is."""
     if isinstance(scorer, Scorer):
         return scorer
-    name = scorer if scorer is not None else options.pop("name")
-    if name not in SCORERS:
-        raise UnknownNameError("scorer", name, list(SCORERS))
+    name = scorer if scorer is not None else options.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{name!r} was given for a scorer. Give its name, such as 'fastv', or a Scorer.")
+    made = SCORERS.get(name)
     try:
-        return SCORERS[name](**options)
+        return made(**options)
     except TypeError as error:
         raise InvalidInputError(f"The scorer {name!r} does not take these options: {options}. {error}") from error

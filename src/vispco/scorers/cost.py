@@ -1,23 +1,34 @@
-"""What scoring itself costs. It is kept apart from the schedule's FLOPs, which a budget speaks of, and told beside it."""
+"""What scoring itself costs. It is kept apart from the schedule's FLOPs, which a budget is about, and reported beside them."""
 
 from collections.abc import Sequence
 
 from vispco.cost.dimensions import Dimensions
-from vispco.scorers.base import Scorer
+from vispco.scorers.chain import Chain, ChainLike
 
 
 def scoring_flops(
-    scorer: Scorer, dimensions: Dimensions, counts: Sequence[int], num_text: int, num_instruction: int
+    chain: ChainLike,
+    dimensions: Dimensions,
+    counts: Sequence[int],
+    num_text: int,
+    num_instruction: int,
+    num_visual: int | None = None,
 ) -> int:
     """FLOPs of all scoring in one prefill of one sample.
 
-    counts: visual tokens that enter each layer; num_instruction: text rows after the first visual token. A row costs
-    one product of the query with every key.
+    counts: visual tokens that enter each layer; num_instruction: text rows after the first visual token; num_visual: tokens
+    before any left, by default what enters layer 0. A row costs one product of the query with every key.
     """
+    found = Chain.of(chain)
+    original = counts[0] if num_visual is None else num_visual
+    before = [original, *counts]
+    drops = [i for i in range(len(counts)) if counts[i] < before[i]]
     total = 0
-    drops = [i for i in range(1, len(counts)) if counts[i] < counts[i - 1]]
     for layer in drops:
-        live = counts[layer - 1]
-        rows = scorer.attention_rows(num_instruction, live)
-        total += rows * (num_text + live) * 2 * dimensions.heads * dimensions.head_dim
-    return total + (scorer.setup_flops(num_instruction, counts[0], dimensions.hidden) if drops else 0)
+        scorer = found.scorer_at(layer)
+        if scorer is None or layer == 0:
+            continue
+        rows = scorer.attention_rows(num_instruction, counts[layer - 1])
+        total += rows * (num_text + counts[layer - 1]) * 2 * dimensions.heads * dimensions.head_dim
+    busy = {id(scorer): scorer for layer in drops if (scorer := found.scorer_at(layer)) is not None}
+    return total + sum(s.setup_flops(num_instruction, original, dimensions.hidden) for s in busy.values())

@@ -6,7 +6,8 @@ layer before; the best round(r N_v) stay and keep their positions.
 
 from torch import Tensor
 
-from vispco.scorers.base import Scorer, ScoringContext, register
+from vispco.scorers.base import Scorer, register
+from vispco.scorers.context import ScoringContext
 
 
 @register

@@ -8,7 +8,8 @@ before the output projection too; here that one projection runs on the layer's i
 
 from torch import Tensor
 
-from vispco.scorers.base import Scorer, ScoringContext, register
+from vispco.scorers.base import Scorer, register
+from vispco.scorers.context import ScoringContext
 
 
 @register

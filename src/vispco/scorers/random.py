@@ -7,7 +7,8 @@ alone and in a batch, and a token that survives one layer is not drawn again at 
 import torch
 from torch import Tensor
 
-from vispco.scorers.base import Scorer, ScoringContext, register
+from vispco.scorers.base import Scorer, register
+from vispco.scorers.context import ScoringContext
 
 
 @register

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco.ranking import ranks
-from vispco.scorers.base import ScoringContext
+from vispco.scorers.context import ScoringContext
 from vispco.scorers.density_peaks import cluster
 
 SHARE = 0.3

@@ -9,7 +9,8 @@ Recycling is an option, off by default as in the method's version 2.
 import torch
 from torch import Tensor
 
-from vispco.scorers.base import Scorer, ScoringContext, register
+from vispco.scorers.base import Merge, Scorer, Selection, register, top_tokens
+from vispco.scorers.context import ScoringContext
 from vispco.scorers.recycling import recycle
 
 
@@ -26,16 +27,22 @@ class SparseVLM(Scorer):
     def needs_hidden(self) -> bool:  # type: ignore[override]
         return self.recycle
 
+    @property
+    def merges(self) -> bool:  # type: ignore[override]
+        return self.recycle
+
     def score(self, context: ScoringContext) -> Tensor:
         raters = self._raters(context)
-        scores = context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
-        if not self.recycle:
-            return scores
-        chosen, context.memo["into"] = recycle(context, scores)
-        return scores + 2 * chosen  # attention is at most 1, so those that were chosen outrank all others
+        return context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
 
-    def merge(self, context: ScoringContext, scores: Tensor, keep: Tensor) -> Tensor | None:  # noqa: ARG002
-        return context.memo["into"] if self.recycle else None
+    def select(self, context: ScoringContext) -> Selection:
+        if not self.recycle:
+            return super().select(context)
+        scores = self.score(context)
+        chosen, into = recycle(context, scores)
+        scores = scores + 2 * chosen  # attention is at most 1, so those that were chosen outrank all others
+        weight = torch.ones_like(scores)  # the method's means are plain ones
+        return Selection(top_tokens(scores, context.live, context.counts), scores, Merge(into, weight))
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return num_instruction

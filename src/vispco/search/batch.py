@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from vispco.engine import recorded_embeddings
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
-from vispco.evaluation.forced import answer_logits
 from vispco.evaluation.reference import log_probabilities
+from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.families import family_of
 from vispco.planning.observation import Observation, observe
 from vispco.search.journal import work_key
@@ -90,15 +91,7 @@ def run_teacher(model: Any, encoded: Encoded) -> Batch:
     if encoded.labels is None:
         raise InvalidInputError("A search learns from the answers' positions. Encode the samples with answers=True.")
     family = family_of(model)
-    seen: list[Tensor] = []
-
-    def entering(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        seen.append(kwargs["inputs_embeds"] if kwargs.get("inputs_embeds") is not None else args[0])
-
-    handle = family.text_model(model).register_forward_pre_hook(entering, with_kwargs=True)
-    try:
+    with recorded_embeddings(model) as seen:
         logits = answer_logits(model, encoded)
-    finally:
-        handle.remove()
     layout = family.layout(model, encoded.inputs, answers=encoded.labels != -100)
     return Batch(encoded, log_probabilities(logits), observe(layout, seen[0]))

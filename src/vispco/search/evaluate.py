@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vispco.engine.plan import Plan
+from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier, Point
 from vispco.layout import TokenLayout
@@ -17,7 +17,7 @@ from vispco.schedule import Schedule
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
-    from vispco.scorers import Scorer
+    from vispco.scorers import Chain
 
 
 class PlanRecorder:
@@ -28,7 +28,7 @@ class PlanRecorder:
         self._sum: Tensor | None = None
         self._samples = 0
 
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Plan:
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         plan = self.planner(layout, embeddings)
         visual = torch.tensor(layout.num_visual, dtype=torch.float64)
         retention = (plan.counts / visual.clamp_min(1)[:, None]).sum(0)
@@ -47,7 +47,7 @@ def evaluate_planners(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
-    scorer: Scorer,
+    scorer: Chain,
     planners: Mapping[float, BudgetPlanner],
     *,
     provenance: Mapping[str, Any] | None = None,

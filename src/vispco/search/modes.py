@@ -64,7 +64,9 @@ class SearchResult:
             shape = predicted_shape(self.predictor, budget)
         else:
             shape = static_shape(min(self.found, key=lambda each: abs(each.budget - budget)).params)
-        return BudgetPlanner(shape, kernel, budget, objective.cost, site=objective.scorer.site)
+        return BudgetPlanner(
+            shape, kernel, budget, objective.cost, site=objective.scorer.sites(objective.cost.num_layers)
+        )
 
 
 def choose_solver(mode: str, solver: str | None) -> str:

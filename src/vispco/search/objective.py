@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from vispco import cost as costs
-from vispco import scorers
 from vispco.cost import Cost, Workload
-from vispco.engine.plan import Plan
+from vispco.engine.plan import TokenPlan
+from vispco.engine.replay import Prefix
+from vispco.evaluation.candidate import first_drop
 from vispco.evaluation.divergence import Direction, divergence
-from vispco.evaluation.forced import answer_logits
-from vispco.evaluation.prefix import Prefix, first_drop
 from vispco.evaluation.reference import log_probabilities
+from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
-from vispco.scorers import Scorer
+from vispco.scorers import Chain, ChainLike
 from vispco.search.batch import Batch
 from vispco.search.bill import FlopsBill
 from vispco.search.gradient.relaxation import GaussianMask
@@ -50,13 +50,13 @@ class Objective:
     def __init__(
         self,
         model: Any,
-        scorer: str | Scorer,
+        scorer: ChainLike,
         *,
         cost: str | Cost = "exact",
         relaxation: GaussianMask | None = None,
         direction: Direction = "pruned||full",
     ) -> None:
-        self.model, self.scorer, self.direction = model, scorers.get(scorer), direction
+        self.model, self.scorer, self.direction = model, Chain.of(scorer), direction
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.spent = FlopsBill()
@@ -64,7 +64,8 @@ class Objective:
 
     def workload(self, num_text: Tensor, num_visual: Tensor) -> Workload:
         """Samples of these sizes [B], pruned by the scorer."""
-        return Workload(num_text, num_visual, self.scorer.site, int(self.scorer.needs_attention))
+        sites = self.scorer.sites(self.cost.num_layers)
+        return Workload(num_text, num_visual, sites, self.scorer.earliest_layer)
 
     def _with_answers(self, batch: Batch) -> Workload:
         return self.workload(batch.num_text + batch.num_answer, batch.num_visual)
@@ -110,9 +111,9 @@ class Objective:
         if pays:
             with prefix.record():
                 answer_logits(self.model, batch.encoded)
-        for one, start in zip(counts, starts, strict=True):
-            resumed = prefix.resume(self.scorer, _always(start)) if pays else nullcontext()
-            with Pruner(self.scorer, _always(Plan(one)))(self.model), resumed:
+        for one in counts:
+            resumed = prefix.resume() if pays else nullcontext()
+            with Pruner(self.scorer, _always(TokenPlan(one)))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self._bill(one, batch)
             yield logits
@@ -124,9 +125,9 @@ class Objective:
 
     def relaxed_kl(self, batch: Batch, retention: Tensor) -> Tensor:
         """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""
-        plan = Plan(whole_tokens(retention, batch.num_visual), retention)
+        plan = TokenPlan(whole_tokens(retention, batch.num_visual), retention)
 
-        def planner(layout: TokenLayout, _: Tensor) -> Plan:
+        def planner(layout: TokenLayout, _: Tensor) -> TokenPlan:
             self.relaxation.begin(layout)
             return plan
 
@@ -149,8 +150,8 @@ class Objective:
         """The same without the layers before each sample's first drop, which every unpruned pass computes."""
         L = counts.shape[1]
         whole = (counts == batch.num_visual[:, None]).long().cumprod(-1).sum(-1)  # layers that every token enters
-        if self.scorer.site == "mid":
-            whole = torch.where(whole < L, (whole - 1).clamp_min(0), whole)  # the last one's network sees fewer
+        mid = torch.tensor([self.scorer.site_at(layer) == "mid" for layer in range(L)] + [False])
+        whole = torch.where(mid[whole], (whole - 1).clamp_min(0), whole)  # the last one's network sees fewer
         before = self.cost.full(self._with_answers(batch)) * whole / L
         return self._flops(counts, batch) - float(before.sum())
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import PartialState
 
-from vispco import kernels, scorers
+from vispco import kernels
 from vispco.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
 from vispco.planning import run_files as disk
 from vispco.provenance import machine, versions
-from vispco.scorers import Scorer
+from vispco.scorers import Chain, ChainLike
 from vispco.search import presets
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.evaluate import evaluate_planners
@@ -42,7 +42,7 @@ def search(
     processor: Any,
     samples: Sequence[Sample],
     *,
-    scorer: str | Scorer = "fastv",
+    scorer: ChainLike = "fastv",
     kernel: str | Kernel = "steps",
     mode: Mode = "predictor",
     solver: str | None = None,
@@ -72,9 +72,9 @@ def search(
             f"budgets={list(budgets)} was given. Give fractions of the unpruned FLOPs, above 0, up to 1."
         )
     began = time.perf_counter()
-    effort, rated = _seeded(effort or Effort(), seed), scorers.get(scorer)
+    effort, rated = _seeded(effort or Effort(), seed), Chain.of(scorer)
     torch.manual_seed(seed)
-    shape = kernels.get(kernel, earliest_layer=int(rated.needs_attention)) if isinstance(kernel, str) else kernel
+    shape = kernels.get(kernel, earliest_layer=rated.earliest_layer) if isinstance(kernel, str) else kernel
     row = presets.get(preset) if isinstance(preset, str) else preset or presets.for_model(model.config, shape.name)
     even = way == "projection"  # ours; the Lagrangian keeps the paper's gradient
     objective = Objective(model, rated, cost=cost, relaxation=GaussianMask(row.sigma, row.temperature, even=even))

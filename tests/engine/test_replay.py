@@ -6,8 +6,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 from vispco import Pruner, Schedule
+from vispco.engine.replay import Prefix
 from vispco.errors import PrunerStateError
-from vispco.evaluation.prefix import Prefix, first_drop
+from vispco.evaluation.candidate import first_drop
 from vispco.scorers import get
 
 LAYERS = tiny.LAYERS
@@ -36,15 +37,13 @@ CASES = [
 @pytest.mark.parametrize(("name", "scorer", "attention"), CASES)
 def test_tokens_and_logits_are_bit_identical(name, scorer, attention):
     model, inputs, scorer = tiny.build(name, attention), tiny.inputs(name, TWO), get(scorer)
-    visual = tuple(torch.isin(inputs["input_ids"], torch.tensor([tiny.IMAGE])).sum(-1).tolist())
     prefix = Prefix(model, scorer)
     with prefix.record():
         full = generated(model, inputs)
     for schedule in SCHEDULES.values():
-        first = first_drop(schedule.counts(visual), visual)
         with Pruner(scorer, schedule)(model):
             alone = generated(model, inputs)
-            with prefix.resume(scorer, lambda first=first: first):
+            with prefix.resume():
                 resumed = generated(model, inputs)
         assert torch.equal(alone[0], resumed[0])
         assert torch.equal(alone[1], resumed[1])
@@ -55,16 +54,14 @@ def test_tokens_and_logits_are_bit_identical(name, scorer, attention):
 @pytest.mark.parametrize("name", tiny.FIRST_CLASS)
 def test_one_forward_pass_without_a_cache_resumes_too(name, scorer):
     model, inputs, scorer = tiny.build(name), tiny.inputs(name, TWO), get(scorer)
-    visual = tuple((inputs["input_ids"] == tiny.IMAGE).sum(-1).tolist())
     prefix = Prefix(model, scorer)
     with torch.no_grad():
         with prefix.record():
             model(**inputs, use_cache=False)
         for schedule in SCHEDULES.values():
-            first = first_drop(schedule.counts(visual), visual)
             with Pruner(scorer, schedule)(model):
                 alone = model(**inputs, use_cache=False).logits
-                with prefix.resume(scorer, lambda first=first: first):
+                with prefix.resume():
                     assert torch.equal(alone, model(**inputs, use_cache=False).logits)
 
 
@@ -76,7 +73,7 @@ def test_a_prefix_recorded_for_another_scorer_still_serves(mine):
         generated(model, inputs)
     with Pruner(mine, SCHEDULES["layer 2"])(model):
         alone = generated(model, inputs)
-        with prefix.resume(get(mine), lambda: 2):
+        with prefix.resume():
             assert torch.equal(alone[1], generated(model, inputs)[1])
 
 
@@ -89,7 +86,7 @@ def test_the_layers_before_the_drop_do_not_compute():
     for index, layer in enumerate(prefix.layers):
         layer.mlp.register_forward_hook(lambda _, args, __, index=index: worked.append((index, args[0].shape[1])))
     try:
-        with Pruner(scorer, Schedule.single(3, 0.6, LAYERS))(model), prefix.resume(scorer, lambda: 3):
+        with Pruner(scorer, Schedule.single(3, 0.6, LAYERS))(model), prefix.resume():
             generated(model, inputs)
     finally:
         for layer in prefix.layers:
@@ -103,7 +100,7 @@ def test_the_model_is_as_it_was_afterwards_also_after_an_exception():
     prefix = Prefix(model, scorer)
     with prefix.record():
         generated(model, inputs)
-    with pytest.raises(RuntimeError, match="stop"), prefix.resume(scorer, lambda: 2):
+    with pytest.raises(RuntimeError, match="stop"), prefix.resume():
         raise RuntimeError("stop")
     assert all("forward" not in vars(module) for module in model.modules())
     assert all(
@@ -120,7 +117,7 @@ def test_a_forward_that_an_instance_had_of_its_own_comes_back():
     try:
         with prefix.record():
             generated(model, inputs)
-        with prefix.resume(scorer, lambda: LAYERS):
+        with prefix.resume():
             generated(model, inputs)
         assert vars(layer)["forward"] is own
     finally:
@@ -131,7 +128,7 @@ def test_an_empty_prefix_says_so():
     scorer = get("fastv")
     with (
         pytest.raises(PrunerStateError, match="Record an unpruned run"),
-        Prefix(tiny.build("llava"), scorer).resume(scorer, lambda: 1),
+        Prefix(tiny.build("llava"), scorer).resume(),
     ):
         pass
 
@@ -159,7 +156,7 @@ def test_a_grid_computes_far_less():
         with prefix.record():
             generated(model, inputs)
         for layer, keep in grid:
-            first = prefix.resume(scorer, lambda layer=layer: layer)
+            first = prefix.resume()
             with Pruner(scorer, Schedule.single(layer, keep, LAYERS))(model), first:
                 generated(model, inputs)
 

@@ -1,0 +1,203 @@
+"""The one place where queries and keys are read and masks over keys are applied: the attention function itself.
+
+transformers looks up its attention function by a name in the model's config. While a tap is installed, that name leads to
+`attend`, which hands every call to the tap before the model's own function runs. So query, key, mask, scale, soft-cap and
+sinks are seen as the layer really uses them, whatever norms or rotary embeddings came before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+PREFIX = "vispco_"
+FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
+Attended: TypeAlias = tuple[Tensor, Tensor | None]
+
+
+@dataclass(eq=False)
+class AttentionCall:
+    """One call of an attention function.
+
+    query: [B, H, M, d]; key, value: [B, H_kv, K, d], the cached ones first. mask: [B or 1, 1, M, K] boolean or additive,
+    [B, K] boolean (flash attention), or None. options: the rest of the call (`scaling`, `softcap`, `s_aux`, ...).
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor | None
+    mask: Tensor | None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> float:
+        given = self.options.get("scaling")
+        return float(self.query.shape[-1] ** -0.5 if given is None else given)
+
+    @property
+    def softcap(self) -> float | None:
+        return self.options.get("softcap")
+
+    @property
+    def sinks(self) -> Tensor | None:
+        """Logits [H] of an extra key that takes attention and gives nothing."""
+        return self.options.get("s_aux")
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a call without a mask hides the future, as transformers' own functions decide it."""
+        given = self.options.get("is_causal")
+        return bool(getattr(self.module, "is_causal", True) if given is None else given)
+
+    def run(self) -> Attended:
+        """The model's own attention function on this call."""
+        function = own_function(self.module)
+        module: Any = self.module
+        if implementation_of(self.module) in FLASH:
+            module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
+        out: Attended = function(module, self.query, self.key, self.value, self.mask, **self.options)
+        return out
+
+
+Handler: TypeAlias = Callable[[int, AttentionCall], Attended]
+"""(layer index, call) -> what the attention function returns."""
+
+
+class AttentionTap:
+    """Hands the attention calls of some modules to a handler while it is installed."""
+
+    def __init__(
+        self, modules: Sequence[nn.Module], configs: Sequence[Any], handler: Handler, *, dense: bool = False
+    ) -> None:
+        """`dense`: run sdpa in place of flash attention, so that masks are given row by row."""
+        self.modules, self.handler, self.dense = list(modules), handler, dense
+        everything = [*configs, *(config for m in modules if (config := getattr(m, "config", None)) is not None)]
+        self._configs = list({id(config): config for config in everything}.values())
+        self._names: list[tuple[Any, str]] = []
+
+    def install(self) -> None:
+        for config in self._configs:
+            name = config._attn_implementation  # noqa: SLF001 - transformers' only name for it
+            self._names.append((config, name))
+            own = "sdpa" if self.dense and name in FLASH else name
+            config._attn_implementation = tapped_name(own)  # noqa: SLF001
+        for index, module in enumerate(self.modules):
+            _TAPS[module] = (ref(self), index)
+
+    def remove(self) -> None:
+        """Safe in any state."""
+        for config, name in self._names:
+            config._attn_implementation = name  # noqa: SLF001
+        self._names.clear()
+        for module in self.modules:
+            found = _TAPS.get(module)
+            if found is not None and found[0]() is self:
+                del _TAPS[module]
+
+
+_TAPS: WeakKeyDictionary[nn.Module, tuple[ReferenceType[AttentionTap], int]] = WeakKeyDictionary()
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> Attended:
+    """A transformers attention function: the model's own one, seen by the tap of the module."""
+    call = AttentionCall(module, query, key, value, attention_mask, options)
+    found = _TAPS.get(module)
+    tap = None if found is None else found[0]()
+    return call.run() if tap is None or found is None else tap.handler(found[1], call)
+
+
+def attend_masked(call: AttentionCall, key_mask: Tensor) -> Attended:
+    """Attention in which each key's weight is multiplied by its mask and the row is renormalised; key_mask float [B, K].
+
+        a_ij = m_j exp(l_ij) / sum_k m_k exp(l_ik),    with m_i = 1 in row i itself.
+
+    With m in {0, 1} that is attention without the masked keys, exactly, and unlike an additive -inf it has a gradient in
+    m_j where m_j = 0, which tells a search what a dropped token would have been worth.
+    """
+    query, key, value = call.query, call.key, call.value
+    assert value is not None  # noqa: S101 - only recorded calls are without
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    logits = (query @ key.transpose(2, 3)).float() * call.scale
+    if call.softcap is not None:
+        logits = torch.tanh(logits / call.softcap) * call.softcap
+    closed = torch.finfo(torch.float32).min
+    if call.mask is None:
+        if call.is_causal:
+            future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).triu(1)
+            logits = logits.masked_fill(future, closed)
+    elif call.mask.dtype == torch.bool:
+        logits = logits.masked_fill(~call.mask, closed)
+    else:
+        logits = logits + call.mask.float()
+    own = torch.eye(logits.shape[-1], device=logits.device)
+    weight = key_mask[:, None, None, :].float()
+    weight = weight + (1 - weight) * own  # [B, 1, N, N]: a token is never hidden from itself
+    top = logits.detach().amax(-1, keepdim=True)
+    if call.sinks is not None:
+        top = torch.maximum(top, call.sinks.detach().float().view(1, -1, 1, 1))
+    unnormalised = (logits - top).exp() * weight
+    total = unnormalised.sum(-1, keepdim=True)
+    if call.sinks is not None:
+        total = total + (call.sinks.float().view(1, -1, 1, 1) - top).exp()
+    attention = (unnormalised / total).to(value.dtype)
+    return (attention @ value).transpose(1, 2).contiguous(), attention
+
+
+def implementation_of(module: Any) -> str:
+    """The name of the attention function that a module, or a model, runs without a tap."""
+    return str(module.config._attn_implementation).removeprefix(PREFIX)  # noqa: SLF001
+
+
+def own_function(module: nn.Module) -> Callable[..., Attended]:
+    """The attention function that a module runs without a tap."""
+    name = implementation_of(module)
+    if name == "eager":
+        own: Any = sys.modules[type(module).__module__].eager_attention_forward
+        return own  # type: ignore[no-any-return]
+    local: Any = getattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)
+    return local[name]  # type: ignore[no-any-return]
+
+
+def tapped_name(implementation: str) -> str:
+    """The registered name of `attend` over a model's own implementation."""
+    if implementation.startswith(PREFIX):
+        return implementation
+    name = PREFIX + implementation
+    if name not in ALL_ATTENTION_FUNCTIONS:
+        masks = eager_mask if implementation == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[implementation]
+        AttentionMaskInterface.register(name, masks)
+        AttentionInterface.register(name, attend)
+    return name
+
+
+class _WithOwnName:
+    """A module whose config tells the name of its own attention function, as it does without a tap."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self.config = _OwnConfig(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class _OwnConfig:
+    def __init__(self, module: nn.Module) -> None:
+        self._config: Any = module.config
+        self._attn_implementation = implementation_of(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)

@@ -1,0 +1,286 @@
+"""Hooks on an unmodified transformers model: the lifecycle of pruning, and nothing of its arithmetic.
+
+One `Engine` sits on one model. Everything that it hangs on the model is taken off again by `detach`, which is safe to
+call in any state. Between two forward passes it keeps nothing but what the last prefill kept: what decoding needs is in
+the cache. What belongs to one forward pass is kept by thread, so that one pruned model serves many threads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from vispco.engine.arguments import ArgumentCutter
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.cache import check_cache
+from vispco.engine.dropping import ContinuationPass, DropPass
+from vispco.engine.forward import known_answers
+from vispco.engine.hooks import Hook, engine_on
+from vispco.engine.masking import MaskPass, Relaxation
+from vispco.engine.passes import Pass, Prefill, PruningPass
+from vispco.engine.plan import Planner, TokenPlan, check_plan
+from vispco.engine.vision import VisionTap, vision_record
+from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
+from vispco.families import family_of
+from vispco.layout import TokenLayout
+from vispco.scorers.chain import Chain
+
+Mode = Literal["drop", "mask"]
+SERVED = ("eager", "sdpa", *FLASH)
+UNSERVED_GENERATION = {
+    "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
+    "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
+}
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How an engine prunes.
+
+    mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
+    record: keep which visual tokens were live at each layer of the last prefill.
+    """
+
+    mode: Mode = "drop"
+    relaxation: Relaxation | None = None
+    record: bool = False
+
+
+class _CallState(threading.local):
+    """What belongs to the forward pass of one thread."""
+
+    layout: TokenLayout | None = None
+    answers: Tensor | None = None
+    current: Pass | None = None
+    expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
+    # of the last prefill:
+    plan: TokenPlan | None = None
+    counts: Tensor | None = None
+    trace: list[Tensor] | None = None
+
+
+class Engine:
+    """Prunes the visual tokens of one model while it is attached."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        chain: Chain,
+        planner: Planner,
+        options: EngineOptions | None = None,
+        *,
+        owner: object = None,
+    ) -> None:
+        self.model, self.chain, self.planner, self.owner = model, chain, planner, owner
+        self.options = options or EngineOptions()
+        self.family = family_of(model)
+        self.base, self.text = self.family.base(model), self.family.text_model(model)
+        self.layers = self.family.layers(model)
+        self.state = _CallState()
+        self._handles: list[Any] = []
+        self._tap: AttentionTap | None = None
+        self._vision: VisionTap | None = None
+        self._signature = inspect.signature(self.base.forward)
+        self._check_model()
+
+    @property
+    def current(self) -> Pass | None:
+        """The forward pass that this thread is in."""
+        return self.state.current
+
+    def attach(self) -> None:
+        if engine_on(self.base) is not None:
+            raise PrunerStateError(
+                f"A pruner is on this {type(self.model).__name__} already. Remove it first (pruner.remove(model), or "
+                "leave its `with` block); two pruners on one model would both drop tokens."
+            )
+        try:
+            self._attach()
+        except BaseException:
+            self.detach()
+            raise
+
+    def _attach(self) -> None:
+        if self.chain.needs_attention or self.options.mode == "mask":
+            attentions = [self.family.attention(layer) for layer in self.layers]
+            masks = self.options.mode == "mask"
+            self._tap = AttentionTap(attentions, self._text_configs(), self._attend, dense=masks)
+            self._tap.install()
+        if self.model is not self.base:
+            self._before(self.model, self._on_model)
+        self._before(self.base, self._on_base)
+        self._before(self.text, self._on_text)
+        for index, layer in enumerate(self.layers):
+            self._hook_layer(index, layer)
+        self._after(self.text, self._after_text)
+        if self.chain.needs_vision:
+            self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
+            self._vision.install()
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for tap in (self._tap, self._vision):
+            if tap is not None:
+                tap.remove()
+        self._tap = self._vision = None
+        self.state = _CallState()
+
+    def _check_model(self) -> None:
+        name = implementation_of(self.text)
+        if name not in SERVED:
+            raise UnsupportedModelError(
+                f"The model runs attention as {name!r}; the engine serves {', '.join(SERVED)}. "
+                "Call model.set_attn_implementation('sdpa') first."
+            )
+        generation: Any = getattr(self.model, "generation_config", None)
+        for setting, why in UNSERVED_GENERATION.items():
+            value = getattr(generation, setting, None)
+            if value not in (None, "dynamic"):
+                raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")
+        if self.options.mode not in ("drop", "mask"):
+            raise InvalidInputError(f"mode={self.options.mode!r} was given. It is 'drop' or 'mask'.")
+        if self.options.mode == "mask" and self.chain.merges:
+            raise InvalidInputError(
+                f"The chain {self.chain.name!r} merges tokens, and a merged token cannot be expressed by a mask. Use "
+                "mode='drop', or the method without merging (for SparseVLM: recycle=false)."
+            )
+        if self.chain.stages[-1][0] >= len(self.layers):
+            layer, scorer = self.chain.stages[-1]
+            raise InvalidInputError(
+                f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(self.layers) - 1}."
+            )
+        if self.chain.needs_attention:
+            self.family.check_attention(self.model)
+        if any(scorer.site == "mid" for scorer in self.chain.scorers):
+            self.family.ffn(self.layers[0])
+        if self.chain.needs_vision:
+            self.family.check_vision(self.model)
+
+    def _hook_layer(self, index: int, layer: nn.Module) -> None:
+        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._on_layer(index, args, kwargs)
+
+        def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
+            current = self.current
+            return None if current is None else (current.enter_ffn(index, args[0]), *args[1:])
+
+        def leave_ffn(_: nn.Module, __: Any, output: Tensor) -> Any:
+            current = self.current
+            return None if current is None else current.leave_ffn(index, output)
+
+        self._before(layer, enter)
+        if self.chain.site_at(index + 1) == "mid":
+            ffn = self.family.ffn(layer)
+            self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
+            self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
+
+    def _attend(self, index: int, call: AttentionCall) -> Attended:
+        current = self.current
+        return call.run() if current is None else current.attend(index, call)
+
+    def _on_model(self, _: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        labels = kwargs.get("labels")
+        self.state.answers = None if labels is None else labels != -100
+
+    def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state = self.state
+        state.layout = state.expected = state.current = None
+        inputs = dict(self._signature.bind_partial(*args, **kwargs).arguments)
+        inputs |= inputs.pop("kwargs", {})
+        cache = inputs.get("past_key_values")
+        check_cache(cache)
+        past = 0 if cache is None else int(cache.get_seq_length())
+        if self.options.mode == "mask" and past:
+            raise UnsupportedModelError(
+                "Masking serves one forward pass, not a cache that goes on. Use mode='drop' for generate()."
+            )
+        answers = state.answers if state.answers is not None else known_answers()
+        state.answers = None
+        if self.family.has_pictures(inputs):
+            state.layout = self.family.layout(self.model, inputs, answers=answers)
+        else:
+            state.expected = self.family.check_without_pictures(self.model, inputs)
+        if self._vision is not None:
+            self._vision.begin(inputs)
+
+    def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state, embeddings = self.state, kwargs.get("inputs_embeds", args[0] if args else None)
+        if embeddings is None or (state.layout is None and state.expected is None):
+            raise PrunerStateError("The language model was called by itself; call the whole model while it is pruned.")
+        cache = kwargs.get("past_key_values")
+        past = 0 if cache is None else int(cache.get_seq_length())
+        layout, state.layout, state.expected = state.layout, None, None
+        if layout is None or not layout.has_visual:
+            state.current = self._continuation(embeddings, past)
+            return
+        plan = self.planner(layout, embeddings)
+        check_plan(plan, layout, len(self.layers), self.chain)
+        self._check_windows(past + layout.length)
+        vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
+        prefill = Prefill(layout, plan, self.chain, embeddings, past, vision, self.options.record)
+        state.plan = plan
+        if self.options.mode == "mask":
+            state.current = MaskPass(prefill, self.options.relaxation)
+        else:
+            state.current = DropPass(prefill, flat_masks=self._is_flash())
+
+    def _continuation(self, embeddings: Tensor, past: int) -> Pass:
+        if self.options.mode == "mask":
+            return Pass()
+        batch, length = embeddings.shape[:2]
+        return ContinuationPass(ArgumentCutter(batch, length, past, embeddings.device, self._is_flash()))
+
+    def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        current = self.current
+        if current is None:
+            return None
+        hidden = args[0] if args else kwargs["hidden_states"]
+        changed, kwargs = current.enter_layer(index, hidden, kwargs)
+        if args:
+            return (changed, *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": changed}
+
+    def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
+        state = self.state
+        current, state.current = state.current, None
+        if current is None:
+            return None
+        if isinstance(current, PruningPass):
+            state.counts, state.trace = current.realised, current.trace
+        if isinstance(output, tuple):
+            return (current.leave(output[0]), *output[1:])
+        output.last_hidden_state = current.leave(output.last_hidden_state)
+        return output
+
+    def _check_windows(self, length: int) -> None:
+        """Flash attention counts a window in the tokens that it is given; after pruning those are not positions."""
+        config: Any = self.text.config
+        window = getattr(config, "sliding_window", None)
+        types = getattr(config, "layer_types", None) or ()
+        if window is None or "sliding_attention" not in types:
+            return
+        if self._is_flash() and length >= window:
+            raise UnsupportedModelError(
+                f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
+                f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
+            )
+
+    def _is_flash(self) -> bool:
+        return implementation_of(self.text) in FLASH
+
+    def _text_configs(self) -> list[Any]:
+        base: Any = self.base.config
+        return [self.text.config, base.get_text_config()]
+
+    def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
+        self._handles.append(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True))
+
+    def _after(self, module: nn.Module, hook: Callable[..., Any]) -> None:
+        self._handles.append(module.register_forward_hook(Hook(self, hook), with_kwargs=True))

@@ -1,0 +1,67 @@
+"""What a caller may tell a forward pass, or learn from it, without a hook of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torch import Tensor
+
+from vispco.engine.attention import Attended, AttentionCall, AttentionTap
+from vispco.families import family_of
+
+_ANSWERS: ContextVar[Tensor | None] = ContextVar("answers", default=None)
+
+
+@contextmanager
+def answers_at(mask: Tensor) -> Iterator[None]:
+    """Inside the block, forward passes know which tokens are answers (bool [B, N]): those are never queries of a scorer.
+
+    A model that is called with `labels` does not need it.
+    """
+    token = _ANSWERS.set(mask)
+    try:
+        yield
+    finally:
+        _ANSWERS.reset(token)
+
+
+def known_answers() -> Tensor | None:
+    """What `answers_at` said, if anything."""
+    return _ANSWERS.get()
+
+
+@contextmanager
+def recorded_embeddings(model: Any) -> Iterator[list[Tensor]]:
+    """A list that gets the embeddings [B, N, D] entering the language model, one for each forward pass inside the block."""
+    seen: list[Tensor] = []
+
+    def entering(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append(kwargs["inputs_embeds"] if kwargs.get("inputs_embeds") is not None else args[0])
+
+    handle = family_of(model).text_model(model).register_forward_pre_hook(entering, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> Iterator[None]:
+    """Inside the block, `see(layer, call)` is told of every attention call of the decoder layers before it runs."""
+    family = family_of(model)
+    family.check_attention(model)
+
+    def handle(layer: int, call: AttentionCall) -> Attended:
+        see(layer, call)
+        return call.run()
+
+    attentions = [family.attention(layer) for layer in family.layers(model)]
+    tap = AttentionTap(attentions, [family.text_model(model).config], handle)
+    tap.install()
+    try:
+        yield
+    finally:
+        tap.remove()

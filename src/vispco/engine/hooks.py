@@ -1,0 +1,46 @@
+"""Hooks that know the engine they belong to, so that the model itself says whether it is pruned and by whom.
+
+Nothing outside of the model refers to an engine: a model that is deleted with its pruner still on it is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torch import nn
+
+from vispco.errors import PrunerStateError
+
+if TYPE_CHECKING:
+    from vispco.engine.engine import Engine
+
+
+class Hook:
+    """A forward hook of an engine."""
+
+    def __init__(self, engine: Engine, function: Callable[..., Any]) -> None:
+        self.engine, self.function = engine, function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> NoReturn:
+        raise PrunerStateError(
+            f"A pruner is on this {type(self.engine.model).__name__}, and a copy of the model could not be taken off it. "
+            "Remove the pruner first (pruner.remove(model), or leave its `with` block), then copy the model."
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise PrunerStateError(
+            f"A pruner is on this {type(self.engine.model).__name__}, so the model cannot be saved by pickle. Remove the "
+            "pruner first (pruner.remove(model), or leave its `with` block), or use model.save_pretrained."
+        )
+
+
+def engine_on(base: nn.Module) -> Engine | None:
+    """The engine that is attached to a model's inner module (`Family.base`), if there is one."""
+    for hook in base._forward_pre_hooks.values():  # noqa: SLF001 - the only list of a module's hooks
+        if isinstance(hook, Hook):
+            return hook.engine
+    return None

@@ -1,0 +1,278 @@
+"""One forward pass under a pruner: which tokens are left at which layer.
+
+A pass lives from the entry of the language model to its end. The hooks of `engine.py` call it; it never looks at a model,
+only at the tensors that it is handed. `Pass` does nothing at all; `PruningPass` decides which tokens stay. What becomes of
+the others is said in `dropping.py` and `masking.py`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vispco.engine.attention import Attended, AttentionCall
+from vispco.engine.gather import merge, spread, take
+from vispco.engine.plan import TokenPlan
+from vispco.engine.rows import RowRequest, received_attention
+from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.layout import TokenLayout
+from vispco.scorers.base import Merge, Scorer, Selection
+from vispco.scorers.chain import Chain
+from vispco.scorers.context import Heads, Rows, ScoringContext, VisionRecord
+
+Arguments = dict[str, Any]
+
+
+class Pass:
+    """A forward pass of the language model under an engine, as its hooks see it. This one changes nothing."""
+
+    first_choice: int | None = None
+    """The first layer before which tokens may leave; None if none ever do."""
+
+    def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:  # noqa: ARG002
+        """What a layer is handed: hidden [B, M, D] and its keyword arguments."""
+        return hidden, arguments
+
+    def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
+        """Whether the attention call of a layer is needed to choose what enters the next one."""
+        return False
+
+    def leaves_mid(self, layer: int) -> bool:  # noqa: ARG002
+        """Whether tokens leave between the attention and the feed-forward network of a layer."""
+        return False
+
+    def listen(self, layer: int, call: AttentionCall) -> None:
+        """See an attention call."""
+
+    def attend(self, layer: int, call: AttentionCall) -> Attended:
+        """Run an attention call."""
+        if self.wants_attention(layer):
+            self.listen(layer, call)
+        return call.run()
+
+    def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
+        """What a feed-forward network is handed."""
+        return hidden
+
+    def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
+        """What a feed-forward network gives back."""
+        return hidden
+
+    def leave(self, hidden: Tensor) -> Tensor:
+        """At the end of the language model."""
+        return hidden
+
+
+@dataclass(frozen=True, eq=False)
+class Prefill:
+    """What a pruning pass is about.
+
+    embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
+    record: keep which tokens were live at each layer.
+    """
+
+    layout: TokenLayout
+    plan: TokenPlan
+    chain: Chain
+    embeddings: Tensor
+    past: int = 0
+    vision: VisionRecord | None = None
+    record: bool = False
+
+
+class PruningPass(Pass):
+    """What dropping and masking share: the decisions."""
+
+    def __init__(self, prefill: Prefill) -> None:
+        layout = prefill.layout
+        self.prefill, self.layout, self.plan, self.chain = prefill, layout, prefill.plan, prefill.chain
+        self.past = prefill.past
+        self.live = layout.is_visual_slot
+        self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
+        self.most_live = max(layout.num_visual, default=0)
+        # One copy to the device for the whole prefill; a layer only slices it.
+        self.counts = prefill.plan.counts.to(layout.visual.device, non_blocking=True)
+        self.memo: dict[str, Any] = {}
+        self.sizes: Tensor | None = None  # float [B, V], once something was merged
+        self.call: AttentionCall | None = None
+        self.previous: Tensor | None = None  # hidden states at the input of the layer before
+        self.merge: Merge | None = None
+        self.decided = -1  # the last layer whose tokens have been chosen
+        self.trace: list[Tensor] | None = [] if prefill.record else None
+        num_layers = len(self.rows[0])
+        self.first_choice = next((i for i in range(num_layers) if self.chooses_before(i)), None)
+
+    @property
+    def realised(self) -> Tensor:
+        """Visual tokens that each layer really processed: int64 [B, L], on the host."""
+        return torch.tensor(self.rows)
+
+    def chooses_before(self, layer: int) -> bool:
+        """Is there a choice to make before this layer? Host arithmetic only."""
+        if layer >= len(self.rows[0]):
+            return False
+        before = self.layout.num_visual if layer == 0 else tuple(row[layer - 1] for row in self.rows)
+        scorer = self.chain.scorer_at(layer)
+        if scorer is None:
+            return False
+        return any(row[layer] < b for row, b in zip(self.rows, before, strict=True)) or scorer.acts_at(layer)
+
+    def wants_attention(self, layer: int) -> bool:
+        scorer = self.chain.scorer_at(layer + 1)
+        return scorer is not None and scorer.needs_attention and self.chooses_before(layer + 1)
+
+    def leaves_mid(self, layer: int) -> bool:
+        return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
+
+    def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
+        self.call = call
+
+    def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
+        if self.chooses_before(layer) and self.decided < layer:
+            self.decide(layer, hidden)
+        if self.decided == layer:
+            hidden = self._take_effect(layer, hidden)
+        if self._keeps_states(layer):
+            self.previous = hidden
+        if self.trace is not None:
+            self.trace.append(self.live)
+        return hidden, arguments
+
+    def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
+        if self.leaves_mid(layer):
+            self.decide(layer + 1, hidden)
+        return hidden
+
+    def decide(self, layer: int, hidden: Tensor) -> None:
+        """Choose the tokens that enter a layer; hidden [B, M, D] are the states where they would leave."""
+        scorer = self.chain.scorer_at(layer)
+        assert scorer is not None  # noqa: S101 - chooses_before has asked
+        with torch.no_grad():
+            selection = scorer.select(self._context(layer, scorer, hidden))
+        if selection.merge is not None and not scorer.merges:
+            raise InvalidInputError(
+                f"The scorer {scorer.name!r} merges tokens but does not declare it. Set `merges = True` on its class."
+            )
+        if scorer.decides_count:
+            self._note_counts(layer, selection.keep)
+        self._apply(layer, selection)
+        self.live, self.decided, self.call, self.previous = selection.keep, layer, None, None
+        self.merge = selection.merge
+        self.most_live = max(row[layer] for row in self.rows)
+
+    @abstractmethod
+    def _apply(self, layer: int, selection: Selection) -> None:
+        """Prepare the choice, which takes effect at the entry of `layer`."""
+
+    def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
+        """At the entry of a layer whose tokens were chosen: hidden [B, M, D] -> what the layer is handed."""
+        return hidden
+
+    def _note_counts(self, layer: int, keep: Tensor) -> None:
+        """Ask the device how many a method with a threshold kept; from here on that bounds the plan."""
+        kept: list[int] = keep.sum(-1).tolist()
+        over = [b for b, (row, n) in enumerate(zip(self.rows, kept, strict=True)) if n > row[layer]]
+        if over:
+            raise InvalidInputError(
+                f"The scorer kept {kept[over[0]]} tokens of sample {over[0]} before layer {layer}, where the plan allows "
+                f"{self.rows[over[0]][layer]}. `select` must keep at most `context.counts` tokens."
+            )
+        self.rows = [
+            [min(count, n) if place >= layer else count for place, count in enumerate(row)]
+            for row, n in zip(self.rows, kept, strict=True)
+        ]
+        later = torch.arange(self.counts.shape[1], device=keep.device) >= layer
+        self.counts = torch.where(later, self.counts.minimum(keep.sum(-1, keepdim=True)), self.counts)
+
+    def _keeps_states(self, layer: int) -> bool:
+        scorer = self.chain.scorer_at(layer + 1)
+        return scorer is not None and scorer.needs_previous_hidden and self.chooses_before(layer + 1)
+
+    def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
+        return ScoringContext(
+            layer,
+            self.layout,
+            self.live,
+            self.counts[:, layer],
+            self.prefill.embeddings,
+            torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes,
+            hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
+            previous_hidden=None if self.previous is None else self._visual_states(self.previous),
+            vision=self.prefill.vision,
+            read_attention=self._read_attention if scorer.needs_attention else None,
+            memo=self.memo,
+        )
+
+    def _visual_states(self, hidden: Tensor) -> Tensor:
+        """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
+        return take(hidden, self.slot_positions().clamp(max=hidden.shape[1] - 1).to(hidden.device))
+
+    def _read_attention(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor:
+        """See `ScoringContext.attention`."""
+        call = self.call
+        if call is None:
+            raise UnsupportedModelError(
+                "The layer before has not called transformers' attention function, so its attention cannot be read. Use "
+                "scorers that need no attention, such as 'random', at this depth."
+            )
+        width = call.query.shape[2]
+        columns = self.slot_positions()
+        present: Tensor | None = None
+        if rows == "last":
+            index = self.to_stage(self.layout.query[:, None])
+        elif rows == "after-image":
+            index = self.to_stage(self.layout.after_image[:, None])
+        elif rows == "text":
+            index = self.to_stage(self.layout.instruction_index)
+            present = self.layout.instruction_index < self.layout.length
+        elif rows == "visual":
+            slots = self._live_slots()
+            present = slots < columns.shape[1]
+            slots = slots.clamp(max=columns.shape[1] - 1)
+            index = columns.gather(1, slots)
+            weights = None if weights is None else weights.gather(1, slots)
+        else:
+            raise InvalidInputError(f"rows={rows!r} was asked for. Rows are 'last', 'text', 'visual' or 'after-image'.")
+        index, columns = index.clamp(max=width - 1), columns.clamp(max=width - 1)
+        found = received_attention(call, RowRequest(index, columns, heads, weights, present), self.hidden_keys(call))
+        return found.to(self.live.device)  # layers may be spread over devices; choices stay with the inputs
+
+    def _live_slots(self) -> Tensor:
+        """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
+        width = self.live.shape[1]
+        slots = torch.arange(width, device=self.live.device).expand_as(self.live)
+        return torch.where(self.live, slots, width).sort(-1).values[:, : self.most_live]
+
+    def to_stage(self, positions: Tensor) -> Tensor:
+        """Original positions [B, R] -> places in the tensors that layers process now."""
+        return positions
+
+    def slot_positions(self) -> Tensor:
+        """Where each visual slot stands in the tensors that layers process now; [B, V]."""
+        return self.to_stage(self.layout.visual_index)
+
+    def hidden_keys(self, call: AttentionCall) -> Tensor | None:  # noqa: ARG002
+        """Keys that nobody sees: bool [B, K], or None."""
+        return None
+
+    def merged(self, hidden: Tensor) -> Tensor:
+        """Carry out the merging that a scorer asked for."""
+        if self.merge is None:
+            return hidden
+        asked, self.merge = self.merge, None
+        sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
+        weight = sizes if asked.weight is None else asked.weight.float()
+        place = self.slot_positions().clamp(max=hidden.shape[1])
+        target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
+        nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
+        nothing = torch.zeros(hidden.shape[:2], device=place.device)
+        into, weights = spread(target, place, nowhere), spread(weight, place, nothing)
+        hidden = merge(hidden, into.to(hidden.device), weights.to(hidden.device), normalise=asked.normalise)
+        joined = (asked.into >= 0).float() * sizes
+        grown = torch.zeros_like(sizes).scatter_add(1, asked.into.clamp(min=0), joined)
+        self.sizes = torch.where(grown > 0, grown, sizes)
+        return hidden

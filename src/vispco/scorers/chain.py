@@ -1,0 +1,220 @@
+"""A chain: which scorer chooses from which layer on. One scorer is a chain of one.
+
+`Chain.of` reads all the ways to write one down:
+
+    "fastv"                                      one scorer
+    "divprune+fastv"                             the first before the language model, the second from layer 1 on
+    "sparsevlm(recycle=true)@4+random@20"        with options, and from given layers on
+    {0: "divprune", 3: "fastv", 20: "random"}    the same as a mapping
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias, Union
+
+from vispco.errors import InvalidInputError
+from vispco.scorers.base import Scorer, Site, VisionNeeds, get
+
+ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[Mapping[str, Any]]]
+"""Whatever `Chain.of` reads."""
+
+HOW_TO_WRITE = (
+    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
+    "{0: 'divprune', 3: 'fastv'}."
+)
+_PART = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*(\d+))?\s*$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Scorers by depth: each is in charge from its layer on, until the next one takes over.
+
+    stages: (layer, scorer) pairs, layers growing. Before the first stage nothing leaves.
+    """
+
+    stages: tuple[tuple[int, Scorer], ...]
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise InvalidInputError(f"An empty chain of scorers was given. {HOW_TO_WRITE}")
+        for layer, scorer in self.stages:
+            if layer < scorer.earliest_layer:
+                raise InvalidInputError(
+                    f"The scorer {scorer.name!r} was put at layer {layer}, but it can choose from layer "
+                    f"{scorer.earliest_layer} on: it reads what the layer before has computed. Put it there or deeper."
+                )
+        for (before, _), (after, scorer) in pairwise(self.stages):
+            if after <= before:
+                raise InvalidInputError(
+                    f"The scorer {scorer.name!r} was put at layer {after}, after one at layer {before}. Layers must grow."
+                )
+
+    @classmethod
+    def of(cls, given: ChainLike) -> Chain:
+        """A chain from anything that names one; see the top of this file."""
+        if isinstance(given, Chain):
+            return given
+        if isinstance(given, Scorer):
+            return cls(((given.earliest_layer, given),))
+        if isinstance(given, str):
+            return cls._of_parts([_parse_part(part, given) for part in _split(given, "+")])
+        if isinstance(given, Mapping):
+            return cls._of_mapping(given)
+        if isinstance(given, Sequence):
+            return cls._of_parts([_read_part(part) for part in given])
+        raise InvalidInputError(f"{given!r} was given for a scorer. {HOW_TO_WRITE}")
+
+    @classmethod
+    def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
+        if "scorers" in given:
+            return cls.of(list(given["scorers"]))
+        if "name" in given:
+            return cls._of_parts([_read_part(given)])
+        stages = []
+        for layer, scorer in given.items():
+            if not str(layer).isdigit():
+                raise InvalidInputError(f"{layer!r} was given as the layer of a scorer. {HOW_TO_WRITE}")
+            inner = cls.of(scorer)
+            if len(inner.stages) != 1:
+                raise InvalidInputError(f"{scorer!r} was given at layer {layer}; give one scorer there. {HOW_TO_WRITE}")
+            stages.append((int(layer), inner.stages[0][1]))
+        return cls(tuple(sorted(stages, key=lambda stage: stage[0])))
+
+    @classmethod
+    def _of_parts(cls, parts: Sequence[tuple[int | None, Scorer]]) -> Chain:
+        """Parts without a layer begin as early as they can, after the part before."""
+        stages: list[tuple[int, Scorer]] = []
+        for layer, scorer in parts:
+            first = max(scorer.earliest_layer, stages[-1][0] + 1 if stages else 0)
+            stages.append((first if layer is None else layer, scorer))
+        return cls(tuple(stages))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        return tuple(scorer for _, scorer in self.stages)
+
+    @property
+    def earliest_layer(self) -> int:
+        """The first layer that may see fewer tokens than there are."""
+        return self.stages[0][0]
+
+    def scorer_at(self, layer: int) -> Scorer | None:
+        """Who chooses the tokens that enter a layer; None where nobody can."""
+        found = None
+        for first, scorer in self.stages:
+            if first <= layer:
+                found = scorer
+        return found
+
+    def site_at(self, layer: int) -> Site:
+        """Where the tokens leave that do not enter a layer."""
+        scorer = self.scorer_at(layer)
+        return "entry" if scorer is None else scorer.site
+
+    def sites(self, num_layers: int) -> Site | tuple[Site, ...]:
+        """Where tokens leave, for each layer boundary; one word where all are the same."""
+        found = tuple(self.site_at(layer) for layer in range(num_layers))
+        kinds = set(found[self.earliest_layer :]) or {"entry"}
+        return self.scorers[0].site if len(kinds) == 1 and len({s.site for s in self.scorers}) == 1 else found
+
+    @property
+    def site(self) -> Site:
+        """The one place where tokens leave, for chains whose scorers agree on it; else see `sites`."""
+        kinds = {scorer.site for scorer in self.scorers}
+        if len(kinds) > 1:
+            raise InvalidInputError(
+                f"The chain {self.name!r} has tokens leave at two kinds of places; see Chain.sites()."
+            )
+        return kinds.pop()
+
+    @property
+    def needs_attention(self) -> bool:
+        return any(scorer.needs_attention for scorer in self.scorers)
+
+    @property
+    def needs_vision(self) -> VisionNeeds:
+        """All that any of the scorers reads of the vision tower."""
+        blocks = dict.fromkeys(block for scorer in self.scorers for block in scorer.needs_vision.attention)
+        return VisionNeeds(any(scorer.needs_vision.features for scorer in self.scorers), tuple(blocks))
+
+    @property
+    def merges(self) -> bool:
+        return any(scorer.merges for scorer in self.scorers)
+
+    @property
+    def decides_count(self) -> bool:
+        return any(scorer.decides_count for scorer in self.scorers)
+
+    @property
+    def name(self) -> str:
+        """As a user writes it, without options: 'divprune+fastv'."""
+        return "+".join(scorer.name for scorer in self.scorers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; `Chain.of` makes it again. One scorer at its earliest layer is that scorer's own dictionary."""
+        layer, first = self.stages[0]
+        if len(self.stages) == 1 and layer == first.earliest_layer:
+            return first.to_dict()
+        return {"scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
+
+    def __str__(self) -> str:
+        """As `Chain.of` reads it again."""
+        parts, before = [], -1
+        for layer, scorer in self.stages:
+            default = max(scorer.earliest_layer, before + 1)
+            options = {k: v for k, v in scorer.to_dict().items() if k != "name"}
+            inside = ",".join(
+                f"{k}={json.dumps(v)}" for k, v in options.items() if get(scorer.name).to_dict().get(k) != v
+            )
+            parts.append(f"{scorer.name}{f'({inside})' if inside else ''}{'' if layer == default else f'@{layer}'}")
+            before = layer
+        return "+".join(parts)
+
+
+def _split(text: str, at: str) -> list[str]:
+    """Cut at a letter outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == at and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _parse_part(part: str, whole: str) -> tuple[int | None, Scorer]:
+    match = _PART.match(part)
+    if match is None:
+        raise InvalidInputError(f"{part.strip()!r} in {whole!r} is not a scorer. {HOW_TO_WRITE}")
+    name, inside, layer = match.groups()
+    return (None if layer is None else int(layer)), get(name, **_parse_options(inside or "", whole))
+
+
+def _parse_options(text: str, whole: str) -> dict[str, Any]:
+    """'recycle=true, seed=3' -> options. Values are JSON (true, 3, 0.5, [1, 2], "x") or plain words."""
+    options: dict[str, Any] = {}
+    for pair in filter(str.strip, _split(text, ",")):
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not equals or not key.isidentifier():
+            raise InvalidInputError(f"{pair.strip()!r} in {whole!r} is not an option. Write name(option=value, ...).")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = {"True": True, "False": False, "None": None}.get(value, value)
+    return options
+
+
+def _read_part(part: Any) -> tuple[int | None, Scorer]:
+    if isinstance(part, Scorer):
+        return None, part
+    if not isinstance(part, Mapping) or not isinstance(part.get("name"), str):
+        raise InvalidInputError(f"{part!r} was given for a scorer. {HOW_TO_WRITE}")
+    options = {key: value for key, value in part.items() if key not in ("name", "layer")}
+    layer = part.get("layer")
+    return (None if layer is None else int(layer)), get(part["name"], **options)

@@ -1,0 +1,86 @@
+"""What a scorer sees at one layer: the tokens that are left, and whatever else it declared that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from vispco.errors import InvalidInputError
+from vispco.layout import TokenLayout
+
+Rows = Literal["last", "text", "visual", "after-image"]
+"""Whose attention is read; see `ScoringContext.attention`."""
+Heads = Literal["mean", "max"]
+
+
+class AttentionSource(Protocol):
+    """How a context asks the engine for attention rows; see `ScoringContext.attention`."""
+
+    def __call__(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class VisionRecord:
+    """What was kept of the vision tower, one row for each visual slot; see `Scorer.needs_vision`.
+
+    features: [B, V, D_vision], the tower's last hidden states, averaged over the patches of a token; None if not asked for.
+    attention: block -> float [B, V], the attention that a token's patches receive in that block, mean over heads: from
+        the class token where the tower has one, else from all patches.
+    """
+
+    features: Tensor | None = None
+    attention: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class ScoringContext:
+    """One boundary between two layers, as a scorer sees it. B samples, V visual slots (the largest count in the batch).
+
+    layer: the decoder layer that the tokens are about to enter; 0 is before the language model.
+    live: bool [B, V], the visual tokens that are still there. counts: int64 [B], how many may stay at most.
+    embeddings: [B, N, D], what entered the language model.
+    hidden: [B, V, D], the visual tokens' states where they would leave, for scorers with `needs_hidden`: the input of
+        `layer`, or for the site 'mid' the input of the feed-forward network before it.
+    previous_hidden: [B, V, D], their states at the input of `layer - 1`, for scorers with `needs_previous_hidden`.
+    sizes: float [B, V], how many original tokens each one stands for; above 1 after merging.
+    vision: what was kept of the vision tower, for scorers with `needs_vision`.
+    memo: kept for the length of one prefill, for what a scorer computes once.
+    """
+
+    layer: int
+    layout: TokenLayout
+    live: Tensor
+    counts: Tensor
+    embeddings: Tensor
+    sizes: Tensor
+    hidden: Tensor | None = None
+    previous_hidden: Tensor | None = None
+    vision: VisionRecord | None = None
+    read_attention: AttentionSource | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    def attention(self, rows: Rows, heads: Heads = "mean", weights: Tensor | None = None) -> Tensor:
+        """Attention that each visual token receives in layer `layer - 1`, summed over query rows; float32 [B, V].
+
+        rows: 'last' is the last instruction token, 'text' the instruction tokens after the first visual token, 'visual'
+        the live visual tokens, 'after-image' the first text token after the last picture, which has seen the pictures
+        and no question yet. heads: how the heads are reduced, row by row. weights: [B, R], for 'text' in the order of
+        `layout.instruction_index`, for 'visual' of `layout.visual_index`.
+        """
+        if self.read_attention is None:
+            raise InvalidInputError(
+                "This scorer reads attention but does not declare it. Set `needs_attention = True` on its class."
+            )
+        return self.read_attention(rows, heads, weights)
+
+    def visual_embeddings(self) -> Tensor:
+        """The visual tokens as they entered the language model: [B, V, D], zeros in empty slots."""
+        if "visual_embeddings" not in self.memo:
+            index = self.layout.visual_index.to(self.embeddings.device)
+            inside = index.clamp(max=self.embeddings.shape[1] - 1)
+            states = self.embeddings.gather(1, inside[..., None].expand(-1, -1, self.embeddings.shape[2]))
+            self.memo["visual_embeddings"] = states * (index < self.layout.length)[..., None]
+        found: Tensor = self.memo["visual_embeddings"]
+        return found
