@@ -22,7 +22,7 @@ from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
 from vispco.schedule import Schedule
-from vispco.scorers import Scorer
+from vispco.scorers import ChainLike
 
 MAX_LAYERS = 255  # a token's depth is one byte
 
@@ -32,7 +32,7 @@ def collect(
     processor: Any,
     samples: Sequence[Sample],
     choices: Mapping[float, Schedule | Planner],
-    scorer: str | Scorer = "fastv",
+    scorer: ChainLike = "fastv",
     *,
     max_new_tokens: int = 16,
 ) -> list[Example]:

@@ -1,6 +1,6 @@
 """Scorers, by name. To add one: its file here, one row in `tests/test_scorers.py`, one line in the README."""
 
-from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, Site, VisionNeeds, get, register, top_tokens
+from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.fastv import FastV
@@ -19,7 +19,6 @@ __all__ = [
     "Scorer",
     "ScoringContext",
     "Selection",
-    "Site",
     "SparseVLM",
     "VisionNeeds",
     "VisionRecord",

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias, Union
 
+from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
-from vispco.scorers.base import Scorer, Site, VisionNeeds, get
+from vispco.scorers.base import Scorer, VisionNeeds, get
 
 ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[Mapping[str, Any]]]
 """Whatever `Chain.of` reads."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.frontier import Frontier
-from vispco.scorers import Scorer
+from vispco.scorers import ChainLike
 from vispco.sweep.runner import run
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def sweep(
     processor: Any,
     samples: Sequence[Sample],
     *,
-    scorer: str | Scorer = "fastv",
+    scorer: ChainLike = "fastv",
     space: str = "single",
     strategy: str = "grid",
     trials: int | None = None,
