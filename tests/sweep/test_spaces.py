@@ -133,3 +133,19 @@ def test_budgets_that_cannot_be_met_are_refused():
         InvalidInputError, match=r"'single' was found to cost between 0.999 and 1; they cost from 0.2575 to 0.994"
     ):
         _ = CostRange(single, 0.999, 1.0, fraction).grid
+
+
+@pytest.mark.parametrize("name", ["single", "stages", "free", "kernel:steps", "kernel:linear"])
+@pytest.mark.parametrize("earliest_layer", [0, 1, 2])
+def test_a_space_prunes_from_the_earliest_layer_of_its_scorer_on(name, earliest_layer):
+    space = spaces.get(name, 6, earliest_layer)
+    drawn = [space.schedule(space.draw(np.random.default_rng(seed))).retention for seed in range(64)]
+    assert all(set(retention[:earliest_layer]) <= {1.0} for retention in drawn)
+    assert any(retention[earliest_layer] < 1.0 for retention in drawn)
+
+
+def test_the_grid_and_the_floor_follow_the_earliest_layer():
+    assert [len(spaces.get("single", 36, earliest_layer).grid()) for earliest_layer in (1, 0)] == [700, 720]
+    CostRange(spaces.get("single", 6, 0), 0.0, 0.11, fraction)
+    with pytest.raises(InvalidInputError, match="from layer 1 on"):
+        CostRange(spaces.get("single", 6, 1), 0.0, 0.11, fraction)

@@ -57,9 +57,10 @@ def sweep(
     from functools import cache  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
-    from vispco.rivals import SampleSizes  # noqa: PLC0415
+    from vispco.scorers import Chain  # noqa: PLC0415
     from vispco.sweep import Progress, ProgressDisplay, run  # noqa: PLC0415
 
     spec = EvaluatorSpec(
@@ -107,6 +108,7 @@ def sweep(
             fingerprint=spec.fingerprint(),
             on_progress=told,
             budget=window,
+            earliest_layer=Chain.of(scorer).earliest_layer,
             cost=lambda schedule: sizes().fraction(schedule),
             ray_address=ray_address,
             gpus_per_worker=gpus,

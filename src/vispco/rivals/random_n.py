@@ -49,7 +49,10 @@ class RandomN(Rival):
         assert budget is not None  # noqa: S101 - needs_budget
         sizes = calibration.sizes
         cost_range = CostRange(
-            spaces.get(self.space, calibration.num_layers), max(0.0, budget - WIDTH), budget, sizes.fraction
+            spaces.get(self.space, calibration.num_layers, sizes.earliest_layer),
+            max(0.0, budget - WIDTH),
+            budget,
+            sizes.fraction,
         )
         drawn = [cost_range.draw(np.random.default_rng((self.seed, i))) for i in range(self.n)]
         curves = [cost_range.space.schedule(params) for params in drawn]

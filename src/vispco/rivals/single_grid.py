@@ -36,7 +36,10 @@ class SingleGrid(Rival):
         assert budget is not None  # noqa: S101 - needs_budget
         sizes = calibration.sizes
         cost_range = CostRange(
-            SingleSpace(calibration.num_layers), max(0.0, budget - self.width), budget, sizes.fraction
+            SingleSpace(calibration.num_layers, sizes.earliest_layer),
+            max(0.0, budget - self.width),
+            budget,
+            sizes.fraction,
         )
         grid = cost_range.grid or []
         curves = [cost_range.space.schedule(params) for params in grid]

@@ -38,10 +38,11 @@ class CostRange:
                 f"The budget [{self.low:g}, {self.high:g}] was given. Give two fractions of the unpruned model's cost, "
                 "0 <= low <= high <= 1."
             )
-        floor = self.cost(Schedule.withdraw(1, self.space.num_layers))
+        earliest = self.space.earliest_layer
+        floor = self.cost(Schedule.withdraw(earliest, self.space.num_layers))
         if self.high < floor:
             raise InvalidInputError(
-                f"The budget [{self.low:g}, {self.high:g}] is below the floor: with no visual token from layer 1 on, "
+                f"The budget [{self.low:g}, {self.high:g}] is below the floor: with no visual token from layer {earliest} on, "
                 f"this model still costs {floor:.4g} of the unpruned one. Give a budget above it."
             )
 

@@ -70,6 +70,7 @@ def sweep(
             fingerprint=_fingerprint(evaluator),
             on_progress=progress,
             budget=budget,
+            earliest_layer=evaluator.scorer.earliest_layer,
             cost=None if budget is None else SampleSizes.of(evaluator).fraction,
         )
 

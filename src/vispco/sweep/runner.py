@@ -58,6 +58,7 @@ def run(
     budget: tuple[float, float] | None = None,
     cost: CostFunction | None = None,
     axis: str | Axis = "exact",
+    earliest_layer: int = 1,
     ray_address: str | None = None,
     gpus_per_worker: float = 0,
 ) -> Frontier:
@@ -69,13 +70,14 @@ def run(
     fingerprint: what the results depend on (model, scorer, tasks, samples ...). A study with another one is refused.
     budget: the lowest and highest cost of a schedule, as fractions that the function `cost` returns.
     axis: the cost that is minimised, and the axis of the returned frontier.
+    earliest_layer: the first layer whose input may be pruned, 0 for a scorer that does not need attention.
 
     The frontier is saved to `directory`/`name`.frontier.json while the sweep runs. To continue a stopped sweep, call it
     again with the same arguments. Ctrl-C stops the workers, saves the frontier and raises KeyboardInterrupt.
     """
     _check(name, engine, workers, seed)
     check_plan(strategy, trials)
-    chosen = spaces.get(space, num_layers)
+    chosen = spaces.get(space, num_layers, earliest_layer)
     axis = Axis.parse(axis)
     cost_range = _cost_range(chosen, budget, cost)
     plan = make_plan(strategy, chosen, trials=trials, seed=seed, cost_range=cost_range)
@@ -89,6 +91,7 @@ def run(
         "budget": list(budget) if budget else None,
         "axis": str(axis),
         "fingerprint": dict(fingerprint or {}),
+        **({} if earliest_layer == 1 else {"earliest_layer": earliest_layer}),  # studies of earlier versions have none
     }
     path = Path(directory) / f"{name}.frontier.json"
     study = SweepStudy.open(opened, name, identity)

@@ -1,6 +1,6 @@
 """Search spaces of schedules: a few parameters, and the schedule that they describe.
 
-Every value of the parameters gives a valid, non-increasing schedule that keeps all tokens in layer 0.
+Every value of the parameters gives a valid, non-increasing schedule that keeps all tokens before `earliest_layer`.
 """
 
 from __future__ import annotations
@@ -69,16 +69,22 @@ class Parameter:
 
 
 class Space(ABC):
-    """A family of schedules over `num_layers` layers."""
+    """A family of schedules over `num_layers` layers.
+
+    earliest_layer: the first layer whose input may be pruned: 1 for a scorer that reads attention, 0 for one that needs
+        only embeddings or vision features.
+    """
 
     name: str
 
-    def __init__(self, num_layers: int) -> None:
-        if num_layers < 2:
+    def __init__(self, num_layers: int, earliest_layer: int = 1) -> None:
+        if not 0 <= earliest_layer < num_layers:
             raise InvalidInputError(
-                f"A space of schedules was asked for {num_layers} layers. Layer 0 keeps all tokens, so give 2 or more."
+                f"A space of schedules was asked for {num_layers} layers. Tokens can leave from layer {earliest_layer} "
+                f"on, so give {earliest_layer + 1} or more."
             )
         self.num_layers = num_layers
+        self.earliest_layer = earliest_layer
 
     @cached_property
     @abstractmethod
@@ -108,14 +114,14 @@ class Space(ABC):
 
 
 class SingleSpace(Space):
-    """One pruning layer and the share kept from it on: the paper's grid, (L - 1) × 20, which is 700 for 36 layers."""
+    """One pruning layer and the share kept from it on: the paper's grid, (L - 1) × 20, which is 700 for 36 layers; L × 20 from layer 0 on."""
 
     name = "single"
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         return (
-            Parameter("layer", 1, self.num_layers - 1, integer=True),
+            Parameter("layer", self.earliest_layer, self.num_layers - 1, integer=True),
             Parameter("keep", RATIOS[0], RATIOS[-1], step=0.05),
         )
 
@@ -123,7 +129,8 @@ class SingleSpace(Space):
         return Schedule.single(int(params["layer"]), round(params["keep"], 2), self.num_layers)
 
     def grid(self) -> list[Params]:
-        return [{"layer": layer, "keep": keep} for layer in range(1, self.num_layers) for keep in RATIOS]
+        layers = range(self.earliest_layer, self.num_layers)
+        return [{"layer": layer, "keep": keep} for layer in layers for keep in RATIOS]
 
 
 class StagesSpace(Space):
@@ -133,8 +140,8 @@ class StagesSpace(Space):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        numbers = range(1, min(3, self.num_layers - 1) + 1)
-        layers = (Parameter(f"layer_{j}", 1, self.num_layers - 1, integer=True) for j in numbers)
+        numbers = range(1, min(3, self.num_layers - self.earliest_layer) + 1)
+        layers = (Parameter(f"layer_{j}", self.earliest_layer, self.num_layers - 1, integer=True) for j in numbers)
         return (*layers, *(Parameter(f"share_{j}", 0.0, 1.0) for j in numbers))
 
     def schedule(self, params: Params) -> Schedule:
@@ -156,21 +163,22 @@ class FreeSpace(Space):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        shares = (Parameter(f"share_{i}", 0.0, 1.0) for i in range(1, self.num_layers))
+        shares = (Parameter(f"share_{i}", 0.0, 1.0) for i in range(self.earliest_layer, self.num_layers))
         return (*shares, Parameter("fullness", 1 / 8, 8.0, log=True))
 
     def schedule(self, params: Params) -> Schedule:
-        curve = descending([params[f"share_{i}"] for i in range(1, self.num_layers)])
-        return Schedule((1.0, *(r ** (1.0 / params["fullness"]) for r in curve)))
+        curve = descending([params[f"share_{i}"] for i in range(self.earliest_layer, self.num_layers)])
+        full = (1.0,) * self.earliest_layer
+        return Schedule((*full, *(r ** (1.0 / params["fullness"]) for r in curve)))
 
 
 class KernelSpace(Space):
     """The curves of one kernel. A kernel that is annealed is used as deployed, with hard steps."""
 
-    def __init__(self, kernel: str, num_layers: int) -> None:
-        super().__init__(num_layers)
+    def __init__(self, kernel: str, num_layers: int, earliest_layer: int = 1) -> None:
+        super().__init__(num_layers, earliest_layer)
         self.name = f"kernel:{kernel}"
-        self.kernel = kernels.get(kernel)
+        self.kernel = kernels.get(kernel, earliest_layer=earliest_layer)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -201,10 +209,10 @@ SPACES: dict[str, type[SingleSpace | StagesSpace | FreeSpace]] = {
 }
 
 
-def get(name: str, num_layers: int) -> Space:
+def get(name: str, num_layers: int, earliest_layer: int = 1) -> Space:
     """Return the space `single`, `stages`, `free` or `kernel:NAME`."""
     if name.startswith("kernel:"):
-        return KernelSpace(name.removeprefix("kernel:"), num_layers)
+        return KernelSpace(name.removeprefix("kernel:"), num_layers, earliest_layer)
     if name not in SPACES:
         raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
-    return SPACES[name](num_layers)
+    return SPACES[name](num_layers, earliest_layer)
