@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vispco.cli.info import hours, read_config
-from vispco.estimates.describe import Setting, describe
+from vispco.estimates.describe import DescribeSettings, describe
 from vispco.estimates.work import Machine
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ GIB = 2**30
 
 def figures(name: str, gpus: int) -> dict:
     config = HERE / "configs" / f"{name}-config.json"
-    return describe(read_config(str(config)), name, Setting(machine=Machine(gpus=gpus)))
+    return describe(read_config(str(config)), name, DescribeSettings(machine=Machine(gpus=gpus)))
 
 
 def tables() -> str:

@@ -13,8 +13,8 @@ from real.files import save_small, write_benchmarks
 from vispco.cli.info import read_config, read_preprocessor
 from vispco.cli.preset import PresetOptions
 from vispco.errors import UnknownNameError
-from vispco.estimates import memory, visual_tokens
-from vispco.estimates.describe import Setting, describe
+from vispco.estimates import count_parameters, visual_tokens
+from vispco.estimates.describe import DescribeSettings, describe
 from vispco.estimates.work import Machine
 from vispco.loading import load
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -36,7 +36,7 @@ def test_visual_tokens_are_those_of_the_image_processor(size):
 def test_a_saved_model_has_the_parameters_and_tokens_that_were_told(name):
     model, processor = load(name)
     config = read_config(name)
-    assert memory(config).parameters == sum(p.numel() for p in model.parameters())
+    assert count_parameters(config).parameters == sum(p.numel() for p in model.parameters())
     text = processor.apply_chat_template(
         [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "what?"}]}], tokenize=False
     )
@@ -48,19 +48,21 @@ def test_the_paper_models_have_their_known_sizes(pytestconfig):
     folder = pytestconfig.rootpath / "benchmarks" / "configs"
     known = {"Qwen2.5-VL-3B": 3_754_622_976, "Qwen2.5-VL-7B": 8_292_166_656, "LLaVA-1.5-7B": 7_063_427_072}
     for name, parameters in known.items():
-        assert memory(read_config(str(folder / f"{name}-config.json"))).parameters == parameters
+        assert count_parameters(read_config(str(folder / f"{name}-config.json"))).parameters == parameters
 
 
 def test_hours_follow_from_flops_and_the_machine_stated(pytestconfig):
     config = read_config(str(pytestconfig.rootpath / "benchmarks" / "configs" / "Qwen2.5-VL-3B-config.json"))
-    slow = describe(config, "q", Setting(machine=Machine(tflops=100, utilisation=0.5)))["estimates"]
-    fast = describe(config, "q", Setting(machine=Machine(tflops=100, utilisation=0.5, gpus=8)))["estimates"]
+    slow = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5)))["estimates"]
+    fast = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5, gpus=8)))["estimates"]
     search = slow["gradient_search"]
     assert search["hours"] == pytest.approx(search["flops"] / 5e13 / 3600)
     assert fast["gradient_search"]["hours"] == pytest.approx(search["hours"] / 8)
     assert fast["grid"]["hours"] == pytest.approx(slow["grid"]["hours"] / 8)
     assert slow["grid"]["configurations"] == 700
-    starved = describe(config, "q", Setting(machine=Machine(tflops=100, utilisation=0.5, bandwidth=0.4)))["estimates"]
+    starved = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5, bandwidth=0.4)))[
+        "estimates"
+    ]
     assert starved["grid"]["hours"] > slow["grid"]["hours"]  # writing answers waits for memory
 
 
@@ -80,7 +82,7 @@ def test_a_gradient_search_costs_what_was_estimated(tmp_path):
     assert done.code == 0, done.err
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     text, visual = config["typical"]
-    told = describe(read_config(str(model)), "m", Setting(visual=visual, text=text, answer=2, samples=8))
+    told = describe(read_config(str(model)), "m", DescribeSettings(visual=visual, text=text, answer=2, samples=8))
     spent = config["spent"]
     trained = spent["teacher"] + spent["forward"] + spent["backward"]
     assert trained == pytest.approx(told["estimates"]["gradient_search"]["flops"])

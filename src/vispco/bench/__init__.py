@@ -1,7 +1,6 @@
-"""The paper's hardware table for this machine: how long the first token takes, unpruned and pruned, and where it goes."""
+"""Benchmarks on this machine: time to the first token by part, decoding speed, KV cache and peak memory."""
 
-from vispco.bench.contender import Contender
-from vispco.bench.race import Settings, race
-from vispco.bench.row import BenchRow, summary
+from vispco.bench.candidate import BenchCandidate
+from vispco.bench.timing import BenchRow, BenchSettings, summarize, time_candidates
 
-__all__ = ["BenchRow", "Contender", "Settings", "race", "summary"]
+__all__ = ["BenchCandidate", "BenchRow", "BenchSettings", "summarize", "time_candidates"]

@@ -1,4 +1,4 @@
-"""Clocks: of tokens as `generate()` hands them out, and of the parts of a prefill."""
+"""Clocks for the tokens of `generate()` and for the parts of a prefill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vispco.scorers import Chain, Scorer, Selection
 
 
 def now(device: torch.device) -> float:
-    """Seconds, when everything that the device was asked for is done."""
+    """The time in seconds, after all work of the device is finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":
@@ -26,14 +26,14 @@ def now(device: torch.device) -> float:
 
 
 class TokenClock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped here
-    """A streamer that notes when each token came. The first thing that `generate()` streams is the prompt."""
+    """A streamer that records the time of each token. The first thing that `generate()` streams is the prompt."""
 
     def __init__(self) -> None:
         self.prompted = False
         self.times: list[float] = []
 
     def put(self, value: Any) -> None:
-        del value  # it is on the host by now, so the device has finished it
+        del value  # on the host: the device has finished it
         if self.prompted:
             self.times.append(time.perf_counter())
         self.prompted = True
@@ -51,7 +51,7 @@ class PartClock:
         self.counts: torch.Tensor | None = None  # [B, L], of the last plan
 
     def watch(self, pruner: Pruner) -> Pruner:
-        """The same pruner under this clock. A fixed schedule needs no planning."""
+        """The same pruner, timed by this clock. A fixed schedule needs no planning."""
         plan = pruner.schedule
         chain = Chain(tuple((layer, self._scorer(scorer)) for layer, scorer in pruner.chain.stages))
         return Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan))

@@ -1,4 +1,4 @@
-"""Peak memory of one prefill. On a GPU its allocator tells; on a CPU a fresh process is asked, which does nothing else."""
+"""Peak memory of one prefill: from the allocator of a GPU, or of a new process that does nothing else on a CPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vispco.bench.contender import Contender
-from vispco.bench.prefill import generated
-from vispco.bench.row import BenchRow
+from vispco.bench.candidate import BenchCandidate
+from vispco.bench.prefill import time_generation
+from vispco.bench.timing import BenchRow
 from vispco.errors import VispcoError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.spec import EvaluatorSpec
 
-STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class MemoryProbeError(VispcoError, RuntimeError):
-    """The process that measures memory did not come to an end."""
+    """The process that measures memory failed."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Bytes: the highest that the process (or the GPU's allocator) held, and by how much the prefill raised it."""
+    """Bytes: the peak of the process (or of the GPU's allocator), and how much the prefill added."""
 
     whole: int
     raised: int
 
 
-def on_gpu(model: Any, encoded: Encoded, contender: Contender, pad: int) -> Peak:
+def peak_on_gpu(model: Any, encoded: Encoded, candidate: BenchCandidate, pad: int) -> Peak:
     torch.cuda.reset_peak_memory_stats(model.device)
     before = torch.cuda.memory_allocated(model.device)
-    generated(model, encoded, contender.pruner(), 1, pad)
+    time_generation(model, encoded, candidate.pruner(), 1, pad)
     whole = torch.cuda.max_memory_allocated(model.device)
     return Peak(whole, whole - before)
 
 
-def in_child(spec: EvaluatorSpec, contender: Contender, batch_size: int = 1) -> Peak:
+def peak_in_child_process(spec: EvaluatorSpec, candidate: BenchCandidate, batch_size: int = 1) -> Peak:
     """Peak of a process of its own that loads the spec's model and answers its first samples."""
-    told = {"spec": spec.to_dict(), "contender": contender.to_dict(), "batch_size": batch_size}
+    request = {"spec": spec.to_dict(), "candidate": candidate.to_dict(), "batch_size": batch_size}
     done = subprocess.run(  # noqa: S603 - this interpreter, this module
         [sys.executable, "-m", __spec__.name],
-        input=json.dumps(told),
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         check=False,
@@ -58,51 +58,51 @@ def in_child(spec: EvaluatorSpec, contender: Contender, batch_size: int = 1) -> 
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MemoryProbeError(
-            f"The process that measures the memory of {contender.name} ended with code {done.returncode}: {last} "
+            f"The process that measures the memory of {candidate.name} ended with code {done.returncode}: {last} "
             "Leave it out with --no-memory."
         )
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def with_peaks(
+def add_peaks(
     rows: Sequence[BenchRow],
     judge: TaskEvaluator,
     spec: EvaluatorSpec,
-    contenders: Sequence[Contender],
+    candidates: Sequence[BenchCandidate],
     batch_size: int = 1,
     *,
     on_progress: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
 ) -> list[BenchRow]:
-    """The rows of a race with the peak memory of each."""
+    """The rows of `time_candidates` with the peak memory of each."""
     model, processor, found = judge.model, judge.processor, []
-    everyone = [Contender.unpruned(), *contenders]
-    for place, (row, contender) in enumerate(zip(rows, everyone, strict=True)):
-        on_progress(place, len(everyone), f"{contender.name}, memory")
+    everyone = [BenchCandidate.unpruned(), *candidates]
+    for place, (row, candidate) in enumerate(zip(rows, everyone, strict=True)):
+        on_progress(place, len(everyone), f"{candidate.name}, memory")
         if model.device.type == "cuda":
             encoded = encode(model, processor, judge.samples[:batch_size])
-            peak = on_gpu(model, encoded, contender, pad_token(processor))
+            peak = peak_on_gpu(model, encoded, candidate, pad_token(processor))
         else:
-            peak = in_child(spec, contender, batch_size)
+            peak = peak_in_child_process(spec, candidate, batch_size)
         found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
     return found
 
 
-def own_peak(told: Mapping[str, Any]) -> Peak:
-    """What the child does: load, warm up on words alone, forget the peak so far, prefill once."""
+def measure_own_peak(request: Mapping[str, Any]) -> Peak:
+    """Run in the child process: load, warm up on text alone, reset the peak, prefill once."""
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
 
-    spec, contender = EvaluatorSpec.from_dict(told["spec"]), Contender.from_dict(told["contender"])
+    spec, candidate = EvaluatorSpec.from_dict(request["spec"]), BenchCandidate.from_dict(request["candidate"])
     judge = spec.build()
     model, processor = judge.model, judge.processor
-    encoded = encode(model, processor, judge.samples[: told["batch_size"]])
-    pruner = contender.pruner()
+    encoded = encode(model, processor, judge.samples[: request["batch_size"]])
+    pruner = candidate.pruner()
     with torch.no_grad():
         words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
         model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools
     before = _resident("VmRSS")
     if before is not None:
-        FORGET.write_text("5")
-    generated(model, encoded, pruner, 1, pad_token(processor))
+        RESET.write_text("5")
+    time_generation(model, encoded, pruner, 1, pad_token(processor))
     peak = _resident("VmHWM")
     if before is None or peak is None:
         return Peak(_high_water(), 0)
@@ -110,15 +110,15 @@ def own_peak(told: Mapping[str, Any]) -> Peak:
 
 
 def _resident(field: str) -> int | None:
-    """A field of Linux' account of this process, in bytes; None where there is no such account."""
-    if not STATUS.exists() or not FORGET.exists():
+    """A field of /proc/self/status in bytes; None where there is no such file."""
+    if not STATUS.exists() or not RESET.exists():
         return None
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 
 def _high_water() -> int:
-    """The most that this process ever held: bytes on macOS, where Linux counts kilobytes."""
+    """The peak of this process; macOS reports bytes and Linux kilobytes."""
     import resource  # noqa: PLC0415 - not on Windows
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -126,5 +126,5 @@ def _high_water() -> int:
 
 
 if __name__ == "__main__":
-    found = own_peak(json.load(sys.stdin))
+    found = measure_own_peak(json.load(sys.stdin))
     print(json.dumps({"whole": found.whole, "raised": found.raised}))  # noqa: T201 - this is what the parent reads

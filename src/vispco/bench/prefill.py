@@ -1,4 +1,4 @@
-"""One first token: from inputs (pixels and words) to the next word, as a whole and part by part."""
+"""The first token: from inputs (pixels and words) to the next word, as a whole and by part."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Parts:
 
 
 @torch.no_grad()
-def generated(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> Tokens:
-    """`generate()` as a person calls it, with a clock on its tokens."""
+def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> Tokens:
+    """Run `generate()` and record the time of each token."""
     clock = TokenClock()
     with nullcontext() if pruner is None else pruner(model):
         start = now(model.device)
         model.generate(
             **encoded.inputs,
             max_new_tokens=new_tokens,
-            min_new_tokens=new_tokens,  # the end token is not allowed before, so that all decode as many
+            min_new_tokens=new_tokens,  # no end token before, so that all decode the same number
             do_sample=False,
             num_beams=1,
             pad_token_id=pad,
@@ -61,10 +61,10 @@ def generated(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: i
 
 
 @torch.no_grad()
-def by_part(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
-    """A prefill with its parts timed apart. What is neither vision tower, predictor nor scoring is the language model."""
+def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
+    """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
     clock = PartClock(model.device)
-    vision, inputs = _seen(model, encoded)
+    vision, inputs = _encode_pictures(model, encoded)
     watched = None if pruner is None else clock.watch(pruner)
     with nullcontext() if watched is None else watched(model):
         start = now(model.device)
@@ -83,7 +83,7 @@ def by_part(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
 
 
 @torch.no_grad()
-def counted_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
+def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
     """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
     counter = FlopCounterMode(display=False)
     with nullcontext() if pruner is None else pruner(model), counter:
@@ -92,12 +92,12 @@ def counted_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
 
 
 def kv_bytes(cache: Any) -> int:
-    """Bytes that a cache holds, layer by layer, as it stands."""
+    """Bytes that a cache holds now, over all layers."""
     held = [tensor for layer in cache.layers for tensor in (layer.keys, layer.values) if tensor is not None]
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
-def _seen(model: Any, encoded: Encoded) -> tuple[float, dict[str, Any]]:
+def _encode_pictures(model: Any, encoded: Encoded) -> tuple[float, dict[str, Any]]:
     """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
     base: Any = family_of(model).base(model)
     encoder = getattr(base, "get_image_features", None)
@@ -124,5 +124,5 @@ def _counts(model: Any, encoded: Encoded, pruner: Pruner | None, clock: PartCloc
     if isinstance(pruner.schedule, Schedule):
         return pruner.schedule.counts(list(encoded.num_visual))
     if clock.counts is None:
-        raise InvalidInputError("The planner was never asked; the prompt has no picture, so there is nothing to time.")
+        raise InvalidInputError("The planner was not called: the prompt has no picture, so there is nothing to time.")
     return clock.counts

@@ -16,7 +16,7 @@ from vispco.errors import InvalidInputError
 from vispco.files import check_writable, write_json
 
 if TYPE_CHECKING:
-    from vispco.bench import Contender
+    from vispco.bench import BenchCandidate
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
@@ -61,8 +61,8 @@ def bench(
 
     fractions = budgets_of(budgets)
     check_writable(out)
-    from vispco.bench import Settings, race  # noqa: PLC0415
-    from vispco.bench.memory import with_peaks  # noqa: PLC0415
+    from vispco.bench import BenchSettings, time_candidates  # noqa: PLC0415
+    from vispco.bench.memory import add_peaks  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.families import family_of  # noqa: PLC0415
@@ -70,17 +70,17 @@ def bench(
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
     judge = spec.build()
     layers = len(family_of(judge.model).layers(judge.model))
-    contenders = chosen([*(pruner or ()), *(schedule or ())] or [FASTV], scorer, fractions, layers)
-    settings = Settings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
+    candidates = chosen([*(pruner or ()), *(schedule or ())] or [FASTV], scorer, fractions, layers)
+    settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bars(silent=json) as bar:
         line = bar.add_task("bench", total=None)
 
         def tell(done: int, total: int, text: str) -> None:
             bar.update(line, completed=done, total=total, description=text)
 
-        rows = race(judge.model, judge.processor, judge.samples, contenders, settings, on_progress=tell)
+        rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
         if memory:
-            rows = with_peaks(rows, judge, spec, contenders, batch_size, on_progress=tell)
+            rows = add_peaks(rows, judge, spec, candidates, batch_size, on_progress=tell)
     data = {
         "model": model,
         **facts(judge.model.device),
@@ -91,25 +91,25 @@ def bench(
     show(data, as_json=json, table=None if json else bench_table(data["rows"], f"{model}: {out}"))
 
 
-def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: int) -> list[Contender]:
+def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: int) -> list[BenchCandidate]:
     """What a person named: folders of searches at each budget, schedules under the scorer."""
     from vispco import scorers  # noqa: PLC0415
-    from vispco.bench import Contender  # noqa: PLC0415
+    from vispco.bench import BenchCandidate  # noqa: PLC0415
     from vispco.cli.choice import FORMS, check_found, schedule_from  # noqa: PLC0415
     from vispco.planning import deployment  # noqa: PLC0415
 
-    found: list[Contender] = []
+    found: list[BenchCandidate] = []
     rated = scorers.get(scorer).to_dict()
     for text in given:
         if Path(text).is_dir():
             check_found(text)
             for budget in budgets:
                 deployment.load(text, budget)  # what is wrong with it is told before anything is timed
-                found.append(Contender(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
+                found.append(BenchCandidate(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
         elif ":" not in text and text != "full" and not Path(text).exists():
             raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
         else:
-            found.append(Contender(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
+            found.append(BenchCandidate(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
     return found
 
 

@@ -65,7 +65,7 @@ def demo(
     check_writable(out / "report.html")
     import torch  # noqa: PLC0415
 
-    from vispco.bench import Settings  # noqa: PLC0415
+    from vispco.bench import BenchSettings  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.demo import DemoSettings, run  # noqa: PLC0415
     from vispco.demo.outcome import outcome  # noqa: PLC0415
@@ -97,7 +97,7 @@ def demo(
         budgets=tuple(fractions),
         timed=tuple(clocked),
         trials=trials,
-        bench=Settings(rounds=rounds, batch_size=batch_size, new_tokens=8),
+        bench=BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=8),
         prompts=batch_size,
         examples=examples,
         workers=used if used > 1 else 0,

@@ -41,10 +41,10 @@ def info(
     """
     size = pixels(image_size)
     config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
-    from vispco.estimates.describe import Setting, describe  # noqa: PLC0415
+    from vispco.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
     from vispco.estimates.work import Machine  # noqa: PLC0415
 
-    at = Setting(
+    at = DescribeSettings(
         image=size,
         visual=visual,
         text=text,

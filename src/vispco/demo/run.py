@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vispco import report
-from vispco.bench import Contender, race
+from vispco.bench import BenchCandidate, time_candidates
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -105,8 +105,8 @@ def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tel
 
 
 def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
-    found = [Contender(name=f"VisPCO {budget:.0%}", run=str(folder), budget=budget) for budget in settings.timed]
-    rows = race(
+    found = [BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder), budget=budget) for budget in settings.timed]
+    rows = time_candidates(
         judge.model,
         judge.processor,
         of_each_task(judge.samples, settings.prompts),

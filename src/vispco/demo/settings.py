@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vispco.bench.race import Settings as BenchSettings
+from vispco.bench.timing import BenchSettings
 from vispco.errors import InvalidInputError
 from vispco.evaluation.spec import EvaluatorSpec
 

@@ -1,17 +1,26 @@
 """What a run will take, from a model's config alone: visual tokens, memory, FLOPs, hours."""
 
-from vispco.estimates.memory import Memory, memory
-from vispco.estimates.pictures import visual_tokens
-from vispco.estimates.work import Machine, Work, evaluation, gradient_search, grid, static_search
+from vispco.estimates.describe import DescribeSettings, describe
+from vispco.estimates.model_size import ParameterCount, count_parameters, visual_tokens
+from vispco.estimates.work import (
+    Machine,
+    WorkEstimate,
+    estimate_evaluation,
+    estimate_gradient_search,
+    estimate_grid,
+    estimate_static_search,
+)
 
 __all__ = [
+    "DescribeSettings",
     "Machine",
-    "Memory",
-    "Work",
-    "evaluation",
-    "gradient_search",
-    "grid",
-    "memory",
-    "static_search",
+    "ParameterCount",
+    "WorkEstimate",
+    "count_parameters",
+    "describe",
+    "estimate_evaluation",
+    "estimate_gradient_search",
+    "estimate_grid",
+    "estimate_static_search",
     "visual_tokens",
 ]

@@ -1,4 +1,4 @@
-"""Everything that a config tells of a model and of what pruning it would take, as plain data."""
+"""`describe`: what a config says about a model and about the work of pruning it, as plain data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from vispco import cost as costs
 from vispco.cost import Cost, Dimensions, KvBytes, Workload
 from vispco.cost.largest_fitting import largest_whole
 from vispco.errors import InvalidInputError
-from vispco.estimates.memory import DTYPES, memory
-from vispco.estimates.pictures import visual_tokens
-from vispco.estimates.work import Machine, Prompt, evaluation, gradient_search, grid, static_search
+from vispco.estimates.model_size import DTYPES, count_parameters, visual_tokens
+from vispco.estimates.work import (
+    Machine,
+    Prompt,
+    estimate_evaluation,
+    estimate_gradient_search,
+    estimate_grid,
+    estimate_static_search,
+)
 from vispco.families import FAMILIES
 from vispco.scorers import SCORERS
 
@@ -25,7 +31,7 @@ EARLY = 2  # where tokens leave in the example of a budget: FastV's layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class DescribeSettings:
     """A sample, a run and a GPU. image: (width, height); visual: tokens, in place of an image."""
 
     image: tuple[int, int] = (640, 480)
@@ -39,7 +45,9 @@ class Setting:
     machine: Machine = field(default_factory=Machine)
 
 
-def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def describe(
+    config: Any, name: str, at: DescribeSettings, preprocessor: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Layers, tokens, FLOPs by both formulas, memory, and the cost of a search and of the grid."""
     if not hasattr(config, "vision_config"):
         raise InvalidInputError(
@@ -51,7 +59,7 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
     visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
     models = {key: costs.get(key, size) for key in ("exact", "paper")}
-    sample, counted = Workload(at.text, visual), memory(config)
+    sample, counted = Workload(at.text, visual), count_parameters(config)
     prompt = Prompt(
         cost=models["exact"],
         text=at.text,
@@ -60,7 +68,7 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
         weights=counted.language * size.dtype_bytes,
         language=counted.language,
     )
-    configurations, swept = grid(prompt, at.machine, at.items, batch=at.batch)
+    configurations, swept = estimate_grid(prompt, at.machine, at.items, batch=at.batch)
     return {
         "model": name,
         "model_type": config.model_type,
@@ -92,9 +100,12 @@ def describe(config: Any, name: str, at: Setting, preprocessor: Mapping[str, Any
             "samples": at.samples,
             "items": at.items,
             "batch": at.batch,
-            "evaluation": evaluation(prompt, at.machine, at.items, batch=at.batch).to_dict(),
-            "gradient_search": gradient_search(prompt, at.machine, at.samples).to_dict(),
-            "static_search": {"samples": CALIBRATION, **static_search(prompt, at.machine, CALIBRATION).to_dict()},
+            "evaluation": estimate_evaluation(prompt, at.machine, at.items, batch=at.batch).to_dict(),
+            "gradient_search": estimate_gradient_search(prompt, at.machine, at.samples).to_dict(),
+            "static_search": {
+                "samples": CALIBRATION,
+                **estimate_static_search(prompt, at.machine, CALIBRATION).to_dict(),
+            },
             "grid": {"configurations": configurations, **swept.to_dict()},
         },
         "scorers": sorted(SCORERS),
@@ -116,11 +127,16 @@ def _kv_bytes(cost: Cost, sample: Workload, budget: float) -> int:
     return int(KvBytes(cost.dimensions).price(pruned(keep), sample))
 
 
+def _path(model_type: str) -> str:
+    if model_type not in FAMILIES:
+        return "generic: tried when the model is loaded"
+    return "first class" if model_type in FAMILIES[model_type].first_class else "generic, tested"
+
+
 def _supported(config: Any, *, sliding: bool) -> dict[str, Any]:
-    first = config.model_type in FAMILIES
     refused = ["static and quantised caches", "flex attention", "chunked prefill"]
     return {
-        "path": "first class" if first else "generic: tried when the model is loaded",
+        "path": _path(config.model_type),
         "attention": ["sdpa", "eager", "flash_attention_2"],
         "refused": [*refused, *(["flash attention beyond the sliding window"] if sliding else [])],
     }

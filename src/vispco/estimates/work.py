@@ -1,8 +1,8 @@
-"""FLOPs and hours of searches, grids and evaluations: the cost model's figure for one prompt, times how often it runs.
+"""FLOPs and hours of searches, grids and evaluations.
 
-The language model's prefill is counted as `vispco.cost` has it, and every token that is written as two FLOPs a weight.
-The vision tower (once a picture) and the predictor are small beside it and left out. Hours follow from a stated GPU:
-prefill at a share of its peak, and each written token of a batch at one reading of the weights.
+The prefill of one prompt is priced by `vispco.cost`, and multiplied by how often it runs. Each generated token is counted
+as two FLOPs per weight. The vision tower (once per picture) and the predictor are small and left out. Hours follow from
+the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A sample of the mean size. weights: bytes that are read for each written token; language: its parameters."""
+    """A sample of mean size. weights: bytes that are read for each generated token; language: the parameters of the model."""
 
     cost: Cost
     text: int
@@ -49,12 +49,12 @@ class Prompt:
 
     @property
     def forced(self) -> float:
-        """With the answer behind it, as a search runs it."""
+        """FLOPs with the answer appended, as a search runs it."""
         return float(self.cost.full(Workload(self.text + self.answer, self.visual)))
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkEstimate:
     """What one kind of run takes. prompts: how many unpruned prompts it is worth."""
 
     flops: float
@@ -65,16 +65,18 @@ class Work:
         return asdict(self)
 
 
-def evaluation(prompt: Prompt, machine: Machine, items: int, *, fraction: float = 1.0, batch: int = 16) -> Work:
+def estimate_evaluation(
+    prompt: Prompt, machine: Machine, items: int, *, fraction: float = 1.0, batch: int = 16
+) -> WorkEstimate:
     """Answers to `items` questions at a fraction of the unpruned prefill."""
     prefill = items * fraction * prompt.flops
     written = items * prompt.answer
     reading = written / batch * prompt.weights / (machine.bandwidth * 1e12) / machine.gpus
     flops = prefill + written * 2.0 * prompt.language
-    return Work(flops, _hours(prefill, machine) + reading / 3600, flops / prompt.flops)
+    return WorkEstimate(flops, _hours(prefill, machine) + reading / 3600, flops / prompt.flops)
 
 
-def grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, Work]:
+def estimate_grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, WorkEstimate]:
     """(configurations, work) of the paper's single-layer grid, each evaluated from layer 0 on."""
     layers = prompt.cost.num_layers
     retention = torch.ones(layers - 1, len(RATIOS), layers, dtype=torch.float64)
@@ -83,16 +85,18 @@ def grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tu
     rows = retention.view(-1, layers)
     counts = whole_tokens(rows, torch.full((len(rows),), prompt.visual))
     share = float(prompt.cost.price(counts, Workload(prompt.text, prompt.visual)).double().mean()) / prompt.flops
-    return len(rows), evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
+    return len(rows), estimate_evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
 
 
-def gradient_search(prompt: Prompt, machine: Machine, samples: int) -> Work:
+def estimate_gradient_search(prompt: Prompt, machine: Machine, samples: int) -> WorkEstimate:
     """The paper's predictor: the teacher once, then forward and backward through the masked model on every pass."""
     flops = samples * prompt.forced * (1 + 3 * PASSES)
-    return Work(flops, _hours(flops, machine), flops / prompt.flops)
+    return WorkEstimate(flops, _hours(flops, machine), flops / prompt.flops)
 
 
-def static_search(prompt: Prompt, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS) -> Work:
+def estimate_static_search(
+    prompt: Prompt, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS
+) -> WorkEstimate:
     """At most: the teacher once; for each budget shapes, the better ones on more samples, then a descent.
 
     One step of it is a gradient over some batches, and a few lengths that are tried on them.
@@ -105,7 +109,7 @@ def static_search(prompt: Prompt, machine: Machine, samples: int, budgets: Seque
     tried = [passes * budget for budget in budgets]
     steps = 3 * seen * len(budgets)
     flops = (samples + sum(tried) + steps) * prompt.forced
-    return Work(flops, _hours(flops, machine), flops / prompt.flops)
+    return WorkEstimate(flops, _hours(flops, machine), flops / prompt.flops)
 
 
 def _halved(shapes: int, batches: float, rungs: int = 3) -> float:

@@ -20,6 +20,8 @@ class Family:
     """The generic vision-language model of transformers; a family overrides only what is odd about it."""
 
     model_types: ClassVar[tuple[str, ...]] = ()
+    first_class: ClassVar[tuple[str, ...]] = ()
+    """Those of `model_types` that every law of the engine is tested on. The others are served through the generic path."""
     text_model_names: ClassVar[tuple[str, ...]] = ("language_model", "text_model")
     picture_inputs: ClassVar[tuple[str, ...]] = (
         "pixel_values",

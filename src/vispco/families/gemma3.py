@@ -17,6 +17,7 @@ class Gemma3(TowerFamily):
     """SigLIP patches, pooled to a fixed square."""
 
     model_types = ("gemma3",)
+    first_class = ("gemma3",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         pixels = inputs.get("pixel_values")

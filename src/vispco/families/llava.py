@@ -12,6 +12,7 @@ class Llava(TowerFamily):
     """CLIP patches without the class token."""
 
     model_types = ("llava",)
+    first_class = ("llava",)
     has_class_token = True
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:

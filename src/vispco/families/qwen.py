@@ -14,6 +14,7 @@ class Qwen(Family):
     """The picture's grid comes with the inputs; the vision tower merges neighbouring patches."""
 
     model_types = ("qwen2_5_vl", "qwen2_vl")
+    first_class = ("qwen2_5_vl",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         config: Any = self.base(model).config

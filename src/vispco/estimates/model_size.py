@@ -1,19 +1,54 @@
-"""How many visual tokens a picture becomes, as the model's own image processor would have it."""
+"""Sizes that follow from a config: parameters of the model, and visual tokens of a picture."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from vispco.errors import InvalidInputError, UnsupportedModelError
 
 PIXELS = (3136, 12_845_056)  # the least and the most of Qwen2-VL's and Qwen2.5-VL's published processors
+DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 LONGEST = 200  # times as long as wide: Qwen's processor refuses more
 
 
+@dataclass(frozen=True)
+class ParameterCount:
+    """All parameters, and those outside of the language model (vision tower and projector)."""
+
+    parameters: int
+    vision: int
+
+    @property
+    def language(self) -> int:
+        return self.parameters - self.vision
+
+    def weights(self, dtype: str) -> int:
+        """Bytes of all parameters in a dtype."""
+        return self.parameters * DTYPES[dtype]
+
+
+def count_parameters(config: Any) -> ParameterCount:
+    """Count the parameters of a transformers config. The model is built on the meta device, without memory."""
+    from transformers import AutoModelForImageTextToText  # noqa: PLC0415
+
+    from vispco.families import family_of  # noqa: PLC0415
+
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(config)
+    text = {id(p) for p in family_of(model).text_model(model).parameters()}
+    head = model.get_output_embeddings()
+    text |= {id(p) for p in head.parameters()} if head is not None else set()
+    sizes = {id(p): p.numel() for p in model.parameters()}
+    return ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
+
+
 def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[str, Any] | None = None) -> int:
-    """For a transformers config and a picture's size in pixels.
+    """How many visual tokens the model's image processor makes of a picture of this size in pixels.
 
     preprocessor: what the model's preprocessor_config.json says; where it is not given, the published values are taken.
     """

@@ -1,4 +1,4 @@
-"""What is timed: the model as it is, or under a schedule, or under what a search found. Plain data."""
+"""What is timed: the unpruned model, a schedule, or the result of a search. Plain data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ UNPRUNED = "unpruned"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
-    """A row of the table. With a schedule, it and the scorer prune; with a run, what it found at the budget; else nothing."""
+class BenchCandidate:
+    """Prunes by a schedule and a scorer, or by what a run found at a budget; without both it is the unpruned model."""
 
     name: str
     scorer: Mapping[str, Any] | None = None
@@ -30,7 +30,7 @@ class Contender:
         return cls(name=UNPRUNED)
 
     def pruner(self) -> Pruner | None:
-        """A fresh pruner; None for the model as it is."""
+        """A new pruner; None for the unpruned model."""
         from vispco import scorers  # noqa: PLC0415
         from vispco.pruner import Pruner  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Contenders on a real model: FLOPs and bytes are exact, times are of the right parts, the model is as it was."""
+"""Candidates on a real model: FLOPs and bytes are exact, times are of the right parts, the model is as it was."""
 
 import json
 import subprocess
@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from vispco import Schedule, cost, load
-from vispco.bench import Contender, Settings, race
-from vispco.bench.memory import Peak, in_child
-from vispco.bench.prefill import by_part, counted_flops, kv_bytes
+from vispco.bench import BenchCandidate, BenchSettings, time_candidates
+from vispco.bench.memory import Peak, peak_in_child_process
+from vispco.bench.prefill import count_flops, kv_bytes, time_parts
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import EvaluatorSpec
 
 LAYERS = 8
-HALF = Contender(name="half", scorer={"name": "fastv"}, schedule=Schedule.single(2, 0.25, LAYERS))
+HALF = BenchCandidate(name="half", scorer={"name": "fastv"}, schedule=Schedule.single(2, 0.25, LAYERS))
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,10 @@ def ground():
 @pytest.fixture(scope="module")
 def rows(ground):
     seen = []
-    found = race(*ground, [HALF], Settings(rounds=2, new_tokens=3), on_progress=lambda *told: seen.append(told[:2]))
-    assert seen[-1] == (12, 12)  # (2 rounds + 1) x 2 prompts x 2 contenders
+    found = time_candidates(
+        *ground, [HALF], BenchSettings(rounds=2, new_tokens=3), on_progress=lambda *told: seen.append(told[:2])
+    )
+    assert seen[-1] == (12, 12)  # (2 rounds + 1) x 2 prompts x 2 candidates
     return found
 
 
@@ -79,28 +81,31 @@ def test_the_parts_see_the_same_cache_as_a_plain_forward_pass(ground):
     encoded = encode(model, processor, samples[:1])
     with torch.no_grad():
         plain = model(**encoded.inputs, use_cache=True)
-    assert by_part(model, encoded, None).kv_bytes == kv_bytes(plain.past_key_values)
-    assert counted_flops(model, encoded, HALF.pruner()) < counted_flops(model, encoded, None)
+    assert time_parts(model, encoded, None).kv_bytes == kv_bytes(plain.past_key_values)
+    assert count_flops(model, encoded, HALF.pruner()) < count_flops(model, encoded, None)
 
 
 @pytest.mark.parametrize(
-    ("contenders", "sentence"),
-    [([HALF, HALF], "a name twice"), ([Contender(name="unpruned", schedule=Schedule.full(LAYERS))], "a name twice")],
+    ("candidates", "sentence"),
+    [
+        ([HALF, HALF], "a name twice"),
+        ([BenchCandidate(name="unpruned", schedule=Schedule.full(LAYERS))], "a name twice"),
+    ],
 )
-def test_names_must_differ(ground, contenders, sentence):
+def test_names_must_differ(ground, candidates, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        race(*ground, contenders)
+        time_candidates(*ground, candidates)
 
 
 def test_a_race_needs_prompts_and_rounds(ground):
     with pytest.raises(InvalidInputError, match="No samples"):
-        race(*ground[:2], [], [HALF])
+        time_candidates(*ground[:2], [], [HALF])
     with pytest.raises(InvalidInputError, match="new_tokens=1"):
-        Settings(new_tokens=1)
+        BenchSettings(new_tokens=1)
 
 
 def test_a_contender_is_data():
-    assert Contender.from_dict(json.loads(json.dumps(HALF.to_dict()))) == HALF
+    assert BenchCandidate.from_dict(json.loads(json.dumps(HALF.to_dict()))) == HALF
 
 
 def test_the_child_is_told_what_to_measure_and_its_failure_is_a_sentence(monkeypatch):
@@ -111,18 +116,18 @@ def test_the_child_is_told_what_to_measure_and_its_failure_is_a_sentence(monkeyp
         return subprocess.CompletedProcess(command, 0, 'noise\n{"whole": 5, "raised": 2}\n', "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert in_child(spec, HALF) == Peak(5, 2)
+    assert peak_in_child_process(spec, HALF) == Peak(5, 2)
     assert told["command"] == [sys.executable, "-m", "vispco.bench.memory"]
     assert EvaluatorSpec.from_dict(told["given"]["spec"]) == spec
-    assert Contender.from_dict(told["given"]["contender"]) == HALF
+    assert BenchCandidate.from_dict(told["given"]["candidate"]) == HALF
     failed = subprocess.CompletedProcess([], 9, "", "out of memory\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(RuntimeError, match="ended with code 9: out of memory"):
-        in_child(spec, HALF)
+        peak_in_child_process(spec, HALF)
 
 
 def test_a_process_of_its_own_knows_its_peak():
     spec = EvaluatorSpec(model="tiny-llava", tasks=("attribute",), limit=1)
-    peak = in_child(spec, HALF)
+    peak = peak_in_child_process(spec, HALF)
     assert peak.whole > 50 * 2**20  # torch alone is more
     assert 0 <= peak.raised < peak.whole
