@@ -7,6 +7,7 @@ A test compares the page with what this gives.
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from vispco.cli.info import hours, read_config
@@ -51,9 +52,10 @@ def tables() -> str:
         )
     lines += [
         "",
-        (
+        *textwrap.wrap(
             f"Hours on GPUs of {machine.tflops:g} TFLOPS at {machine.utilisation:.0%} utilisation and {machine.bandwidth:g} "
-            f"TB/s (an NVIDIA H20 in bfloat16), {told['items']:,} questions of {told['answer_tokens']} answer tokens:"
+            f"TB/s (an NVIDIA H20 in bfloat16), {told['items']:,} questions of {told['answer_tokens']} answer tokens:",
+            width=120,
         ),
         "",
         "| model | GPUs | unpruned evaluation | static search, 256 samples | predictor, 30,000 samples | the grid |",

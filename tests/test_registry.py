@@ -97,3 +97,11 @@ def test_an_entry_point_does_not_replace_what_is_there(shapes, declare):
     with pytest.warns(RegistryWarning, match="'other'.*registered already"):
         assert shapes.names() == ["cosine"]
     assert shapes.get("cosine") is Nameless
+
+
+def test_registrations_inside_preserved_are_undone(shapes):
+    shapes.register(Cosine)
+    with registry.preserved():
+        shapes.register(Nameless, name="square")
+        assert "square" in shapes
+    assert shapes.names() == ["cosine"]

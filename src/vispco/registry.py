@@ -1,13 +1,18 @@
 """Registry: things of one kind by name, open to other packages by entry points."""
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, overload
 
 from vispco.errors import InvalidInputError, UnknownNameError
 
 T = TypeVar("T")
+
+
+_REGISTRIES: "weakref.WeakSet[Registry[Any]]" = weakref.WeakSet()
 
 
 class RegistryWarning(UserWarning):
@@ -33,6 +38,7 @@ class Registry(Generic[T]):
         self.group = group
         self._items: dict[str, T] = {}
         self._loaded = False
+        _REGISTRIES.add(self)
 
     @overload
     def register(self, item: T, *, name: str | None = None) -> T: ...
@@ -95,3 +101,14 @@ class Registry(Generic[T]):
         key = name if isinstance(name, str) and name else point.name
         if self._items.get(key) is not item:  # its module may have registered it by the decorator
             self.register(item, name=key)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Registrations inside the block are undone behind it, in every registry: for tests and examples."""
+    before = [(registry, dict(registry._items)) for registry in _REGISTRIES]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for registry, items in before:
+            registry._items = items  # noqa: SLF001

@@ -38,7 +38,7 @@ def test_config_json_says_how_the_run_was_made(run):
     assert config["versions"]["vispco"] == __version__
     assert {"torch", "transformers", "python"} <= set(config["versions"])
     assert {"cores", "device", "threads"} <= set(config["machine"])
-    assert config["cost"] == "exact"
+    assert config["cost"]["name"] == "exact"
     assert config["search_seconds"] > 0
     assert config["options"]["kernel"] == "single"
 

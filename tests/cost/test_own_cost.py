@@ -14,7 +14,7 @@ import tiny
 from vispco import Pruner, cost, kernels
 from vispco.cost import COSTS, BudgetWarning, Cost, Dimensions, Workload
 from vispco.families import family_of
-from vispco.planning.planner import BudgetPlanner, same_for_all
+from vispco.planning.planner import BudgetPlanner, static_shape
 
 L = 6
 SIZE = Dimensions(
@@ -122,7 +122,7 @@ def test_a_pruner_keeps_every_sample_within_its_milliseconds():
     model, inputs = tiny.build(family), tiny.inputs(family, batch)
     milliseconds = Milliseconds(Dimensions.from_config(model.config), tile=4)
     kernel = kernels.get("steps", steps=2)
-    planner = BudgetPlanner(same_for_all(kernel.initial(milliseconds.num_layers)), kernel, 0.7, milliseconds)
+    planner = BudgetPlanner(static_shape(kernel.initial(milliseconds.num_layers)), kernel, 0.7, milliseconds)
     seen = []
 
     def noted(layout, embeddings):

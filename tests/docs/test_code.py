@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from docs.pages import PAGES, blocks
+from vispco.registry import preserved
 
 
 def lay_out(folder):
@@ -21,17 +22,12 @@ def lay_out(folder):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
 def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
-    from vispco.scorers import SCORERS
-
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
-    before, names = dict(SCORERS), {"__name__": page.stem}
-    try:
+    names = {"__name__": page.stem}
+    with preserved():
         for number, block in enumerate(blocks(page, "python")):
             exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)  # noqa: S102
-    finally:
-        SCORERS.clear()
-        SCORERS.update(before)
     if page.name == "README.md":
         assert names["output"].shape[1] > names["inputs"]["input_ids"].shape[1]
         assert names["pruner"].scorer.name == "loud"

@@ -34,7 +34,7 @@ def says(value) -> bool:
     """Whether a class or function has a docstring of its own; constants need none."""
     if inspect.isclass(value):
         return bool(vars(value).get("__doc__"))
-    return bool(value.__doc__) if callable(value) else True
+    return bool(value.__doc__) if inspect.isroutine(value) else True
 
 
 def test_the_site_is_built_without_warnings(tmp_path):

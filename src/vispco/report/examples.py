@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco import scorers
 from vispco.data.sample import Sample
 from vispco.engine import Planner
 from vispco.errors import InvalidInputError
@@ -22,7 +21,7 @@ from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
 from vispco.schedule import Schedule
-from vispco.scorers import ChainLike
+from vispco.scorers import Chain, ChainLike
 
 MAX_LAYERS = 255  # a token's depth is one byte
 
@@ -37,7 +36,7 @@ def collect(
     max_new_tokens: int = 16,
 ) -> list[Example]:
     """Each sample unpruned, and at each budget of `choices` under its schedule or planner; greedy decoding, batch 1."""
-    found = []
+    found, chain = [], Chain.of(scorer)
     layers = len(family_of(model).layers(model))
     if layers > MAX_LAYERS:
         raise InvalidInputError(f"The model has {layers} layers; an example holds {MAX_LAYERS} at most.")
@@ -47,7 +46,7 @@ def collect(
         unpruned = _answer(model, processor, encoded, max_new_tokens)
         states = []
         for budget, plan in sorted(choices.items()):
-            pruner = Pruner(scorer, plan, record=True)
+            pruner = Pruner(chain, plan, record=True)
             with pruner(model):
                 answer = _answer(model, processor, encoded, max_new_tokens)
                 depth = _depth(pruner.survivors(model))
@@ -68,7 +67,7 @@ def collect(
                 layers=layers,
                 states=tuple(states),
                 task=sample.task,
-                scorer=scorers.get(scorer).name,
+                scorer=chain.name,
                 unpruned_correct=_correct(sample, unpruned),
             )
         )

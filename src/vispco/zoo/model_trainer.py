@@ -124,7 +124,7 @@ class ModelTrainer:
                 momentum = SMOOTH ** (total / 8)
                 progress.accuracy[task] = momentum * progress.accuracy[task] + (1 - momentum) * right / total
         self.optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
         slow = (
             dict.fromkeys(TOWERS, plan.tower if tower_rate is None else tower_rate)
