@@ -16,6 +16,7 @@ TABLE = [
     ("sparsevlm", {"recycle": True}, True, True, "entry", 10),
     ("fitprune", {}, True, False, "mid", 110),
     ("random", {"seed": 3}, False, False, "entry", 0),
+    ("v2drop", {}, False, True, "entry", 0),
 ]
 
 

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from tiny import BUILDERS, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule, cost
 from vispco.families import family_of
-from vispco.scorers import SCORERS
 from vispco.scorers.cost import scoring_flops
 
 SAMPLE = (words(3, 1), picture(3, 5), words(6, 2))
@@ -45,7 +44,7 @@ def counted_unpruned(family):
 
 @pytest.mark.parametrize("retention", SCHEDULES)
 @pytest.mark.parametrize("family", BUILDERS)
-@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("scorer", ["fastv", "sparsevlm", "fitprune", "random"])
 def test_exact_flops_equal_what_torch_counts(scorer, family, retention):
     model, x = build(family, "eager"), inputs(family, [SAMPLE])
     layout = family_of(model).layout(model, x)

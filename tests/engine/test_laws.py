@@ -17,7 +17,8 @@ from vispco.scorers import SCORERS, SparseVLM
 
 FAMILIES = list(BUILDERS)
 CHAINS = ["random+fastv", "random+fitprune@2"]
-MASKED = [*SCORERS, *CHAINS]
+KINDS = ["fastv", "sparsevlm", "fitprune", "random"]  # one for each thing that an engine can be asked for
+MASKED = [*KINDS, *CHAINS]  # every method is crossed with the first-class families in tests/methods
 ALL_SCORERS = [*MASKED, "recycling"]
 PADDINGS = ["single", "left", "right"]
 TOLERANCE = 1e-4

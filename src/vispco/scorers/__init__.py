@@ -7,6 +7,7 @@ from vispco.scorers.fastv import FastV
 from vispco.scorers.fitprune import FitPrune
 from vispco.scorers.random import Random
 from vispco.scorers.sparsevlm import SparseVLM
+from vispco.scorers.v2drop import V2Drop
 
 __all__ = [
     "SCORERS",
@@ -20,6 +21,7 @@ __all__ = [
     "ScoringContext",
     "Selection",
     "SparseVLM",
+    "V2Drop",
     "VisionNeeds",
     "VisionRecord",
     "get",
