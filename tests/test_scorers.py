@@ -17,6 +17,9 @@ TABLE = [
     ("fitprune", {}, True, False, "mid", 110),
     ("random", {"seed": 3}, False, False, "entry", 0),
     ("v2drop", {}, False, True, "entry", 0),
+    ("uniform", {}, False, False, "entry", 0),
+    ("divprune", {}, False, False, "entry", 0),
+    ("cdpruner", {"variant": "openvino", "relevance_weight": 0.3, "split": True}, False, False, "entry", 0),
 ]
 
 

@@ -135,9 +135,9 @@ class TokenLayout:
             torch.cartesian_prod(torch.arange(t), torch.arange(h), torch.arange(w)) for t, h, w in self.image_sizes
         ]
         table = torch.cat([g.view(-1, 3) for g in grids]).to(device)
-        out = torch.full((*self.visual_index.shape, 3), -1, dtype=torch.long, device=device)
-        out[self.is_visual_slot] = table[: int(self.is_visual_slot.sum())]
-        return out
+        order = torch.where(self.is_visual_slot, 1, 0).flatten().cumsum(0).sub(1).clamp(0, len(table) - 1)
+        found = table[order].view(*self.visual_index.shape, 3)
+        return torch.where(self.is_visual_slot[..., None], found, -1)
 
     def _positions_of(self, mask: Tensor, width: int) -> Tensor:
         positions = torch.arange(self.length, device=mask.device).expand_as(mask)

@@ -40,6 +40,7 @@ class ScoringContext:
 
     layer: the decoder layer that the tokens are about to enter; 0 is before the language model.
     live: bool [B, V], the visual tokens that are still there. counts: int64 [B], how many may stay at most.
+    max_count: the largest of the counts, known on the host: greedy methods make so many picks.
     embeddings: [B, N, D], what entered the language model.
     hidden: [B, V, D], the visual tokens' states where they would leave, for scorers with `needs_hidden`: the input of
         `layer`, or for the site 'mid' the input of the feed-forward network before it.
@@ -55,6 +56,7 @@ class ScoringContext:
     counts: Tensor
     embeddings: Tensor
     sizes: Tensor
+    max_count: int
     hidden: Tensor | None = None
     previous_hidden: Tensor | None = None
     vision: VisionRecord | None = None

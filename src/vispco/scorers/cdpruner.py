@@ -1,0 +1,105 @@
+"""CDPruner: tokens that are diverse and concern the instruction, by a conditional determinantal point process.
+
+Zhang et al., "Beyond Attention or Similarity: Maximizing Conditional Diversity for Token Pruning in MLLMs" (NeurIPS 2025).
+Kernel: relevance_i * cosine_ij * relevance_j of the projected tokens, relevance scaled to 0..1; the set with the largest
+determinant is built greedily (fast MAP inference, Chen et al. 2018).
+Faithful: kernel and inference. After the paper: relevance is the cosine of a token to the mean embedding of the
+instruction, because the models here have no CLIP text tower (with which the paper uses the *negative* similarity).
+
+`variant="openvino"` is the kernel that OpenVINO GenAI ships: (1 - w) cosine + w relevance * cosine * relevance, w being
+`relevance_weight`, on the two halves of the sequence apart, with equal counts (`split`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vispco.errors import InvalidInputError
+from vispco.scorers.base import Scorer, Selection, register
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.greedy import embedding_cosines, pick_greedily, row_of
+
+VARIANTS = ("paper", "openvino")
+NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
+
+
+@register
+class CDPruner(Scorer):
+    """Greedy determinantal choice.
+
+    variant: 'paper' or 'openvino'. relevance_weight: w of the blend, for 'openvino'. split: choose in each half of the
+    sequence apart; by default only for 'openvino'.
+    """
+
+    name = "cdpruner"
+    needs_attention = False
+
+    def __init__(self, *, variant: str = "paper", relevance_weight: float = 0.5, split: bool | None = None) -> None:
+        if variant not in VARIANTS:
+            raise InvalidInputError(
+                f"variant={variant!r} of cdpruner was asked for. Variants are {', '.join(VARIANTS)}."
+            )
+        if not 0 <= relevance_weight <= 1:
+            raise InvalidInputError(
+                f"relevance_weight={relevance_weight} was given to cdpruner; it is between 0 and 1."
+            )
+        self.variant, self.relevance_weight, self.split = variant, relevance_weight, split
+
+    def select(self, context: ScoringContext) -> Selection:
+        live, counts, most = context.live, context.counts, context.max_count
+        if not (self.variant == "openvino" if self.split is None else self.split):
+            return self._choose(context, live, counts, most)
+        early = live & (live.cumsum(-1) <= live.sum(-1, keepdim=True) // 2)
+        first = self._choose(context, early, counts // 2, most // 2)
+        second = self._choose(context, live & ~early, counts - counts // 2, most - most // 2)
+        assert first.scores is not None  # noqa: S101 - a greedy choice always has them
+        assert second.scores is not None  # noqa: S101
+        return Selection(first.keep | second.keep, torch.where(early, first.scores, second.scores))
+
+    def _choose(self, context: ScoringContext, pool: Tensor, counts: Tensor, most: int) -> Selection:
+        """The set with the largest determinant in a pool of tokens; bool [B, V]."""
+        similar, relevance = embedding_cosines(context), _scaled(_relevance(context), pool)
+        kernel = relevance[:, :, None] * similar * relevance[:, None, :]
+        if self.variant == "openvino":
+            kernel = (1 - self.relevance_weight) * similar + self.relevance_weight * kernel
+        factor = kernel.new_zeros(kernel.shape[0], most, kernel.shape[2])  # rows of the Cholesky factor
+
+        def residual(step: int, picked: Tensor, gains: Tensor) -> Tensor:
+            known = factor[:, :step]
+            own = known.gather(2, picked[:, None].expand(-1, step, -1))
+            gain = gains.gather(1, picked)
+            scale = torch.where(gain > NOTHING, gain.clamp(min=NOTHING).rsqrt(), 0.0)
+            factor[:, step] = (row_of(kernel, picked) - (own * known).sum(1)) * scale
+            return _above_nothing(gains - factor[:, step].square())
+
+        return pick_greedily(pool, counts, most, _above_nothing(kernel.diagonal(dim1=1, dim2=2)), residual)
+
+    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
+        return 2 * num_visual * (num_visual + 1) * hidden
+
+
+def _above_nothing(gains: Tensor) -> Tensor:
+    return torch.where(gains > NOTHING, gains, 0.0)
+
+
+def _relevance(context: ScoringContext) -> Tensor:
+    """Cosine of each visual token to the mean of the instruction's embeddings; float [B, V], once per prefill."""
+    if "relevance" not in context.memo:
+        index = context.layout.instruction_index.to(context.embeddings.device)
+        present = (index < context.layout.length)[..., None]
+        inside = index.clamp(max=context.embeddings.shape[1] - 1)
+        text = context.embeddings.gather(1, inside[..., None].expand(-1, -1, context.embeddings.shape[2])).float()
+        mean = (text * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
+        visual = functional.normalize(context.visual_embeddings().float(), dim=-1)
+        context.memo["relevance"] = (visual @ functional.normalize(mean, dim=-1).transpose(1, 2))[..., 0]
+    found: Tensor = context.memo["relevance"]
+    return found
+
+
+def _scaled(relevance: Tensor, pool: Tensor) -> Tensor:
+    """To 0..1 within a pool, never quite 0; 1 where all are alike."""
+    least = relevance.masked_fill(~pool, torch.inf).amin(-1, keepdim=True)
+    spread = relevance.masked_fill(~pool, -torch.inf).amax(-1, keepdim=True) - least
+    return torch.where(spread > NOTHING, (relevance - least + NOTHING) / spread, 1.0)
