@@ -16,6 +16,7 @@ from vispco.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
+    from vispco import presets
     from vispco.cost import BudgetWarning
     from vispco.errors import (
         InvalidInputError,
@@ -47,6 +48,7 @@ _HOMES = {
     "VispcoError": "vispco.errors",
     "evaluate": "vispco.evaluation.evaluate_model",
     "load": "vispco.loading",
+    "presets": "vispco.presets",
     "register": "vispco.scorers",
     "search": "vispco.search",
     "sweep": "vispco.sweep",
@@ -67,6 +69,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "presets",
     "register",
     "search",
     "sweep",

@@ -24,4 +24,5 @@ class V2Drop(Scorer):
     def score(self, context: ScoringContext) -> Tensor:
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
-        return (context.hidden.float() - context.previous_hidden.float()).norm(dim=-1)
+        change: Tensor = (context.hidden.float() - context.previous_hidden.float()).norm(dim=-1)
+        return change
