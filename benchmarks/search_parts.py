@@ -26,10 +26,11 @@ from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.modes import Effort, run_mode
+from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import initial_shapes
+from vispco.search.spec import SearchSpec
 from vispco.search.table.network_fit import FitSettings
 from vispco.search.table.table_predictor import TableResult, fit_predictor, scout_and_measure
 from vispco.sweep.spaces import FreeSpace, SingleSpace
@@ -172,20 +173,10 @@ def flattered(lab: Lab, _: Path) -> dict[str, Any]:
 def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, Any]:
     """A static or line search at every budget."""
     batches = lab.calibration[:SEARCHED]
-    even = solver == "projection"
-    kernel, objective = kernels.get(kernel_name), lab.objective(kernel_name, teacher=batches, even=even)
+    spec = SearchSpec.of(lab.scorer, kernel_name, mode=mode, solver=solver, budgets=BUDGETS).for_model(lab.model.config)
+    kernel, objective = spec.kernel, lab.objective(kernel_name, teacher=batches, even=solver == "projection")
     started = time.perf_counter()
-    outcome = run_mode(
-        objective,
-        batches,
-        kernel,
-        BUDGETS,
-        mode=mode,
-        solver=solver,
-        preset=presets.for_model(lab.model.config, kernel_name),
-        effort=Effort(),
-        say=lambda line: print("   ", line, flush=True),
-    )
+    outcome = run_mode(SearchRun(spec, objective, batches, say=lambda line: print("   ", line, flush=True)))
     seconds = time.perf_counter() - started
     shapes_of = {each.budget: each.params for each in outcome.found}
     found = lab.judged(kernel, lambda batch, budget: shapes_of[budget].expand(len(batch), -1))

@@ -9,7 +9,7 @@ from vispco.plots.searches import draw_searches, placed
 from vispco.rivals import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
 from vispco.rivals.comparison import load_finished_rows
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.modes import Effort
+from vispco.search.spec import Effort
 
 OTHER = ((20, 14), (80, 50))
 SETTINGS = {"model": "known", "test": {"limit": 2, "seed": 0}}

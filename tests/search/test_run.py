@@ -19,9 +19,9 @@ from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.modes import SOLVERS, Effort
 from vispco.search.rebalance import rebalance_by_area
 from vispco.search.run import search
+from vispco.search.spec import SOLVERS, Effort
 from vispco.search.table.network_fit import FitSettings
 from vispco.search.table.scouting import ScoutingSettings
 
@@ -123,7 +123,7 @@ def test_a_saved_predictor_deploys_by_itself(samples, tmp_path):
     [
         ({"mode": "magic"}, "static"),
         ({"mode": "static", "solver": "table"}, "projection"),
-        ({"budgets": [0.0]}, "fractions"),
+        ({"budgets": [0.0]}, "fraction"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(wrong, message):

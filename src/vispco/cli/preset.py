@@ -12,8 +12,8 @@ import typer
 from vispco.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from vispco.search.modes import Effort
     from vispco.search.presets import Preset
+    from vispco.search.spec import Effort
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ class PresetOptions:
         """
         from vispco.search import presets  # noqa: PLC0415
         from vispco.search.gradient.training_settings import TrainingSettings  # noqa: PLC0415
-        from vispco.search.modes import PASSES, Effort  # noqa: PLC0415
+        from vispco.search.modes import PASSES  # noqa: PLC0415
+        from vispco.search.spec import Effort  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
         effort, training = Effort(), {"batches": os.environ.get("WORLD_SIZE", "1")}

@@ -73,10 +73,13 @@ def search(
     """
     fractions = budgets_of(budgets)
     check_writable(out / "config.json")
+    from dataclasses import replace  # noqa: PLC0415
+
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
+    from vispco.search.spec import SearchSpec  # noqa: PLC0415
 
     first = os.environ.get("RANK", "0") == "0"  # of many processes, one speaks and writes
 
@@ -85,7 +88,8 @@ def search(
             typer.echo(line, err=True)
 
     learned.check()
-    settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded
+    settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded, here and below
+    spec = SearchSpec.of(scorer, kernel, mode=mode, solver=solver, budgets=tuple(fractions), cost=cost, seed=seed)
     judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = judged.samples()
     loaded, processor = loading.load(model)
@@ -100,17 +104,9 @@ def search(
         loaded,
         processor,
         samples,
-        scorer=scorer,
-        kernel=kernel,
-        mode=mode,  # type: ignore[arg-type]
-        solver=solver,
-        budgets=fractions,
+        spec=replace(spec, preset=row, effort=effort),
         directory=out,
         test=questions,
-        cost=cost,
-        preset=row,
-        effort=effort,
-        seed=seed,
         facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},
         show=not json,
         say=say,

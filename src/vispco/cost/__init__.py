@@ -7,7 +7,7 @@ To add a cost: a frozen dataclass that derives from `Cost`, has a `name` and a `
 from collections.abc import Mapping
 from typing import Any
 
-from vispco.cost.budget import BudgetWarning, clamp_budget
+from vispco.cost.budget import BudgetWarning, clamp_budget, parse_budget
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.exact import Exact
@@ -56,6 +56,7 @@ __all__ = [
     "from_dict",
     "get",
     "meet",
+    "parse_budget",
     "schedule_for_budget",
     "snap",
     "solve_kernel",

@@ -14,6 +14,20 @@ class BudgetWarning(UserWarning):
     """A budget lies under the floor and was raised to it."""
 
 
+def parse_budget(given: float | str) -> float:
+    """A budget as a user writes it, 0.5, '0.5' or '50%', as a fraction of the unpruned model's price."""
+    text = str(given).strip()
+    try:
+        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 < value <= 1.0:
+        raise InvalidInputError(
+            f"The budget {given!r} was given. Give a fraction of the unpruned model's FLOPs, above 0, up to 1: 0.5 or 50%."
+        )
+    return value
+
+
 def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
     """Fractions [B] of the unpruned model's price, raised to each sample's floor; a warning names the highest floor.
 

@@ -16,6 +16,7 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.files import write_json
 from vispco.report.examples import add_examples, of_each_task
 from vispco.search.run import search
+from vispco.search.spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 
@@ -69,13 +70,11 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: Path, facts: d
         judge.model,
         judge.processor,
         samples,
-        scorer=judge.scorer,
-        kernel=settings.kernel,
-        mode=settings.mode,  # type: ignore[arg-type]  # checked by the search
-        budgets=settings.budgets,
+        spec=SearchSpec.of(
+            judge.scorer, settings.kernel, mode=settings.mode, budgets=settings.budgets, seed=settings.seed
+        ),
         directory=folder,
         test=judge.samples,
-        seed=settings.seed,
         facts={"model": settings.spec.model, **facts, "data": told, "label": "VisPCO"},
         say=lambda line: tell("search", None, line),
     )

@@ -17,8 +17,8 @@ import torch
 from vispco.cost import Cost, Workload
 from vispco.schedule import whole_tokens
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.modes import PASSES, Effort
-from vispco.search.run import BUDGETS
+from vispco.search.modes import PASSES
+from vispco.search.spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
 
 

@@ -7,23 +7,17 @@ learns all budgets at once, so its bill is for all of them, while the comparison
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import torch
-
-from vispco import kernels
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluator
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import PlannerResult
 from vispco.rivals.registry import SEARCHES
-from vispco.search import presets
-from vispco.search.calibration import CalibrationBatches
-from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.modes import Effort, Mode, run_mode
-from vispco.search.objective import Objective
+from vispco.search.modes import SearchRun, run_mode
+from vispco.search.spec import Effort, Mode, SearchSpec
 
 
 @dataclass(frozen=True)
@@ -40,57 +34,47 @@ class VispcoSearch:
     seed: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings; without the default seed, as comparisons of earlier versions have them."""
-        return {key: value for key, value in asdict(self).items() if key != "seed" or value != 0}
+        """Return the settings; without the default seed, as comparisons of earlier versions have them.
+
+        gradient: versions before 0.1 projected with the gradient of the paper; their rows are searched again.
+        """
+        found = {key: value for key, value in asdict(self).items() if key != "seed" or value != 0}
+        return {**found, "gradient": "even"} if self.solver == "projection" else found
 
     def search(
         self, calibration: Calibration | Evaluator, budget: float, *, effort: Effort | None = None
     ) -> PlannerResult:
         """Search for one budget. The result is a planner that meets the budget on every sample."""
         calibration = Calibration.of(calibration)
-        evaluator, effort = calibration.evaluator, effort or Effort()
+        evaluator = calibration.evaluator
         if not hasattr(evaluator, "model"):
             raise InvalidInputError(
                 f"The search {self.label!r} runs the model itself, and {type(evaluator).__name__} has none. "
                 "Give a TaskEvaluator."
             )
-        model, scorer, cost = evaluator.model, evaluator.scorer, calibration.sizes.cost.name
-        kernel = kernels.get(self.kernel, earliest_layer=scorer.earliest_layer)
-        preset = presets.for_model(model.config, self.kernel)
-        objective = Objective(model, scorer, cost=cost, relaxation=GaussianMask(preset.sigma, preset.temperature))
-        if self.seed:
-            effort = replace(effort, fit=replace(effort.fit, seed=self.seed))
-        torch.manual_seed(self.seed)
-        start = time.perf_counter()
-        batches = CalibrationBatches(
-            model,
-            evaluator.processor,
-            evaluator.samples,
-            batch_size=effort.batch_size,
-            store=evaluator.store,
-            on_new=objective.add_teacher,
-        )
-        outcome = run_mode(
-            objective,
-            batches,
-            kernel,
-            [budget],
+        spec = SearchSpec.of(
+            evaluator.scorer,
+            self.kernel,
             mode=self.mode,
             solver=self.solver,
-            preset=preset,
+            budgets=(budget,),
+            cost=calibration.sizes.cost,
             effort=effort,
-            cost=cost,
+            seed=self.seed,
         )
+        start = time.perf_counter()
+        run = SearchRun.prepare(evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store)
+        outcome = run_mode(run)
         seconds = time.perf_counter() - start
         found = outcome.found[0]
         provenance = {
             "settings": self.settings(),
             "params": found.params.tolist(),
             "kl": found.kl,
-            "samples": len(batches.samples),
+            "samples": len(evaluator.samples),
         }
-        planner = outcome.planner(objective, kernel, budget)
-        return PlannerResult(self.label, planner, objective.spent, seconds, provenance=provenance)
+        planner = outcome.planner(run, budget)
+        return PlannerResult(self.label, planner, run.objective.spent, seconds, provenance=provenance)
 
 
 def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:

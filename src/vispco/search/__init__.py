@@ -1,6 +1,6 @@
 """From a budget to a schedule: the paper's gradient search, its rivals, and a predictor that does it per sample.
 
-`search` is the way in; `vispco.planning.deployment` are the way out. Names are imported when they are first used.
+`search` is the way in; `vispco.planning.deployment` is the way out. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from vispco.planning.predictor import Predictor, PredictorConfig
     from vispco.search.gradient.trainer import PredictorTrainer
     from vispco.search.gradient.training_settings import TrainingSettings
-    from vispco.search.modes import Effort
     from vispco.search.objective import Objective
     from vispco.search.presets import Preset
     from vispco.search.run import search
+    from vispco.search.spec import Effort, SearchSpec
 
 _HOMES = {
-    "Effort": "vispco.search.modes",
+    "Effort": "vispco.search.spec",
     "Objective": "vispco.search.objective",
     "Predictor": "vispco.planning.predictor",
     "PredictorConfig": "vispco.planning.predictor",
     "Preset": "vispco.search.presets",
     "PredictorTrainer": "vispco.search.gradient.trainer",
+    "SearchSpec": "vispco.search.spec",
     "TrainingSettings": "vispco.search.gradient.training_settings",
     "search": "vispco.search.run",
 }
@@ -36,6 +37,7 @@ __all__ = [
     "PredictorConfig",
     "PredictorTrainer",
     "Preset",
+    "SearchSpec",
     "TrainingSettings",
     "search",
 ]

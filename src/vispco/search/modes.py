@@ -1,53 +1,74 @@
-"""The ways to search, behind one signature: static (Algorithm 1 or projection), line, and predictor."""
+"""The ways to search, each on a `SearchRun`: static (Algorithm 1 or projection), line, and predictor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vispco.cost import Cost
-from vispco.errors import InvalidInputError
-from vispco.kernels import Kernel
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.gradient.static import DescentSettings, static_search
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.journal import work_key
+from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
-from vispco.search.presets import Preset
 from vispco.search.progress import ProgressBar
 from vispco.search.shapes.halving import line_search, measure_shapes
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
+from vispco.search.spec import SearchSpec
 from vispco.search.table.table_predictor import train_on_table
 
-Mode = Literal["static", "predictor", "line"]
-# The first is the default.
-SOLVERS = {
-    "static": ("projection", "lagrangian"),
-    "predictor": ("table", "projection", "lagrangian"),
-    "line": ("line",),
-}
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+    from vispco.evaluation.features import FeatureStore
+
 PASSES = 4  # over the samples, where a training's length is not given
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much a search may do, by part; the defaults suit a small model and some hundred samples."""
+@dataclass(frozen=True, eq=False)
+class SearchRun:
+    """A search that is under way: what it looks for, and what it works with.
 
-    batch_size: int = 16  # the paper's
-    descent: DescentSettings = field(default_factory=DescentSettings)
-    scouting: ScoutingSettings = field(default_factory=ScoutingSettings)
-    fit: FitSettings = field(default_factory=FitSettings)
-    training: TrainingSettings | None = None  # None: the preset's rate, PASSES over the samples
-    predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
+    folder: where a gradient training keeps its state; None for nowhere. show: draw progress bars. say: told each result.
+    """
+
+    spec: SearchSpec
+    objective: Objective
+    batches: Sequence[Batch]
+    folder: Path | None = None
+    show: bool = False
+    say: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    def prepare(
+        cls,
+        model: Any,
+        processor: Any,
+        samples: Sequence[Sample],
+        spec: SearchSpec,
+        *,
+        store: FeatureStore | None = None,
+        journal: SearchJournal | None = None,
+        **options: Any,
+    ) -> SearchRun:
+        """A search on a model and samples, with its preset chosen and its seed set.
+
+        store: visual features that are known already. journal: what was measured before a stop. options: of this class.
+        """
+        spec = spec.for_model(model.config)
+        torch.manual_seed(spec.seed)
+        objective = Objective(model, spec.chain, cost=spec.cost, relaxation=spec.relaxation())
+        objective.journal = journal
+        batches = CalibrationBatches(
+            model, processor, samples, batch_size=spec.effort.batch_size, store=store, on_new=objective.add_teacher
+        )
+        return cls(spec, objective, batches, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,84 +79,52 @@ class SearchResult:
     predictor: Predictor | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
 
-    def planner(self, objective: Objective, kernel: Kernel, budget: float) -> BudgetPlanner:
+    def planner(self, run: SearchRun, budget: float) -> BudgetPlanner:
         """What is deployed for a budget."""
         if self.predictor is not None:
             shape = predicted_shape(self.predictor, budget)
         else:
             shape = static_shape(min(self.found, key=lambda each: abs(each.budget - budget)).params)
-        return BudgetPlanner(
-            shape, kernel, budget, objective.cost, site=objective.scorer.sites(objective.cost.num_layers)
-        )
+        cost = run.objective.cost
+        return BudgetPlanner(shape, run.spec.kernel, budget, cost, site=run.spec.chain.sites(cost.num_layers))
 
 
-def choose_solver(mode: str, solver: str | None) -> str:
-    """The solver of a mode, its default if none is given; an error lists what there is."""
-    if mode not in SOLVERS:
-        raise InvalidInputError(f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.")
-    if solver is not None and solver not in SOLVERS[mode]:
-        raise InvalidInputError(f"solver={solver!r} was given. Mode {mode!r} has {', '.join(SOLVERS[mode])}.")
-    return solver or SOLVERS[mode][0]
-
-
-def run_mode(
-    objective: Objective,
-    batches: Sequence[Batch],
-    kernel: Kernel,
-    budgets: Sequence[float],
-    *,
-    mode: Mode,
-    solver: str,
-    preset: Preset,
-    effort: Effort,
-    cost: str | Cost = "exact",
-    folder: Path | None = None,
-    show: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-) -> SearchResult:
-    """Search in one mode with one solver."""
-    if mode == "predictor" and solver == "table":
-        return _table(objective, batches, kernel, budgets, effort, cost, say, show=show)
-    if mode == "predictor":
-        return _gradient(objective, batches, kernel, budgets, solver, preset, effort, cost, folder, show=show)
+def run_mode(run: SearchRun) -> SearchResult:
+    """Search in the mode and with the solver of the run's spec."""
+    spec = run.spec
+    if spec.mode == "predictor":
+        return _table(run) if spec.solver == "table" else _gradient(run)
     found = []
-    for budget in budgets:
-        if mode == "line":
-            each = line_search(objective, batches, kernel, budget)
+    for budget in spec.budgets:
+        if spec.mode == "line":
+            each = line_search(run.objective, run.batches, spec.kernel, budget)
         else:
-            each = _static(objective, batches, kernel, budget, solver, preset, effort)
-        say(f"budget {budget:g}: KL {each.kl:.4g}")
+            each = _static(run, budget)
+        run.say(f"budget {budget:g}: KL {each.kl:.4g}")
         found.append(each)
     records = [{"budget": each.budget, "kl": each.kl, "converged": each.converged} for each in found]
     return SearchResult(found, records=records)
 
 
-def _static(
-    objective: Objective,
-    batches: Sequence[Batch],
-    kernel: Kernel,
-    budget: float,
-    solver: str,
-    preset: Preset,
-    effort: Effort,
-) -> FoundShape:
+def _static(run: SearchRun, budget: float) -> FoundShape:
     """One budget; if the objective's journal has it, with its bill, from there."""
-    journal, name = objective.journal, ""
+    spec, objective, name = run.spec, run.objective, ""
+    journal = objective.journal
     if journal is not None:
-        settings = [kernel.config(), budget, solver, preset.to_dict(), asdict(effort.descent)]
-        name = work_key(settings, objective.scorer.to_dict(), *(batch.name for batch in batches))
+        settings = [spec.kernel.config(), budget, spec.solver, spec.row.to_dict(), asdict(spec.effort.descent)]
+        name = work_key(settings, spec.chain.to_dict(), *(batch.name for batch in run.batches))
         if name in journal:
             objective.spent.add(journal[name]["spent"])
             return FoundShape.from_dict(journal[name]["found"])
     before = objective.spent.to_dict()
     found = static_search(
         objective,
-        batches,
-        kernel,
+        run.batches,
+        spec.kernel,
         budget,
-        solver=solver,  # type: ignore[arg-type]  # checked by choose_solver
-        settings=preset.lagrangian(),
-        descent=effort.descent,
+        solver=spec.solver,  # type: ignore[arg-type]  # checked by choose_solver
+        settings=spec.row.lagrangian(),
+        descent=spec.effort.descent,
     )
     if journal is not None:
         bill = replace(objective.spent)
@@ -144,76 +133,52 @@ def _static(
     return found
 
 
-def _table(
-    objective: Objective,
-    batches: Sequence[Batch],
-    kernel: Kernel,
-    budgets: Sequence[float],
-    effort: Effort,
-    cost: str | Cost,
-    say: Callable[[str], None],
-    *,
-    show: bool,
-) -> SearchResult:
-    with ProgressBar(effort.scouting.num_passes(batches), show=show, share=True) as bar:
+def _table(run: SearchRun) -> SearchResult:
+    spec, effort = run.spec, run.spec.work
+    with ProgressBar(effort.scouting.num_passes(run.batches), show=run.show, share=True) as bar:
         taught = train_on_table(
-            objective,
-            batches,
-            kernel,
+            run.objective,
+            run.batches,
+            spec.kernel,
             scouting=effort.scouting,
             fit=effort.fit,
-            cost=cost,
             progress=bar.advance,
             **effort.predictor,
         )
     fitted = taught.held_out
-    say(
+    run.say(
         f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
     )
     record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
-    return SearchResult([taught.best_static(budget) for budget in budgets], taught.predictor, [record])
+    return SearchResult([taught.best_static(budget) for budget in spec.budgets], taught.predictor, [record])
 
 
-def _gradient(
-    objective: Objective,
-    batches: Sequence[Batch],
-    kernel: Kernel,
-    budgets: Sequence[float],
-    solver: str,
-    preset: Preset,
-    effort: Effort,
-    cost: str | Cost,
-    folder: Path | None,
-    *,
-    show: bool,
-) -> SearchResult:
-    predictor = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, **effort.predictor)
+def _gradient(run: SearchRun) -> SearchResult:
+    spec, effort, objective, batches = run.spec, run.spec.work, run.objective, run.batches
+    predictor = Predictor.for_model(objective.model, spec.kernel, spec.chain, cost=objective.cost, **effort.predictor)
     predictor.to(objective.model.device)
     plan = effort.training or TrainingSettings(
-        steps=PASSES * len(batches), rate=preset.rate, inner=max(2, len(batches) // 4), seed=effort.fit.seed
+        steps=PASSES * len(batches), rate=spec.row.rate, inner=max(2, len(batches) // 4), seed=effort.fit.seed
     )
     trainer = PredictorTrainer(
         objective,
         predictor,
         batches,
-        solver=solver,  # type: ignore[arg-type]  # checked by choose_solver
+        solver=spec.solver,  # type: ignore[arg-type]  # checked by choose_solver
         plan=plan,
-        settings=preset.lagrangian(),
-        directory=None if folder is None else folder / "training",
-        show=show,
+        settings=spec.row.lagrangian(),
+        directory=None if run.folder is None else run.folder / "training",
+        show=run.show,
     )
     records: list[dict[str, Any]] = [dict(record) for record in trainer.run()]
     trained = trainer.accelerator.unwrap_model(trainer.predictor)
-    return SearchResult(
-        [_consensus(objective, trained, batches, kernel, budget) for budget in budgets], trained, records
-    )
+    return SearchResult([_consensus(run, trained, budget) for budget in spec.budgets], trained, records)
 
 
 @torch.no_grad()
-def _consensus(
-    objective: Objective, predictor: Predictor, batches: Sequence[Batch], kernel: Kernel, budget: float
-) -> FoundShape:
+def _consensus(run: SearchRun, predictor: Predictor, budget: float) -> FoundShape:
     """One shape for all samples, for `export`: the mean of the predicted parameters, with its KL on the first batch."""
-    params = [predictor(b.observation, torch.full((len(b),), budget)).params for b in batches[:8]]
+    params = [predictor(b.observation, torch.full((len(b),), budget)).params for b in run.batches[:8]]
     mean = torch.cat(params).mean(0).double()
-    return FoundShape(budget, mean, float(measure_shapes(objective, batches[0], kernel, mean[None], budget).mean()))
+    kl = measure_shapes(run.objective, run.batches[0], run.spec.kernel, mean[None], budget).mean()
+    return FoundShape(budget, mean, float(kl))

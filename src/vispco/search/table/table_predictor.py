@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from vispco.cost import Cost
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.predictor import Predictor
@@ -56,13 +55,12 @@ def train_on_table(
     *,
     scouting: ScoutingSettings | None = None,
     fit: FitSettings | None = None,
-    cost: str | Cost = "exact",
     progress: Progress = lambda *_: None,
     **options: Any,
 ) -> TableResult:
     """Scout, measure and fit a new predictor. options: of its config (width, queries, dropout)."""
     table, anchors = scout_and_measure(objective, batches, kernel, scouting, progress)
-    return fit_predictor(objective, kernel, table, anchors, fit=fit, cost=cost, **options)
+    return fit_predictor(objective, kernel, table, anchors, fit=fit, **options)
 
 
 def scout_and_measure(
@@ -94,14 +92,15 @@ def fit_predictor(
     anchors: Anchors,
     *,
     fit: FitSettings | None = None,
-    cost: str | Cost = "exact",
     **options: Any,
 ) -> TableResult:
     """A predictor fitted to a table; the language model does not run."""
     fit = fit or FitSettings()
 
     def new_predictor(num_anchors: int, **more: Any) -> Predictor:
-        made = Predictor.for_model(objective.model, kernel, objective.scorer, cost=cost, anchors=num_anchors, **more)
+        made = Predictor.for_model(
+            objective.model, kernel, objective.scorer, cost=objective.cost, anchors=num_anchors, **more
+        )
         made.to(objective.model.device)
         return made
 

@@ -1,0 +1,187 @@
+"""`SearchSpec`: what is searched and how, as data. The command, `vispco.search`, comparisons and benchmarks all use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, Self
+
+from vispco import cost as costs
+from vispco import kernels
+from vispco.cost import Cost, parse_budget
+from vispco.errors import InvalidInputError
+from vispco.kernels import Kernel
+from vispco.scorers import Chain, ChainLike
+from vispco.search import presets
+from vispco.search.gradient.relaxation import GaussianMask
+from vispco.search.gradient.static import DescentSettings
+from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.presets import Preset
+from vispco.search.table.network_fit import FitSettings
+from vispco.search.table.scouting import ScoutingSettings
+
+Mode = Literal["static", "predictor", "line"]
+# The first is the default.
+SOLVERS = {
+    "static": ("projection", "lagrangian"),
+    "predictor": ("table", "projection", "lagrangian"),
+    "line": ("line",),
+}
+BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a search may do, by part; the defaults suit a small model and some hundred samples."""
+
+    batch_size: int = 16  # the paper's
+    descent: DescentSettings = field(default_factory=DescentSettings)
+    scouting: ScoutingSettings = field(default_factory=ScoutingSettings)
+    fit: FitSettings = field(default_factory=FitSettings)
+    training: TrainingSettings | None = None  # None: the preset's rate, and a few passes over the samples
+    predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
+
+    def seeded(self, seed: int) -> Effort:
+        """The same effort with another seed of what it draws; 0 leaves every part's own seed as it is."""
+        if seed == 0:
+            return self
+        training = None if self.training is None else replace(self.training, seed=seed)
+        return replace(self, fit=replace(self.fit, seed=seed), training=training)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Effort:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        training = data.get("training")
+        known: Effort = _known(cls(), data)
+        return replace(
+            known,
+            training=None if training is None else _known(TrainingSettings(), training),
+            predictor=dict(data.get("predictor") or {}),
+        )
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """One search: in which space, for which budgets, how, and with which seed. Names are checked when it is made.
+
+    chain, kernel: the space. solver: None becomes the default of the mode. cost: a name or a `Cost`. preset: None stands
+    for the paper's row of the model and kernel (see `for_model`). `SearchSpec.of` takes names.
+    """
+
+    chain: Chain
+    kernel: Kernel
+    mode: Mode = "predictor"
+    solver: str | None = None
+    budgets: tuple[float, ...] = BUDGETS
+    cost: str | Cost = "exact"
+    preset: Preset | None = None
+    effort: Effort = field(default_factory=Effort)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cost, str):
+            costs.COSTS.get(self.cost)  # an unknown name is refused here
+        if not self.budgets:
+            raise InvalidInputError("No budgets were given. Give at least one, such as 0.5.")
+        object.__setattr__(self, "solver", choose_solver(self.mode, self.solver))
+        object.__setattr__(self, "budgets", tuple(parse_budget(budget) for budget in self.budgets))
+
+    @classmethod
+    def of(
+        cls,
+        scorer: ChainLike = "fastv",
+        kernel: str | Kernel = "steps",
+        *,
+        preset: str | Preset | None = None,
+        effort: Effort | None = None,
+        **rest: Any,
+    ) -> Self:
+        """A search from names. A kernel that is named gets the earliest layer of the chain. rest: the other fields."""
+        chain = Chain.of(scorer)
+        return cls(
+            chain,
+            kernels.get(kernel, earliest_layer=chain.earliest_layer) if isinstance(kernel, str) else kernel,
+            preset=presets.get(preset) if isinstance(preset, str) else preset,
+            effort=effort or Effort(),
+            **rest,
+        )
+
+    @property
+    def row(self) -> Preset:
+        """The hyper-parameters; see `for_model`."""
+        if self.preset is None:
+            raise InvalidInputError("This search has no preset yet. Call for_model(model.config) first.")
+        return self.preset
+
+    @property
+    def work(self) -> Effort:
+        """The effort with the seed of the search."""
+        return self.effort.seeded(self.seed)
+
+    def for_model(self, config: Any) -> SearchSpec:
+        """The same search with the paper's preset for a model's config, unless it has one."""
+        return self if self.preset is not None else replace(self, preset=presets.for_model(config, self.kernel.name))
+
+    def with_chain(self, scorer: ChainLike) -> SearchSpec:
+        """The same search with another chain; the kernel follows its earliest layer."""
+        chain = Chain.of(scorer)
+        return replace(self, chain=chain, kernel=replace(self.kernel, earliest_layer=chain.earliest_layer))
+
+    def relaxation(self) -> GaussianMask:
+        """The gradient of the solver: projection takes ours (even), the Lagrangian the paper's."""
+        return GaussianMask(self.row.sigma, self.row.temperature, even=self.solver == "projection")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; `from_dict` gives the search back."""
+        return {
+            "scorer": self.chain.to_dict(),
+            "kernel": self.kernel.config(),
+            "mode": self.mode,
+            "solver": self.solver,
+            "budgets": list(self.budgets),
+            "cost": self.cost if isinstance(self.cost, str) else self.cost.to_dict(),
+            "preset": None if self.preset is None else self.preset.to_dict(),
+            "effort": self.effort.to_dict(),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        given = {each.name: data[each.name] for each in fields(cls) if each.name in data and each.name != "chain"}
+        readers: dict[str, Callable[[Any], Any]] = {
+            "kernel": lambda value: kernels.get(**value),
+            "cost": lambda value: value if isinstance(value, str) else costs.from_dict(value),
+            "preset": lambda value: None if value is None else Preset.from_dict(value),
+            "effort": Effort.from_dict,
+            "budgets": tuple,
+        }
+        return cls.of(data["scorer"], **{name: readers.get(name, _same)(value) for name, value in given.items()})
+
+
+def choose_solver(mode: str, solver: str | None) -> str:
+    """The solver of a mode, its default if none is given; an error lists what there is."""
+    if mode not in SOLVERS:
+        raise InvalidInputError(f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.")
+    if solver is not None and solver not in SOLVERS[mode]:
+        raise InvalidInputError(f"solver={solver!r} was given. Mode {mode!r} has {', '.join(SOLVERS[mode])}.")
+    return solver or SOLVERS[mode][0]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _known(default: Any, data: Mapping[str, Any]) -> Any:
+    """A settings object with the fields that `data` has; lists, as JSON has them, become tuples again."""
+    changes = {}
+    for each in fields(default):
+        if each.name in data and each.default is not MISSING:
+            value = data[each.name]
+            changes[each.name] = tuple(value) if isinstance(value, list) else value
+        elif each.name in data and is_dataclass(getattr(default, each.name)):
+            changes[each.name] = _known(getattr(default, each.name), data[each.name])
+    return replace(default, **changes)
