@@ -42,14 +42,14 @@ def collect(
         raise InvalidInputError(f"The model has {layers} layers; an example holds {MAX_LAYERS} at most.")
     for sample in samples:
         encoded = encode(model, processor, [sample])
-        place, rows, columns = _grid(model, encoded)
+        place, rows, columns = token_grid(model, encoded)
         unpruned = _answer(model, processor, encoded, max_new_tokens)
         states = []
         for budget, plan in sorted(choices.items()):
             pruner = Pruner(chain, plan, record=True)
             with pruner(model):
                 answer = _answer(model, processor, encoded, max_new_tokens)
-                depth = _depth(pruner.survivors(model))
+                depth = layers_of_tokens(pruner.survivors(model))
             packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
             states.append(ExampleState(budget, answer, pack(packed.tolist()), _correct(sample, answer)))
         picture = as_seen(sample.images[0], processor)
@@ -132,7 +132,7 @@ def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -
     return text.strip()
 
 
-def _grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
+def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
     """The place in the grid of each visual token of the first frame, [V'], and the grid's rows and columns."""
     coordinates = family_of(model).layout(model, encoded.inputs).coordinates
     if coordinates is None:
@@ -145,7 +145,7 @@ def _grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
     return row[first] * columns + column[first], rows, columns
 
 
-def _depth(survivors: list[Tensor]) -> Tensor:
+def layers_of_tokens(survivors: list[Tensor]) -> Tensor:
     """How many layers process each visual token, [V]; tokens leave for good, so this is all there is to know."""
     live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
     if bool((live[1:] & ~live[:-1]).any()):

@@ -1,0 +1,101 @@
+"""What prunes where nobody has searched: any chain of scorers, at any budget, with a plain shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from vispco import cost, kernels
+from vispco.errors import InvalidInputError
+from vispco.families import family_of
+from vispco.planning.planner import BudgetPlanner, static_shape
+from vispco.pruner import Pruner
+from vispco.scorers import Chain, ChainLike
+
+METHOD = "fastv"
+BUDGET = 0.5
+DEPTH = 0.4  # where attention scorers drop; the best of five single layers on tiny-qwen with fastv at 30 %, 50 %, 70 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunerChoice:
+    """How a model is pruned: what a search found, or a method with a plain shape; at a budget.
+
+    run: the folder of a search, or a saved predictor. method: a scorer or a chain of them ('fastv', 'divprune+fastv').
+    budget: a fraction of each sample's unpruned language-model FLOPs.
+    """
+
+    run: str | None = None
+    method: str | None = None
+    budget: float = BUDGET
+
+    def __post_init__(self) -> None:
+        if self.run is not None and self.method is not None:
+            raise InvalidInputError(
+                f"A search's folder ({self.run}) and a method ({self.method}) were both given. Keep one of them: the "
+                "folder knows its method."
+            )
+        check_budget(self.budget)
+
+    @property
+    def title(self) -> str:
+        return f"{self.run or self.method or METHOD} at {self.budget:.0%}"
+
+    def at(self, budget: float) -> Self:
+        """The same at another budget."""
+        return type(self)(run=self.run, method=self.method, budget=budget)
+
+    def pruner(self, model: Any, *, record: bool = False) -> Pruner:
+        """A new pruner for this model."""
+        if self.run is not None:
+            return Pruner.from_pretrained(self.run, budget=self.budget, record=record)
+        chain = Chain.of(self.method or METHOD)
+        return Pruner(chain, default_planner(model, chain, self.budget), record=record)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**data)
+
+
+def check_budget(budget: Any) -> float:
+    """A budget as a number, or a sentence that says what one is."""
+    try:
+        number = float(budget)
+    except (TypeError, ValueError):
+        number = -1.0
+    if isinstance(budget, bool) or not 0.0 < number <= 1.0:
+        raise InvalidInputError(
+            f"The budget {budget!r} was given. It is a fraction of the unpruned FLOPs: a number above 0, up to 1."
+        )
+    return number
+
+
+def default_planner(model: Any, chain: ChainLike, budget: float) -> BudgetPlanner:
+    """One step for each scorer of the chain, as deep as `first_layers` says, with heights that meet the budget."""
+    chain = Chain.of(chain)
+    layers = len(family_of(model).layers(model))
+    where = first_layers(chain, layers)
+    kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=chain.earliest_layer)
+    heights = [0.5**step for step in range(1, len(where) + 1)]
+    params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
+    price = cost.get("exact", model.config)
+    return BudgetPlanner(static_shape(params), kernel, budget, price, site=chain.sites(layers))
+
+
+def first_layers(chain: Chain, num_layers: int) -> list[int]:
+    """Where each scorer of a chain drops: at its layer where one was given, else at 0, or at 0.4 of the depth.
+
+    A scorer that can choose before the language model does so; one that reads attention is better asked later.
+    """
+    usual = round(DEPTH * num_layers)
+    found: list[int] = []
+    for layer, scorer in chain.stages:
+        implied = layer == 0 or layer > scorer.earliest_layer + len(found)
+        wanted = layer if implied else max(layer, usual)
+        lowest = found[-1] + 1 if found else layer
+        found.append(min(max(wanted, lowest), num_layers - 1))
+    return found

@@ -1,0 +1,97 @@
+"""`vispco ask`: a question about one's own picture, answered with all visual tokens and with fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import bars, show
+from vispco.files import check_writable
+
+if TYPE_CHECKING:
+    from vispco.asking import Comparison
+
+PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
+METHOD = "A scorer or a chain of them: fastv, sparsevlm, fastv+random@20, ... (default: fastv)."
+BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt (default: 0.5)."
+
+
+@spread
+def ask(
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
+    question: Annotated[str, typer.Argument(help="What to ask about it.")],
+    *,
+    budget: Annotated[float, typer.Option(help=BUDGET)] = 0.5,
+    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
+    method: Annotated[str | None, typer.Option(help=METHOD)] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
+    loading: ModelOptions,
+    out: Annotated[
+        Path | None, typer.Option(help="The PNG to write (default: PICTURE-survivors.png in this folder).")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Also write a page with a slider, and open it.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """The answer unpruned and pruned, side by side, with tokens, FLOPs and milliseconds, and which tokens survive.
+
+    Examples:
+
+        vispco ask tiny-qwen photo.jpg "how many circles are there?"
+
+        vispco ask tiny-qwen photo.jpg "how many circles are there?" --method sparsevlm --budget 0.3 --open
+
+        vispco ask Qwen/Qwen2.5-VL-3B-Instruct photo.jpg "What does the sign say?" --pruner runs/qwen --budget 0.4
+    """
+    target = out if out is not None else Path(f"{picture.stem}-survivors.png")
+    check_writable(target)
+    from vispco.asking import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
+    from vispco.cli.choice import check_found  # noqa: PLC0415
+    from vispco.report.picture import as_seen  # noqa: PLC0415
+
+    choice = PrunerChoice(run=pruner, method=method, budget=budget)
+    sample = PictureQuestion.read(picture, question)
+    if pruner is not None:
+        check_found(pruner)
+    with bars(silent=json) as bar:
+        bar.add_task(f"{model}, {choice.title}", total=None)
+        loaded, processor = loading.load(model)
+        found = compare(loaded, processor, sample, choice.pruner(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
+    seen = as_seen(sample.images[0], processor)
+    files: dict[str, str] = {}
+    if found.depth is not None:
+        told = f"{question}  unpruned: {found.unpruned.answer}  {choice.title}: {found.pruned.answer}"
+        files["picture"] = str(draw_sheet(seen, found.depth, found.layers, told, target))
+    if open_page:
+        from vispco.asking.page import write_page  # noqa: PLC0415
+
+        files["page"] = str(write_page(found, seen, target.with_suffix(".html")))
+    data = {"model": model, **choice.to_dict(), **found.to_dict(), "files": files}
+    show(data, as_json=json, table=_table(found, f"{model}: {question}", files))
+    if open_page:
+        import webbrowser  # noqa: PLC0415
+
+        webbrowser.open(Path(files["page"]).resolve().as_uri())
+
+
+def _table(found: Comparison, title: str, files: dict[str, str]) -> Any:
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from vispco.asking.page import ROWS  # noqa: PLC0415
+
+    told = [f"{name}: {path}" for name, path in files.items()]
+    if found.depth is None:
+        told.append("The token grid of this model is not known, so survivors are not drawn.")
+    table = Table(title=escape(title), caption="\n".join(told), caption_justify="left")
+    table.add_column("")
+    table.add_column("unpruned")
+    table.add_column(escape(found.method))
+    for name, text in ROWS:
+        table.add_row(name, escape(text(found.unpruned)), escape(text(found.pruned)))
+    return table
