@@ -1,0 +1,240 @@
+"""The laws of the engine, each run on one model: what holds, what is refused, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vispco.check.oracle import oracle_prefill
+from vispco.check.prompts import ONE, TWO, Prompter
+from vispco.errors import VispcoError
+from vispco.families import family_of
+from vispco.pruner import Pruner
+from vispco.schedule import Schedule
+
+TOLERANCE = 1e-4  # of the spread of the logits
+NEW = 4
+SAMPLES = (ONE, TWO, (1, "picture", 9))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model on which laws are run.
+
+    scorer: with which tokens are chosen. hybrid: layers that are not attention see fewer tokens when they are dropped, so
+    masking is something else than dropping before them.
+    """
+
+    model: nn.Module
+    prompter: Prompter
+    scorer: str = "fastv"
+    first: int = 1  # the first layer before which tokens may leave
+
+    @property
+    def num_layers(self) -> int:
+        return len(family_of(self.model).layers(self.model))
+
+    @property
+    def schedule(self) -> Schedule:
+        """All tokens up to `first`, then fewer, then fewest."""
+        steps = [0.7] * max(self.num_layers - self.first - 1, 0) + [0.3]
+        return Schedule(tuple([1.0] * (self.num_layers - len(steps)) + steps))
+
+    def pruner(self, schedule: Schedule | None = None, **options: Any) -> Pruner:
+        return Pruner(self.scorer, schedule or self.schedule, **options)
+
+
+class LawBrokenError(Exception):
+    """A law does not hold; the message says by how much."""
+
+
+def full_retention_is_bit_identical(subject: Subject) -> None:
+    inputs = subject.prompter(SAMPLES)
+    whole = _logits(subject, inputs)
+    for mode in _modes(subject):
+        kept = _logits(subject, inputs, subject.pruner(Schedule.full(subject.num_layers), mode=mode))
+        if not torch.equal(kept, whole):
+            raise LawBrokenError(f"with all tokens kept ({mode}) logits differ by {_largest(kept - whole):.1e}")
+
+
+def masking_equals_dropping(subject: Subject) -> None:
+    inputs = subject.prompter(SAMPLES)
+    dropped = _logits(subject, inputs, subject.pruner())
+    masked = _logits(subject, inputs, subject.pruner(mode="mask"))
+    whole = _logits(subject, inputs)
+    text = _text(subject, inputs)
+    _compare(dropped, masked, text, "masked and dropped logits")
+    if _largest((dropped - whole)[text]) <= TOLERANCE * _spread(whole):
+        raise LawBrokenError("nothing was pruned")
+
+
+def kept_tokens_are_those_of_eager_attention(subject: Subject) -> None:
+    inputs = subject.prompter([ONE])
+    pruner = subject.pruner(record=True)
+    with torch.no_grad(), pruner(subject.model):
+        logits = _call(subject, inputs)
+        live = [mask[0].tolist() for mask in pruner.survivors(subject.model)]
+    visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
+    with eager(subject.model):
+        expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, subject.scorer)
+    found = [[p for p, alive in zip(visual, mask, strict=True) if alive] for mask in live]
+    if found != kept:
+        layer = next(i for i, (a, b) in enumerate(zip(found, kept, strict=True)) if a != b)
+        same = len(set(found[layer]) & set(kept[layer]))
+        raise LawBrokenError(f"{same} of {len(kept[layer])} tokens kept at layer {layer} are the right ones")
+    _compare(logits, expected, _text(subject, inputs), "logits and those of the eager model with columns closed")
+
+
+def caches_hold_what_the_schedule_says(subject: Subject) -> None:
+    inputs = subject.prompter([ONE])
+    counts = subject.schedule.counts([int(subject.prompter.visual(inputs).sum())])[0].tolist()
+    text = int((~subject.prompter.visual(inputs)).sum())
+    with torch.no_grad(), subject.pruner()(subject.model):
+        cache = subject.model(**inputs, use_cache=True).past_key_values
+    for i, layer in enumerate(cache.layers):
+        held = getattr(layer, "keys", None)
+        if held is None or held.numel() == 0 or held.dim() != 4:
+            continue  # a layer of another kind, or one that shares the keys of an earlier one
+        if held.shape[-2] != text + counts[i]:
+            raise LawBrokenError(f"layer {i} holds {held.shape[-2]} tokens, and should hold {text + counts[i]}")
+        if layer.get_seq_length() != inputs["input_ids"].shape[1]:
+            raise LawBrokenError(f"layer {i} says that it has seen {layer.get_seq_length()} tokens")
+
+
+def a_sample_in_a_batch_equals_it_alone(subject: Subject) -> None:
+    for side in ("left", "right"):
+        inputs = subject.prompter(SAMPLES, side=side)
+        if not _padding_is_exact(subject, inputs):
+            continue  # the unpruned model itself is not the same in a batch
+        together = _logits(subject, inputs, subject.pruner())
+        for b in range(len(SAMPLES)):
+            alone = subject.prompter.alone(SAMPLES, b)
+            single = _logits(subject, alone, subject.pruner())
+            mine = together[b][inputs["attention_mask"][b].bool()][None]
+            _compare(mine, single, _text(subject, alone), f"logits of a sample padded on the {side} and alone")
+
+
+def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
+    """Every token that generate() writes is the one that a pruned pass over prompt and answer prefers."""
+    inputs = subject.prompter([ONE])
+    with no_stop(subject.model), subject.pruner()(subject.model):
+        out = subject.model.generate(  # type: ignore[operator]
+            **_copied(inputs),
+            max_new_tokens=NEW,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_logits=True,
+            pad_token_id=0,
+        )
+    prompt = inputs["input_ids"].shape[1]
+    longer = _longer(inputs, out.sequences)
+    labels = torch.full_like(out.sequences, -100)
+    labels[:, prompt:] = out.sequences[:, prompt:]
+    forced = _logits(subject, {**longer, "labels": labels}, subject.pruner())
+    stepwise = torch.stack(out.logits, dim=1)
+    everything = torch.ones(1, stepwise.shape[1], dtype=torch.bool)
+    _compare(forced[:, prompt - 1 : -1], stepwise, everything, "logits of decoding steps and of one pass")
+
+
+LAWS: dict[str, Callable[[Subject], None]] = {
+    law.__name__: law
+    for law in (
+        full_retention_is_bit_identical,
+        masking_equals_dropping,
+        kept_tokens_are_those_of_eager_attention,
+        caches_hold_what_the_schedule_says,
+        a_sample_in_a_batch_equals_it_alone,
+        generated_tokens_are_those_of_one_pass,
+    )
+}
+
+
+@contextmanager
+def eager(model: Any) -> Iterator[None]:
+    """Inside the block the model runs eager attention."""
+    before = family_of(model).text_model(model).config._attn_implementation  # noqa: SLF001
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def no_stop(model: Any) -> Iterator[None]:
+    """Inside the block generation neither ends by itself nor writes placeholders, as a random model might."""
+    config = model.generation_config
+    before = config.eos_token_id, config.suppress_tokens
+    config.eos_token_id = None
+    config.suppress_tokens = list(range(48))
+    try:
+        yield
+    finally:
+        config.eos_token_id, config.suppress_tokens = before
+
+
+def _modes(subject: Subject) -> tuple[Any, ...]:
+    try:
+        with subject.pruner(mode="mask")(subject.model):
+            return ("drop", "mask")
+    except VispcoError:
+        return ("drop",)
+
+
+def _padding_is_exact(subject: Subject, inputs: dict[str, Any]) -> bool:
+    whole = _logits(subject, inputs)
+    alone = subject.prompter.alone(SAMPLES, 0)
+    single = _logits(subject, alone)
+    mine = whole[0][inputs["attention_mask"][0].bool()][None]
+    return _largest(mine - single) <= TOLERANCE * _spread(single)
+
+
+def _longer(inputs: dict[str, Any], sequences: Tensor) -> dict[str, Any]:
+    out = {**inputs, "input_ids": sequences, "attention_mask": torch.ones_like(sequences)}
+    for key in ("mm_token_type_ids", "token_type_ids", "moe_mm_token_type_ids"):
+        if key in inputs:
+            room = sequences.shape[1] - inputs[key].shape[1]
+            out[key] = torch.cat([inputs[key], inputs[key].new_zeros(len(sequences), room)], dim=1)
+    return out
+
+
+def _copied(inputs: dict[str, Any]) -> dict[str, Any]:
+    """transformers writes into the dictionary of features."""
+    return {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
+
+
+@torch.no_grad()
+def _call(subject: Subject, inputs: dict[str, Any]) -> Tensor:
+    logits: Tensor = subject.model(**_copied(inputs), use_cache=False).logits
+    return logits
+
+
+def _logits(subject: Subject, inputs: dict[str, Any], pruner: Pruner | None = None) -> Tensor:
+    if pruner is None:
+        return _call(subject, inputs)
+    with pruner(subject.model):
+        return _call(subject, inputs)
+
+
+def _text(subject: Subject, inputs: dict[str, Any]) -> Tensor:
+    mask: Tensor = inputs["attention_mask"].bool() & ~subject.prompter.visual(inputs)
+    return mask
+
+
+def _spread(logits: Tensor) -> float:
+    return max(float(logits.std()), 1e-6)
+
+
+def _largest(difference: Tensor) -> float:
+    return float(difference.abs().max())
+
+
+def _compare(found: Tensor, expected: Tensor, where: Tensor, what: str) -> None:
+    off = _largest((found - expected)[where])
+    if not off <= TOLERANCE * _spread(expected):
+        raise LawBrokenError(f"{what} differ by {off:.1e}, where logits spread by {_spread(expected):.1e}")

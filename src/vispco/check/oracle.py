@@ -1,0 +1,99 @@
+"""An independent prefill: the model's own eager attention, with the columns of dropped tokens closed one by one.
+
+Nothing of the engine is used here. The attention function of each layer is the one that the model's file holds; it is handed
+a mask in which dropped tokens are closed, and the weights that it returns choose what is dropped next.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from vispco.families import family_of
+
+NAME = "vispco_check_oracle"
+
+
+class _Oracle:
+    def __init__(self, model: nn.Module, visual: list[int], retention: Sequence[float], scorer: str) -> None:
+        family = family_of(model)
+        self.layers = list(family.layers(model))
+        self.place = {
+            id(module): i for i, layer in enumerate(self.layers) for module in layer.modules() if hasattr(module, "config")
+        }
+        self.visual, self.retention, self.scorer = visual, retention, scorer
+        self.live = list(visual)
+        self.kept: list[list[int]] = []
+        self.weights: Tensor | None = None
+
+    def enter(self, layer: int) -> None:
+        count = math.floor(self.retention[layer] * len(self.visual) + 0.5)
+        if count < len(self.live):
+            assert self.weights is not None  # noqa: S101 - the layer before has run
+            row = self.weights[0, :, -1].float().mean(0)
+            best = sorted(self.live, key=lambda v: (-float(row[v]), v))[:count]
+            self.live = [v for v in self.live if v in best]
+        self.kept.append(list(self.live))
+
+    def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+        function = sys.modules[type(module).__module__].eager_attention_forward
+        length = query.shape[2]
+        if mask is None:
+            mask = torch.zeros(1, 1, length, key.shape[2])
+            if getattr(module, "is_causal", True):
+                mask = mask.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), torch.finfo(torch.float32).min)
+        elif mask.dtype == torch.bool:
+            mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+        gone = [v for v in self.visual if v not in self.live]
+        mask = mask.clone()
+        for column in gone:
+            own = mask[..., column, column].clone()
+            mask[..., column] = torch.finfo(mask.dtype).min
+            mask[..., column, column] = own
+        out, weights = function(module, query, key, value, mask, **options)
+        if id(module) in self.place:
+            self.weights = weights
+        return out, weights
+
+
+_CURRENT: list[_Oracle] = []
+
+
+def _attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any) -> Any:
+    return _CURRENT[-1].attend(module, query, key, value, attention_mask, **options)
+
+
+@torch.no_grad()
+def oracle_prefill(
+    model: Any, inputs: dict[str, Any], visual: list[int], retention: Sequence[float], scorer: str
+) -> tuple[Tensor, list[list[int]]]:
+    """(logits, visual tokens that each layer sees) of one sample without padding; the model must run eager attention."""
+    oracle = _Oracle(model, visual, retention, scorer)
+    AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, eager_mask)
+    text = family_of(model).text_model(model)
+    configs = {id(m.config): m.config for m in text.modules() if hasattr(m, "config")}
+    before = [(config, config._attn_implementation) for config in configs.values()]  # noqa: SLF001
+    handles = [
+        layer.register_forward_pre_hook(lambda *_, i=i: oracle.enter(i)) for i, layer in enumerate(oracle.layers)
+    ]
+    _CURRENT.append(oracle)
+    try:
+        for config, _ in before:
+            config._attn_implementation = NAME  # noqa: SLF001
+        copied = {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
+        logits: Tensor = model(**copied, use_cache=False).logits
+    finally:
+        _CURRENT.pop()
+        for handle in handles:
+            handle.remove()
+        for config, name in before:
+            config._attn_implementation = name  # noqa: SLF001
+    return logits, oracle.kept

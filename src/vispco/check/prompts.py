@@ -1,0 +1,170 @@
+"""Prompts with pictures for a twin: token ids, the features of the pictures, and whatever else its class asks for.
+
+Pictures are given as features (`mm_encoder_outputs`), as transformers' own `generate` gives them: what is checked is the
+language model, and every vision tower takes pixels in its own way. Classes that take no features get pixels.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from vispco.check.overrides import OVERRIDES
+from vispco.check.twin import FIRST_WORD, IMAGE, PAD, VOCAB, WIDTH
+from vispco.families import family_of
+
+ROWS, COLUMNS = 3, 4
+TOKENS = ROWS * COLUMNS  # of one picture
+Piece = int | str
+"""A number of words, or 'picture'."""
+ONE: tuple[Piece, ...] = (3, "picture", 5)
+TWO: tuple[Piece, ...] = (2, "picture", 2, "picture", 7)
+
+
+class EncodedPictures(BaseModelOutputWithPooling):  # type: ignore[misc]
+    """Features as any class asks for them; the fields beyond `pooler_output` are read by few."""
+
+    deepstack_features: Any = None
+    vision_outputs: Any = None
+    qformer_outputs: Any = None
+    visual_indicator_features: Any = None
+
+
+@dataclass(frozen=True)
+class Prompter:
+    """Makes inputs for one model.
+
+    stacked: whether features of pictures are one tensor [I, T, D] rather than a tuple of [T, D].
+    """
+
+    model: nn.Module
+    stacked: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Visual tokens of a picture."""
+        return int(OVERRIDES.get(self._kind, {}).get("tokens", TOKENS))
+
+    @property
+    def _kind(self) -> str:
+        config: Any = self.model.config
+        return str(config.model_type)
+
+    def __call__(self, samples: Sequence[Sequence[Piece]], *, side: str = "left", seed: int = 0) -> dict[str, Any]:
+        """Inputs of a batch, padded on one side."""
+        draw = torch.Generator().manual_seed(seed)
+        # every sample draws its own words and pictures, so that it is the same alone and in a batch
+        rows = [self._ids(sample, number) for number, sample in enumerate(samples)]
+        width = max(map(len, rows))
+        ids = torch.full((len(rows), width), PAD)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
+        for b, row in enumerate(rows):
+            place = slice(width - len(row), None) if side == "left" else slice(0, len(row))
+            ids[b, place], mask[b, place] = torch.tensor(row), 1
+        pictures = [(number, k) for number, s in enumerate(samples) for k in range(sum(p == "picture" for p in s))]
+        del draw
+        return self._with_pictures({"input_ids": ids, "attention_mask": mask}, pictures)
+
+    def alone(self, samples: Sequence[Sequence[Piece]], number: int) -> dict[str, Any]:
+        """One sample of a batch by itself."""
+        ids = torch.tensor([self._ids(samples[number], number)])
+        pictures = [(number, k) for k in range(sum(p == "picture" for p in samples[number]))]
+        return self._with_pictures({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, pictures)
+
+    def visual(self, inputs: dict[str, Any]) -> Tensor:
+        """Where the pictures are: bool [B, N]."""
+        return inputs["input_ids"] == self._image_id()
+
+    def _image_id(self) -> int:
+        return int(OVERRIDES.get(self._kind, {}).get("image_id", IMAGE))
+
+    def _ids(self, sample: Sequence[Piece], number: int) -> list[int]:
+        draw = torch.Generator().manual_seed(100 + number)
+        out: list[int] = []
+        before, after = OVERRIDES.get(self._kind, {}).get("around", ((), ()))
+        for piece in sample:
+            if isinstance(piece, int):
+                out += torch.randint(FIRST_WORD, VOCAB, (piece,), generator=draw).tolist()
+            else:
+                out += [*before, *[self._image_id()] * self.tokens, *after]
+        return out
+
+    def _with_pictures(self, inputs: dict[str, Any], pictures: list[tuple[int, int]]) -> dict[str, Any]:
+        takes = inspect.signature(self.model.forward).parameters
+        visual = (inputs["input_ids"] == self._image_id()).long()
+        if "mm_token_type_ids" in takes:
+            inputs["mm_token_type_ids"] = visual
+        if "moe_mm_token_type_ids" in takes:
+            inputs["moe_mm_token_type_ids"] = visual
+        if "token_type_ids" in takes:
+            inputs["token_type_ids"] = visual
+        if "image_grid_thw" in takes and pictures:
+            merge = self._merge()
+            inputs["image_grid_thw"] = torch.tensor([[1, ROWS * merge, COLUMNS * merge]] * len(pictures))
+        if not pictures:
+            return inputs
+        maker: Callable[..., dict[str, Any]] | None = OVERRIDES.get(self._kind, {}).get("pictures")
+        if maker is not None:
+            return {**inputs, **maker(self, inputs, pictures)}
+        return {**inputs, "mm_encoder_outputs": {"image": self.encoded(pictures)}}
+
+    def encoded(self, pictures: list[tuple[int, int]]) -> EncodedPictures:
+        features = [self.random(number, k, self.tokens, self._width()) for number, k in pictures]
+        config: Any = self.model.config
+        deep = getattr(getattr(config, "vision_config", None), "deepstack_visual_indexes", None) or ()
+        out = EncodedPictures(pooler_output=torch.stack(features) if self.stacked else tuple(features))
+        out.last_hidden_state = torch.stack(features)
+        layers = OVERRIDES.get(self._kind, {}).get("deepstack_layers")
+        if layers:
+            deep = layers
+        if deep:
+            out.deepstack_features = [
+                tuple(self.random(number, k, self.tokens, self._width(), salt=1 + level) for number, k in pictures)
+                for level in range(len(deep))
+            ]
+        if layers:
+            out.deepstack_features = [(layer, list(f)) for layer, f in zip(layers, out.deepstack_features, strict=True)]
+        return out
+
+    def random(self, number: int, picture: int, *shape: int, salt: int = 0) -> Tensor:
+        """Numbers that belong to one picture of one sample, whatever batch it is in."""
+        draw = torch.Generator().manual_seed(1000 * salt + 10 * number + picture + 7)
+        return torch.randn(*shape, generator=draw)
+
+    def _width(self) -> int:
+        text: Any = self.model.get_input_embeddings()  # type: ignore[operator]
+        return int(getattr(text, "embedding_dim", WIDTH))
+
+    def _merge(self) -> int:
+        config: Any = self.model.config
+        vision = getattr(config, "vision_config", config)
+        for name in ("spatial_merge_size", "merge_size", "merge_kernel_size"):
+            found = getattr(vision, name, None)
+            if found is not None:
+                return int(found if isinstance(found, int) else found[0])
+        return 1
+
+
+@torch.no_grad()
+def prompter_for(model: nn.Module) -> Prompter:
+    """The prompter whose features the model takes; what the model says against both forms is raised."""
+    first: Exception | None = None
+    for stacked in (False, True):
+        prompter = Prompter(model, stacked)
+        try:
+            model(**prompter([ONE]))
+        except (TypeError, AttributeError, ValueError, RuntimeError) as error:
+            first = first or error
+        else:
+            return prompter
+    assert first is not None  # noqa: S101 - the loop has run
+    raise first
+
+
+__all__ = ["ONE", "TWO", "Prompter", "family_of", "prompter_for"]

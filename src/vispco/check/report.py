@@ -1,0 +1,82 @@
+"""What the laws say about one model, as data."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from torch import nn
+
+from vispco.check.laws import LAWS, LawBrokenError, Subject
+from vispco.check.prompts import Prompter, prompter_for
+from vispco.errors import VispcoError
+
+Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One law on one model. state: 'holds', 'broken', 'refused' or 'crash'."""
+
+    law: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found on one model."""
+
+    model_class: str
+    verdict: Verdict
+    why: str = ""
+    scorer: str = "fastv"
+    first: int = 1
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_model(model: nn.Module, scorer: str = "fastv") -> Report:
+    """Run all laws on a model."""
+    name = type(model).__name__
+    subject = Subject(model, _prompter(model), scorer)
+    return check_subject(name, subject)
+
+
+def _prompter(model: nn.Module) -> Prompter:
+    return prompter_for(model)
+
+
+def check_subject(name: str, subject: Subject) -> Report:
+    findings: list[Finding] = []
+    for law, check in LAWS.items():
+        findings.append(run_law(law, check, subject))
+        if findings[-1].state == "refused" and not any(f.state == "holds" for f in findings):
+            break
+    return Report(name, *_verdict(findings), subject.scorer, subject.first, tuple(findings))
+
+
+def run_law(law: str, check: Any, subject: Subject) -> Finding:
+    """Run one law; what goes wrong is part of the finding."""
+    try:
+        check(subject)
+    except LawBrokenError as error:
+        return Finding(law, "broken", str(error))
+    except VispcoError as error:
+        return Finding(law, "refused", str(error))
+    except Exception as error:  # noqa: BLE001 - a crash is a finding
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+        return Finding(law, "crash", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({place})")
+    return Finding(law, "holds")
+
+
+def _verdict(findings: list[Finding]) -> tuple[Verdict, str]:
+    for state, verdict in (("broken", "wrong"), ("crash", "crash"), ("refused", "refused")):
+        for finding in findings:
+            if finding.state == state:
+                return verdict, f"{finding.law.replace('_', ' ')}: {finding.why}"  # type: ignore[return-value]
+    return "right", ""

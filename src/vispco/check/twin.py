@@ -1,0 +1,212 @@
+"""A tiny random twin of any transformers vision-language config: the same classes and kinds of layers, a few thousand weights.
+
+Sizes are made small by the names that transformers' configs use for them. What is odd about one class is a row in
+`vispco.check.overrides`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from vispco.check.overrides import OVERRIDES
+from vispco.errors import UnsupportedModelError
+
+LAYERS, WIDTH, VOCAB = 4, 32, 96
+PAD, BOS, EOS = 0, 1, 2
+IMAGE, VIDEO = 5, 6
+FIRST_OTHER = 8  # special tokens that are neither pictures nor videos
+FIRST_WORD = 48
+MOST_WEIGHTS = 40_000_000
+ROTARY = 8  # dimensions of a head that are rotated
+
+# The size that a field of a config gets in a language model, ...
+TEXT_SIZES: dict[str, int] = {
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), WIDTH),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "intermediate_size_mlp", "dense_intermediate_size"), 48),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"), 16),
+    **dict.fromkeys(("moe_shared_expert_intermediate_size", "expert_intermediate_size"), 16),
+    **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 4),
+    **dict.fromkeys(("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
+    **dict.fromkeys(("n_group", "topk_group", "moe_num_shared_experts", "n_shared_experts", "first_k_dense_replace"), 1),
+    **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), 16),
+    **dict.fromkeys(("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "index_head_dim"), 8),
+    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim", "mamba_head_dim", "ssm_state_size"), 8),
+    **dict.fromkeys(("linear_num_key_heads", "index_n_heads"), 2),
+    **dict.fromkeys(("linear_num_value_heads", "mamba_num_heads"), 4),
+    **dict.fromkeys(("hidden_size_per_layer_input", "laurel_rank"), 8),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers"), LAYERS),
+    **dict.fromkeys(("sliding_window", "attention_chunk_size"), 64),
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), VOCAB),
+    "num_kv_shared_layers": 2,
+    "num_nextn_predict_layers": 0,
+    "index_topk": 64,
+    "max_position_embeddings": 512,
+}
+# ... and elsewhere: vision towers, projectors, audio towers.
+OTHER_SIZES: dict[str, int] = {
+    **dict.fromkeys(("hidden_size", "embed_dim", "vision_hidden_size", "d_model"), 16),
+    **dict.fromkeys(("intermediate_size", "mlp_dim", "encoder_ffn_dim", "projector_hidden_size", "projection_hidden_size"), 16),
+    **dict.fromkeys(("num_attention_heads", "num_heads", "num_key_value_heads", "encoder_attention_heads"), 2),
+    **dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 2),
+    **dict.fromkeys(("out_hidden_size", "text_hidden_size", "output_dim", "projector_output_dim"), WIDTH),
+    "image_size": 16,
+    "patch_size": 4,
+    "num_position_embeddings": 16,
+    "num_patches": 16,
+    "vocab_size": VOCAB,
+    "window_size": 16,
+    "head_dim": 8,
+}
+TEXT_MARKS = ("vocab_size",)
+
+
+def twin_config(config: PreTrainedConfig) -> PreTrainedConfig:
+    """A config of the same class whose model has about a million weights or fewer."""
+    data = json.loads(json.dumps(config.to_dict(), default=str))
+    _shrink(data, root=True)
+    _number_tokens(data, {})
+    changes = OVERRIDES.get(config.model_type, {})
+    _merge(data, copy.deepcopy(changes.get("config", {})))
+    for key in ("architectures", "transformers_version", "_name_or_path", "quantization_config"):
+        data.pop(key, None)
+    small = CONFIG_MAPPING[config.model_type](**{k: v for k, v in data.items() if k != "model_type"})
+    for name, given in changes.get("replace", {}).items():
+        part = CONFIG_MAPPING[given["model_type"]](**{k: v for k, v in given.items() if k != "model_type"})
+        object.__setattr__(small, name, part)
+    return small
+
+
+def twin_of(config: PreTrainedConfig | str, seed: int = 0, *, attention: str = "sdpa") -> PreTrainedModel:
+    """A tiny random model of the class that a config, or a `model_type`, belongs to."""
+    from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - it costs a second
+
+    given = CONFIG_MAPPING[config]() if isinstance(config, str) else config
+    small = twin_config(given)
+    model_class = AutoModelForImageTextToText._model_mapping[type(small)]  # noqa: SLF001 - the only public way loads weights
+    with torch.device("meta"):
+        weights = sum(p.numel() for p in model_class(copy.deepcopy(small)).parameters())
+    if weights > MOST_WEIGHTS:
+        raise UnsupportedModelError(
+            f"The tiny twin of {model_class.__name__} would have {weights:,} weights: the sizes in its config are not known "
+            "to vispco. Give the real weights instead of the config alone."
+        )
+    torch.manual_seed(seed)
+    model: PreTrainedModel = model_class(small)
+    _spread_weights(model)
+    model.set_attn_implementation(attention)
+    return model.eval()
+
+
+def _spread_weights(model: PreTrainedModel) -> None:
+    """Weights so large that attention prefers some tokens, and no part that is zero, which would hide mistakes."""
+    for name, parameter in model.named_parameters():
+        with torch.no_grad():
+            if not parameter.is_floating_point():
+                continue
+            if parameter.dim() > 1:
+                fan = parameter.shape[-1] if parameter.dim() == 2 else parameter[0].numel() / parameter.shape[1]
+                spread = 0.5 if "embed" in name else min(1.2 / max(fan, 1) ** 0.5, 0.5)
+                parameter.normal_(std=spread)
+            elif "bias" in name or bool((parameter == 0).all()):
+                parameter.normal_(std=0.1)
+
+
+def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = None) -> None:
+    is_text = "vocab_size" in data and not root if text is None else text
+    if root and "text_config" not in data and "llm_config" not in data and "thinker_config" not in data:
+        is_text = True
+    sizes = TEXT_SIZES if is_text else OTHER_SIZES
+    if is_text:
+        _pick_layers(data)
+        _size_heads(data)
+    for key, value in list(data.items()):
+        if isinstance(value, Mapping) and "model_type" in value:
+            _shrink(value, text=_is_text(key, value))
+        elif key in sizes and isinstance(value, int) and not isinstance(value, bool):
+            data[key] = min(value, sizes[key]) if key != "hidden_size" else sizes[key]
+        elif key in sizes and isinstance(value, list) and all(isinstance(v, int) for v in value):
+            data[key] = [min(v, sizes[key]) for v in value]
+        elif key == "deepstack_visual_indexes" and value:
+            data[key] = [0, 1]
+        elif key == "initializer_range":
+            data[key] = 0.1
+
+
+def _is_text(key: str, value: Mapping[str, Any]) -> bool:
+    return "vision" not in key and "audio" not in key and "qformer" not in key and "vq" not in key and "vocab_size" in value
+
+
+def _pick_layers(data: dict[str, Any]) -> None:
+    """Four layers with as many kinds of layers among them as fit, in their order."""
+    total = data.get("num_hidden_layers")
+    if not isinstance(total, int):
+        return
+    lists = {k: v for k, v in data.items() if isinstance(v, list) and len(v) == total and total > 3}
+    kinds: dict[Any, int] = {}
+    for i in range(total):
+        kinds.setdefault(tuple(str(v[i]) for v in lists.values()), i)
+    chosen = sorted(kinds.values())[:LAYERS]
+    chosen = sorted([*chosen, *[i for i in range(total) if i not in chosen][: LAYERS - len(chosen)]])
+    for key, value in lists.items():
+        data[key] = [value[i] for i in chosen]
+    indexes = ("moe_layers", "full_attn_idxs", "rope_scaling_layers", "cross_attention_layers")
+    for key in indexes:
+        if isinstance(data.get(key), list) and key not in lists:
+            data[key] = [place for place, i in enumerate(chosen) if i in data[key]]
+    per_layer = data.get("per_layer_config")
+    if isinstance(per_layer, Mapping) and per_layer:
+        by_number = {int(k): v for k, v in per_layer.items()}
+        data["per_layer_config"] = {
+            str(place): {k: 2 * ROTARY if k == "head_dim" else v for k, v in by_number[i].items()}
+            for place, i in enumerate(chosen)
+            if i in by_number
+        }
+
+
+def _size_heads(data: dict[str, Any]) -> None:
+    heads, kv = data.get("num_attention_heads"), data.get("num_key_value_heads")
+    rope = data.get("rope_parameters") or {}
+    groups = [rope, *[v for v in rope.values() if isinstance(v, Mapping)]] if isinstance(rope, Mapping) else []
+    factors = [g["partial_rotary_factor"] for g in groups if g.get("partial_rotary_factor")]
+    factor = min(factors, default=data.get("partial_rotary_factor") or 1.0)
+    for group in groups:
+        if "mrope_section" in group:
+            group["mrope_section"] = [2, 1, 1]
+    if isinstance(heads, int) and isinstance(kv, int):
+        data["num_key_value_heads"] = 4 if kv == heads else 2 if kv > 1 else 1
+    if isinstance(data.get("head_dim"), int):
+        data["head_dim"] = round(ROTARY / factor)
+
+
+def _number_tokens(data: dict[str, Any], known: dict[str, int]) -> None:
+    """Give special tokens ids inside the small vocabulary, the same name the same id everywhere."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            _number_tokens(value, known)
+        elif key.endswith(("_token_id", "_token_index", "_patch_id")) or key in ("im_start_id", "im_end_id", "im_newline_id"):
+            name = key.removesuffix("_id").removesuffix("_index")
+            fixed = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "image_token": IMAGE, "video_token": VIDEO}
+            if name in fixed:
+                data[key] = fixed[name]
+            elif value is not None:
+                known.setdefault(name, FIRST_OTHER + len(known))
+                data[key] = known[name]
+
+
+def _merge(data: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and isinstance(data.get(key), dict):
+            _merge(data[key], value)
+        else:
+            data[key] = value
+
+
+__all__ = ["AutoConfig", "twin_config", "twin_of"]
