@@ -157,7 +157,8 @@ LAWS: dict[str, Callable[[Subject], None]] = {
 @contextmanager
 def eager(model: Any) -> Iterator[None]:
     """Inside the block the model runs eager attention."""
-    before = family_of(model).text_model(model).config._attn_implementation  # noqa: SLF001
+    text: Any = family_of(model).text_model(model)
+    before = text.config._attn_implementation  # noqa: SLF001
     model.set_attn_implementation("eager")
     try:
         yield

@@ -22,11 +22,14 @@ NAME = "vispco_check_oracle"
 
 
 class _Oracle:
-    def __init__(self, model: nn.Module, visual: list[int], retention: Sequence[float], scorer: str) -> None:
+    def __init__(self, model: nn.Module, visual: list[int], retention: Sequence[Any], scorer: str) -> None:
         family = family_of(model)
         self.layers = list(family.layers(model))
         self.place = {
-            id(module): i for i, layer in enumerate(self.layers) for module in layer.modules() if hasattr(module, "config")
+            id(module): i
+            for i, layer in enumerate(self.layers)
+            for module in layer.modules()
+            if hasattr(module, "config")
         }
         self.visual, self.retention, self.scorer = visual, retention, scorer
         self.live = list(visual)
@@ -42,13 +45,17 @@ class _Oracle:
             self.live = [v for v in self.live if v in best]
         self.kept.append(list(self.live))
 
-    def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+    def attend(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+    ) -> Any:
         function = sys.modules[type(module).__module__].eager_attention_forward
         length = query.shape[2]
         if mask is None:
             mask = torch.zeros(1, 1, length, key.shape[2])
             if getattr(module, "is_causal", True):
-                mask = mask.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), torch.finfo(torch.float32).min)
+                mask = mask.masked_fill(
+                    torch.ones(length, length, dtype=torch.bool).triu(1), torch.finfo(torch.float32).min
+                )
         elif mask.dtype == torch.bool:
             mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
         gone = [v for v in self.visual if v not in self.live]
@@ -66,20 +73,22 @@ class _Oracle:
 _CURRENT: list[_Oracle] = []
 
 
-def _attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any) -> Any:
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> Any:
     return _CURRENT[-1].attend(module, query, key, value, attention_mask, **options)
 
 
 @torch.no_grad()
 def oracle_prefill(
-    model: Any, inputs: dict[str, Any], visual: list[int], retention: Sequence[float], scorer: str
+    model: Any, inputs: dict[str, Any], visual: list[int], retention: Sequence[Any], scorer: str
 ) -> tuple[Tensor, list[list[int]]]:
     """(logits, visual tokens that each layer sees) of one sample without padding; the model must run eager attention."""
     oracle = _Oracle(model, visual, retention, scorer)
     AttentionInterface.register(NAME, _attend)
     AttentionMaskInterface.register(NAME, eager_mask)
-    text = family_of(model).text_model(model)
-    configs = {id(m.config): m.config for m in text.modules() if hasattr(m, "config")}
+    text: Any = family_of(model).text_model(model)
+    configs: dict[int, Any] = {id(m.config): m.config for m in text.modules() if hasattr(m, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]  # noqa: SLF001
     handles = [
         layer.register_forward_pre_hook(lambda *_, i=i: oracle.enter(i)) for i, layer in enumerate(oracle.layers)

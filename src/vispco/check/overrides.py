@@ -30,7 +30,13 @@ HALF_ROTARY = {
     }
 }
 VOCABULARY = {"<image>": 5, **{f"IMGIMG{letter}Z": 10 + place for place, letter in enumerate("ABCDEFGH")}}
-SMALL_VQ = {"embed_dim": 8, "num_embeddings": 8, "latent_channels": 32, "base_channels": 32, "channel_multiplier": [1, 1]}
+SMALL_VQ = {
+    "embed_dim": 8,
+    "num_embeddings": 8,
+    "latent_channels": 32,
+    "base_channels": 32,
+    "channel_multiplier": [1, 1],
+}
 EIGHT_EXPERTS = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16}
 FOUR_WINDOWS = ["window_attention", "full_attention"]
 
@@ -70,7 +76,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "config": {
             "vocabulary_map": {"<image>": 5, **{f"<|visual token {i:06d}|>": 10 + i for i in range(8)}},
             "image_token_id": 5,
-            "vq_config": {"codebook_size": 8, "base_channels": 32, "channel_multiplier": [1, 1], "attn_resolutions": [8]},
+            "vq_config": {
+                "codebook_size": 8,
+                "base_channels": 32,
+                "channel_multiplier": [1, 1],
+                "attn_resolutions": [8],
+            },
         }
     },
     "ernie4_5_vl_moe": {
@@ -148,7 +159,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "config": {
             "latent_query_num": 12,
             "text_config": {"embed_dim": 32, "layers": 4, "ffn_dim": 48, "attention_heads": 4, "vocab_size": 96},
-            "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+            "vision_config": {
+                "hidden_size": 16,
+                "intermediate_size": 16,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+            },
         }
     },
     "kosmos-2.5": {
@@ -172,13 +188,20 @@ OVERRIDES: dict[str, dict[str, Any]] = {
             "text_config": {"layer_types": ["chunked_attention", "full_attention"] * 2, "no_rope_layers": [1, 0, 1, 0]},
         }
     },
-    "molmo2": {"config": {"adapter_config": {"vision_feature_layer": [0, 1], "text_hidden_size": 32}, "image_patch_id": 5}},
+    "molmo2": {
+        "config": {"adapter_config": {"vision_feature_layer": [0, 1], "text_hidden_size": 32}, "image_patch_id": 5}
+    },
     "muse_glimmer": {"config": {"vision_config": {"layer_types": FOUR_WINDOWS}, "out_hidden_size": 32}},
     "muse_spark": {
         "config": {
             "vision_config": {"layer_types": FOUR_WINDOWS},
             "out_hidden_size": 32,
-            "audio_config": {"out_hidden_size": 32, "hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1], "num_hidden_layers": 4},
+            "audio_config": {
+                "out_hidden_size": 32,
+                "hidden_sizes": [8, 8, 8, 8],
+                "depths": [1, 1, 1, 1],
+                "num_hidden_layers": 4,
+            },
             "text_config": {"moe_hidden_size": 16},
         }
     },
@@ -189,7 +212,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "paddleocr_vl": {"config": SECTIONS},
     "perception_lm": {"config": {"vision_config": {**SIGLIP, "model_args": {"embed_dim": 16}}}},
-    "qwen2_5_omni_thinker": {"config": {**SECTIONS, "vision_start_token_id": 20, "vision_end_token_id": 21}, "around": ((20,), (21,))},
+    "qwen2_5_omni_thinker": {
+        "config": {**SECTIONS, "vision_start_token_id": 20, "vision_end_token_id": 21},
+        "around": ((20,), (21,)),
+    },
     "qwen2_5_vl": {"config": SECTIONS},
     "qwen2_vl": {"config": SECTIONS},
     "qwen3_omni_moe_thinker": {

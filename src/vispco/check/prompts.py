@@ -17,7 +17,6 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.check.overrides import OVERRIDES
 from vispco.check.twin import FIRST_WORD, IMAGE, PAD, VOCAB, WIDTH
-from vispco.families import family_of
 
 ROWS, COLUMNS = 3, 4
 TOKENS = ROWS * COLUMNS  # of one picture
@@ -56,9 +55,8 @@ class Prompter:
         config: Any = self.model.config
         return str(config.model_type)
 
-    def __call__(self, samples: Sequence[Sequence[Piece]], *, side: str = "left", seed: int = 0) -> dict[str, Any]:
+    def __call__(self, samples: Sequence[Sequence[Piece]], *, side: str = "left") -> dict[str, Any]:
         """Inputs of a batch, padded on one side."""
-        draw = torch.Generator().manual_seed(seed)
         # every sample draws its own words and pictures, so that it is the same alone and in a batch
         rows = [self._ids(sample, number) for number, sample in enumerate(samples)]
         width = max(map(len, rows))
@@ -68,7 +66,6 @@ class Prompter:
             place = slice(width - len(row), None) if side == "left" else slice(0, len(row))
             ids[b, place], mask[b, place] = torch.tensor(row), 1
         pictures = [(number, k) for number, s in enumerate(samples) for k in range(sum(p == "picture" for p in s))]
-        del draw
         return self._with_pictures({"input_ids": ids, "attention_mask": mask}, pictures)
 
     def alone(self, samples: Sequence[Sequence[Piece]], number: int) -> dict[str, Any]:
@@ -79,7 +76,8 @@ class Prompter:
 
     def visual(self, inputs: dict[str, Any]) -> Tensor:
         """Where the pictures are: bool [B, N]."""
-        return inputs["input_ids"] == self._image_id()
+        where: Tensor = inputs["input_ids"] == self._image_id()
+        return where
 
     def _image_id(self) -> int:
         return int(OVERRIDES.get(self._kind, {}).get("image_id", IMAGE))
@@ -165,6 +163,3 @@ def prompter_for(model: nn.Module) -> Prompter:
             return prompter
     assert first is not None  # noqa: S101 - the loop has run
     raise first
-
-
-__all__ = ["ONE", "TWO", "Prompter", "family_of", "prompter_for"]

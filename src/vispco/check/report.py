@@ -70,7 +70,9 @@ def run_law(law: str, check: Any, subject: Subject) -> Finding:
     except Exception as error:  # noqa: BLE001 - a crash is a finding
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
-        return Finding(law, "crash", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({place})")
+        return Finding(
+            law, "crash", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({place})"
+        )
     return Finding(law, "holds")
 
 

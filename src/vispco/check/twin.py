@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vispco.check.overrides import OVERRIDES
@@ -35,7 +35,9 @@ TEXT_SIZES: dict[str, int] = {
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 4),
     **dict.fromkeys(("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
-    **dict.fromkeys(("n_group", "topk_group", "moe_num_shared_experts", "n_shared_experts", "first_k_dense_replace"), 1),
+    **dict.fromkeys(
+        ("n_group", "topk_group", "moe_num_shared_experts", "n_shared_experts", "first_k_dense_replace"), 1
+    ),
     **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), 16),
     **dict.fromkeys(("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "index_head_dim"), 8),
     **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim", "mamba_head_dim", "ssm_state_size"), 8),
@@ -53,7 +55,9 @@ TEXT_SIZES: dict[str, int] = {
 # ... and elsewhere: vision towers, projectors, audio towers.
 OTHER_SIZES: dict[str, int] = {
     **dict.fromkeys(("hidden_size", "embed_dim", "vision_hidden_size", "d_model"), 16),
-    **dict.fromkeys(("intermediate_size", "mlp_dim", "encoder_ffn_dim", "projector_hidden_size", "projection_hidden_size"), 16),
+    **dict.fromkeys(
+        ("intermediate_size", "mlp_dim", "encoder_ffn_dim", "projector_hidden_size", "projection_hidden_size"), 16
+    ),
     **dict.fromkeys(("num_attention_heads", "num_heads", "num_key_value_heads", "encoder_attention_heads"), 2),
     **dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 2),
     **dict.fromkeys(("out_hidden_size", "text_hidden_size", "output_dim", "projector_output_dim"), WIDTH),
@@ -65,7 +69,6 @@ OTHER_SIZES: dict[str, int] = {
     "window_size": 16,
     "head_dim": 8,
 }
-TEXT_MARKS = ("vocab_size",)
 
 
 def twin_config(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -128,7 +131,7 @@ def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = Non
         _pick_layers(data)
         _size_heads(data)
     for key, value in list(data.items()):
-        if isinstance(value, Mapping) and "model_type" in value:
+        if isinstance(value, dict) and "model_type" in value:
             _shrink(value, text=_is_text(key, value))
         elif key in sizes and isinstance(value, int) and not isinstance(value, bool):
             data[key] = min(value, sizes[key]) if key != "hidden_size" else sizes[key]
@@ -141,7 +144,13 @@ def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = Non
 
 
 def _is_text(key: str, value: Mapping[str, Any]) -> bool:
-    return "vision" not in key and "audio" not in key and "qformer" not in key and "vq" not in key and "vocab_size" in value
+    return (
+        "vision" not in key
+        and "audio" not in key
+        and "qformer" not in key
+        and "vq" not in key
+        and "vocab_size" in value
+    )
 
 
 def _pick_layers(data: dict[str, Any]) -> None:
@@ -174,7 +183,7 @@ def _pick_layers(data: dict[str, Any]) -> None:
 def _size_heads(data: dict[str, Any]) -> None:
     heads, kv = data.get("num_attention_heads"), data.get("num_key_value_heads")
     rope = data.get("rope_parameters") or {}
-    groups = [rope, *[v for v in rope.values() if isinstance(v, Mapping)]] if isinstance(rope, Mapping) else []
+    groups = [rope, *[v for v in rope.values() if isinstance(v, dict)]] if isinstance(rope, dict) else []
     factors = [g["partial_rotary_factor"] for g in groups if g.get("partial_rotary_factor")]
     factor = min(factors, default=data.get("partial_rotary_factor") or 1.0)
     for group in groups:
@@ -191,7 +200,11 @@ def _number_tokens(data: dict[str, Any], known: dict[str, int]) -> None:
     for key, value in data.items():
         if isinstance(value, dict):
             _number_tokens(value, known)
-        elif key.endswith(("_token_id", "_token_index", "_patch_id")) or key in ("im_start_id", "im_end_id", "im_newline_id"):
+        elif key.endswith(("_token_id", "_token_index", "_patch_id")) or key in (
+            "im_start_id",
+            "im_end_id",
+            "im_newline_id",
+        ):
             name = key.removesuffix("_id").removesuffix("_index")
             fixed = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "image_token": IMAGE, "video_token": VIDEO}
             if name in fixed:
@@ -207,6 +220,3 @@ def _merge(data: dict[str, Any], changes: Mapping[str, Any]) -> None:
             _merge(data[key], value)
         else:
             data[key] = value
-
-
-__all__ = ["AutoConfig", "twin_config", "twin_of"]

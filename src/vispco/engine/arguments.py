@@ -10,18 +10,24 @@ from torch import Tensor
 
 from vispco.engine.cache import TrackedLayer, track, tracked
 from vispco.engine.gather import MaskCut, Stage, gather_mask, take
+from vispco.engine.layer_map import LayerMap
+from vispco.engine.per_token import cut_tokens
 
 Arguments = dict[str, Any]
+OWN = ("hidden_states", "attention_mask", "past_key_values", "position_ids", "shared_kv_states")
+"""Arguments that are not simply cut token by token."""
 
 
 @dataclass(eq=False)
 class ArgumentCutter:
-    """Cuts the keyword arguments of layers in one forward pass, once for all layers that are handed the same ones.
+    """Cuts the arguments of layers in one forward pass, once for all layers that are handed the same ones.
 
+    layers: of the model.
     batch, length: of the tokens that this pass brings; past: how many the cache has seen before; device: of the inputs.
     flat_masks: flash attention takes padding masks [B, K] only.
     """
 
+    layers: LayerMap
     batch: int
     length: int
     past: int
@@ -43,16 +49,17 @@ class ArgumentCutter:
             if held is None or (mask is None and held.valid is None):
                 return arguments
             return {**arguments, "attention_mask": self._mask(mask, held)}
-        device = arguments["position_embeddings"][0].device
+        new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
+        if arguments.get("position_ids") is not None:
+            # gaps in them would look like packed sequences to flash attention
+            hidden = self.flat_masks and arguments.get("position_embeddings") is not None
+            new["position_ids"] = None if hidden else self._per_token("position_ids", arguments["position_ids"])
+        if self.layers.attentions[layer] is None:
+            return {**new, "attention_mask": self._flat_mask(mask)}
+        device = _device_of(arguments, self.device)
         if cache is not None:
             held = track(cache, layer, self.batch, device)
-        new = {
-            **arguments,
-            "attention_mask": self._mask(mask, held),
-            "position_embeddings": self._rotary(arguments["position_embeddings"]),
-        }
-        if arguments.get("position_ids") is not None:
-            new["position_ids"] = None  # gaps in them would look like packed sequences to flash attention
+        new["attention_mask"] = self._mask(mask, held)
         if held is not None:
             held.announce(self._slots(device), self.stage.valid, self.length)
         return new
@@ -95,11 +102,28 @@ class ArgumentCutter:
         places = None if self.stage is None else self.stage.positions
         return gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
 
-    def _rotary(self, embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _per_token(self, name: str, value: Any) -> Any:
+        """An argument for the tokens that are left."""
         assert self.stage is not None  # noqa: S101 - asked by `cut`
-        key = ("rotary", id(embeddings[0]))
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        key = (name, id(value))
         if key not in self._done:
-            positions = self.stage.positions.to(embeddings[0].device)
-            self._done[key] = (tuple(take(e, positions) for e in embeddings), embeddings)
-        rotary: tuple[Tensor, Tensor] = self._done[key][0]
-        return rotary
+            self._done[key] = (cut_tokens(value, self.stage.positions, self.batch, self.length), value)
+        return self._done[key][0]
+
+    def _flat_mask(self, mask: Tensor | None) -> Tensor | None:
+        """Which of the tokens that are left are real, for layers without attention: [B, M], or None if all are."""
+        assert self.stage is not None  # noqa: S101 - asked by `cut`
+        valid = self.stage.valid
+        if mask is None or mask.dim() != 2:
+            return valid
+        here = take(mask, self.stage.positions.to(mask.device))
+        return here if valid is None else here * valid.to(here.device)
+
+
+def _device_of(arguments: Arguments, default: torch.device) -> torch.device:
+    """Where a layer runs, as its rotary embeddings say."""
+    rotary = arguments.get("position_embeddings")
+    first = rotary[0] if isinstance(rotary, tuple | list) else rotary
+    return first.device if isinstance(first, Tensor) else default

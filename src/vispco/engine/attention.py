@@ -8,7 +8,7 @@ sinks are seen as the layer really uses them, whatever norms or rotary embedding
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -77,11 +77,14 @@ class AttentionTap:
     """Hands the attention calls of some modules to a handler while it is installed."""
 
     def __init__(
-        self, modules: Sequence[nn.Module], configs: Sequence[Any], handler: Handler, *, dense: bool = False
+        self, modules: Mapping[int, nn.Module], configs: Sequence[Any], handler: Handler, *, dense: bool = False
     ) -> None:
-        """`dense`: run sdpa in place of flash attention, so that masks are given row by row."""
-        self.modules, self.handler, self.dense = list(modules), handler, dense
-        everything = [*configs, *(config for m in modules if (config := getattr(m, "config", None)) is not None)]
+        """`modules` by layer. `dense`: run sdpa in place of flash attention, so that masks are given row by row."""
+        self.modules, self.handler, self.dense = dict(modules), handler, dense
+        everything = [
+            *configs,
+            *(config for m in modules.values() if (config := getattr(m, "config", None)) is not None),
+        ]
         self._configs = list({id(config): config for config in everything}.values())
         self._names: list[tuple[Any, str]] = []
 
@@ -91,7 +94,7 @@ class AttentionTap:
             self._names.append((config, name))
             own = "sdpa" if self.dense and name in FLASH else name
             config._attn_implementation = tapped_name(own)  # noqa: SLF001
-        for index, module in enumerate(self.modules):
+        for index, module in self.modules.items():
             _TAPS[module] = (ref(self), index)
 
     def remove(self) -> None:
@@ -99,7 +102,7 @@ class AttentionTap:
         for config, name in self._names:
             config._attn_implementation = name  # noqa: SLF001
         self._names.clear()
-        for module in self.modules:
+        for module in self.modules.values():
             found = _TAPS.get(module)
             if found is not None and found[0]() is self:
                 del _TAPS[module]

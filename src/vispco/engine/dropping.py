@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Stage, next_stage, restore, spread, take
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
+from vispco.engine.per_token import take_tokens, token_axis
+from vispco.layout import TokenLayout
 from vispco.scorers.base import Selection
 
 
@@ -27,15 +31,19 @@ class DropPass(PruningPass):
     def __init__(self, prefill: Prefill, *, flat_masks: bool = False) -> None:
         super().__init__(prefill)
         layout = self.layout
-        self.cutter = ArgumentCutter(layout.batch_size, layout.length, self.past, layout.visual.device, flat_masks)
+        self.cutter = ArgumentCutter(
+            prefill.layers, layout.batch_size, layout.length, self.past, layout.visual.device, flat_masks
+        )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
-        self._inverse: Tensor | None = None
+        self._places = _Places(None, layout)
 
     @property
     def stage(self) -> Stage | None:
         return self.cutter.stage
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
+        if self.prefill.injections is not None:
+            hidden = self.prefill.injections.add(layer, hidden, self.stage)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
         return hidden, self.cutter.cut(layer, arguments)
 
@@ -55,14 +63,10 @@ class DropPass(PruningPass):
         return hidden if self.stage is None else restore(hidden, self.stage, self.layout.length)
 
     def to_stage(self, positions: Tensor) -> Tensor:
-        if self.stage is None:
-            return positions
-        if self._inverse is None:
-            batch, n = self.layout.batch_size, self.layout.length
-            places = torch.arange(self.stage.length, device=positions.device).expand(batch, -1)
-            lost = torch.full((batch, n + 1), self.stage.length, device=positions.device)
-            self._inverse = lost.scatter(1, self.stage.positions, places)
-        return self._inverse.gather(1, positions)
+        return self._places(positions)
+
+    def places_now(self) -> Callable[[Tensor], Tensor]:
+        return self._places
 
     def _apply(self, layer: int, selection: Selection) -> None:
         text = self.layout.real & ~self.layout.visual
@@ -75,6 +79,27 @@ class DropPass(PruningPass):
             return hidden
         hidden = self.merged(hidden)
         stage, local = self.upcoming
+        before = self.stage
         self.cutter.enter(stage)
-        self.upcoming, self._inverse = None, None
-        return take(hidden, local.to(hidden.device))
+        self.upcoming, self._places = None, _Places(stage, self.layout)
+        length = self.layout.length if before is None else before.length
+        return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
+
+
+class _Places:
+    """Where original positions stand in the tensors of a stage; computed when it is first asked for."""
+
+    def __init__(self, stage: Stage | None, layout: TokenLayout) -> None:
+        self.stage, self.layout = stage, layout
+        self._inverse: Tensor | None = None
+
+    def __call__(self, positions: Tensor) -> Tensor:
+        """[B, R] -> [B, R]; the stage's length for a token that is gone."""
+        if self.stage is None:
+            return positions
+        if self._inverse is None:
+            batch, n = self.layout.batch_size, self.layout.length
+            places = torch.arange(self.stage.length, device=positions.device).expand(batch, -1)
+            lost = torch.full((batch, n + 1), self.stage.length, device=positions.device)
+            self._inverse = lost.scatter(1, self.stage.positions, places)
+        return self._inverse.gather(1, positions)

@@ -21,9 +21,11 @@ from vispco.engine.cache import check_cache
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers
 from vispco.engine.hooks import Hook, engine_on
+from vispco.engine.injections import Injections
+from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass, Relaxation
 from vispco.engine.passes import Pass, Prefill, PruningPass
-from vispco.engine.plan import Planner, TokenPlan, check_plan
+from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
@@ -58,6 +60,8 @@ class _CallState(threading.local):
     answers: Tensor | None = None
     current: Pass | None = None
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
+    past: int = 0
+    injected: Injections | None = None
     # of the last prefill:
     plan: TokenPlan | None = None
     counts: Tensor | None = None
@@ -81,6 +85,7 @@ class Engine:
         self.family = family_of(model)
         self.base, self.text = self.family.base(model), self.family.text_model(model)
         self.layers = self.family.layers(model)
+        self.map = LayerMap.of(self.family, model)
         self.state = _CallState()
         self._handles: list[Any] = []
         self._tap: AttentionTap | None = None
@@ -107,9 +112,8 @@ class Engine:
 
     def _attach(self) -> None:
         if self.chain.needs_attention or self.options.mode == "mask":
-            attentions = [self.family.attention(layer) for layer in self.layers]
             masks = self.options.mode == "mask"
-            self._tap = AttentionTap(attentions, self._text_configs(), self._attend, dense=masks)
+            self._tap = AttentionTap(self.map.modules, self._text_configs(), self._attend, dense=masks)
             self._tap.install()
         if self.model is not self.base:
             self._before(self.model, self._on_model)
@@ -210,21 +214,40 @@ class Engine:
         if self._vision is not None:
             self._vision.begin(inputs)
 
-    def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        state, embeddings = self.state, kwargs.get("inputs_embeds", args[0] if args else None)
-        if embeddings is None or (state.layout is None and state.expected is None):
+    def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        state = self.state
+        if state.layout is None and state.expected is None:
             raise PrunerStateError("The language model was called by itself; call the whole model while it is pruned.")
         cache = kwargs.get("past_key_values")
-        past = 0 if cache is None else int(cache.get_seq_length())
-        layout, state.layout, state.expected = state.layout, None, None
+        state.past = 0 if cache is None else int(cache.get_seq_length())
+        state.injected = None
+        if self.options.mode == "drop" and state.layout is not None and state.layout.has_visual:
+            found = self.family.injections(kwargs)
+            if found is not None:
+                state.injected = Injections(*found)
+                kwargs = {**kwargs, **dict.fromkeys(self.family.injection_inputs)}
+        embeddings = kwargs.get("inputs_embeds")
+        if embeddings is None and args and args[0] is not None and args[0].is_floating_point():
+            embeddings = args[0]
+        if embeddings is not None:  # else the first layer is handed the first that there is
+            self._begin(embeddings)
+        return args, kwargs
+
+    def _begin(self, embeddings: Tensor) -> None:
+        """Start a pass with what enters the language model: [B, N, D]."""
+        state = self.state
+        layout, past, injected = state.layout, state.past, state.injected
+        state.layout = state.expected = state.injected = None
         if layout is None or not layout.has_visual:
             state.current = self._continuation(embeddings, past)
             return
         plan = self.planner(layout, embeddings)
-        check_plan(plan, layout, len(self.layers), self.chain)
+        check_plan(plan, layout, self.map, self.chain)
+        if self.options.mode == "mask":
+            check_masking(plan, layout, self.map)
         self._check_windows(past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
-        prefill = Prefill(layout, plan, self.chain, embeddings, past, vision, self.options.record)
+        prefill = Prefill(layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected)
         state.plan = plan
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
@@ -235,17 +258,21 @@ class Engine:
         if self.options.mode == "mask":
             return Pass()
         batch, length = embeddings.shape[:2]
-        return ContinuationPass(ArgumentCutter(batch, length, past, embeddings.device, self._is_flash()))
+        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._is_flash()))
 
     def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        current = self.current
+        state = self.state
+        if state.current is None:
+            if index or (state.layout is None and state.expected is None):
+                return None
+            self._begin(args[0] if args else kwargs["hidden_states"])
+        current = state.current
         if current is None:
             return None
-        hidden = args[0] if args else kwargs["hidden_states"]
-        changed, kwargs = current.enter_layer(index, hidden, kwargs)
-        if args:
-            return (changed, *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": changed}
+        arguments = self.map.bind(index, args, kwargs)
+        name = self.map.names[index][0]
+        changed, arguments = current.enter_layer(index, arguments.pop(name), arguments)
+        return self.map.unbind(index, len(args), {name: changed, **arguments})
 
     def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
         state = self.state

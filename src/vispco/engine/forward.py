@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
+from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 
 _ANSWERS: ContextVar[Tensor | None] = ContextVar("answers", default=None)
@@ -58,7 +59,7 @@ def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> It
         see(layer, call)
         return call.run()
 
-    attentions = [family.attention(layer) for layer in family.layers(model)]
+    attentions = LayerMap.of(family, model).modules
     tap = AttentionTap(attentions, [family.text_model(model).config], handle)
     tap.install()
     try:

@@ -34,9 +34,9 @@ class MaskPass(PruningPass):
         return attend_masked(call, spread(self.mask.to(keys.device), self.layout.visual_index.to(keys.device), keys))
 
     def hidden_keys(self, call: AttentionCall) -> Tensor | None:  # noqa: ARG002
-        if self.mask is None:
+        if self.mask is None or bool(self.call_live is self.layout.is_visual_slot):
             return None
-        alive = spread(self.live, self.layout.visual_index, torch.zeros_like(self.layout.visual))
+        alive = spread(self.call_live, self.layout.visual_index, torch.zeros_like(self.layout.visual))
         return self.layout.visual & ~alive
 
     def _apply(self, layer: int, selection: Selection) -> None:

@@ -8,6 +8,7 @@ the others is said in `dropping.py` and `masking.py`.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.gather import merge, spread, take
+from vispco.engine.injections import Injections
+from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
 from vispco.engine.rows import RowRequest, received_attention
 from vispco.errors import InvalidInputError, UnsupportedModelError
@@ -71,17 +74,19 @@ class Pass:
 class Prefill:
     """What a pruning pass is about.
 
-    embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
+    layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer.
     """
 
     layout: TokenLayout
     plan: TokenPlan
     chain: Chain
+    layers: LayerMap
     embeddings: Tensor
     past: int = 0
     vision: VisionRecord | None = None
     record: bool = False
+    injections: Injections | None = None
 
 
 class PruningPass(Pass):
@@ -98,7 +103,9 @@ class PruningPass(Pass):
         self.counts = prefill.plan.counts.to(layout.visual.device, non_blocking=True)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
-        self.call: AttentionCall | None = None
+        self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
+        self.call_places: Callable[[Tensor], Tensor] = self.to_stage
+        self.call_live = self.live
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
@@ -122,14 +129,21 @@ class PruningPass(Pass):
         return any(row[layer] < b for row, b in zip(self.rows, before, strict=True)) or scorer.acts_at(layer)
 
     def wants_attention(self, layer: int) -> bool:
-        scorer = self.chain.scorer_at(layer + 1)
-        return scorer is not None and scorer.needs_attention and self.chooses_before(layer + 1)
+        # layers without attention may follow: what is chosen behind them is read here, too
+        readable = self.prefill.layers.readable_before
+        for boundary in range(layer + 1, len(readable)):
+            if readable[boundary] != layer:
+                return False
+            scorer = self.chain.scorer_at(boundary)
+            if scorer is not None and scorer.needs_attention and self.chooses_before(boundary):
+                return True
+        return False
 
     def leaves_mid(self, layer: int) -> bool:
         return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
 
     def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
-        self.call = call
+        self.call, self.call_places, self.call_live = call, self.places_now(), self.live
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if self.chooses_before(layer) and self.decided < layer:
@@ -160,7 +174,9 @@ class PruningPass(Pass):
         if scorer.decides_count:
             self._note_counts(layer, selection.keep)
         self._apply(layer, selection)
-        self.live, self.decided, self.call, self.previous = selection.keep, layer, None, None
+        self.live, self.decided, self.previous = selection.keep, layer, None
+        if self.prefill.layers.attentions[layer] is not None:
+            self.call = None  # else the layer behind this one may be chosen by the same attention
         self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
 
@@ -210,6 +226,9 @@ class PruningPass(Pass):
 
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
+        hidden = (
+            hidden[0] if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size else hidden
+        )  # stacked states
         return take(hidden, self.slot_positions().clamp(max=hidden.shape[1] - 1).to(hidden.device))
 
     def _read_attention(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor:
@@ -221,14 +240,15 @@ class PruningPass(Pass):
                 "scorers that need no attention, such as 'random', at this depth."
             )
         width = call.query.shape[2]
-        columns = self.slot_positions()
+        places = self.call_places
+        columns = places(self.layout.visual_index)
         present: Tensor | None = None
         if rows == "last":
-            index = self.to_stage(self.layout.query[:, None])
+            index = places(self.layout.query[:, None])
         elif rows == "after-image":
-            index = self.to_stage(self.layout.after_image[:, None])
+            index = places(self.layout.after_image[:, None])
         elif rows == "text":
-            index = self.to_stage(self.layout.instruction_index)
+            index = places(self.layout.instruction_index)
             present = self.layout.instruction_index < self.layout.length
         elif rows == "visual":
             slots = self._live_slots()
@@ -251,6 +271,10 @@ class PruningPass(Pass):
     def to_stage(self, positions: Tensor) -> Tensor:
         """Original positions [B, R] -> places in the tensors that layers process now."""
         return positions
+
+    def places_now(self) -> Callable[[Tensor], Tensor]:
+        """`to_stage` as it is now, whatever is dropped later."""
+        return self.to_stage
 
     def slot_positions(self) -> Tensor:
         """Where each visual slot stands in the tensors that layers process now; [B, V]."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.engine.layer_map import LayerMap
+from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 
@@ -40,8 +41,9 @@ Planner = Callable[[TokenLayout, Tensor], TokenPlan]
 """(layout, embeddings [B, N, D] that enter the language model) -> plan. A fixed schedule, or a trained predictor."""
 
 
-def check_plan(plan: TokenPlan, layout: TokenLayout, num_layers: int, chain: Chain) -> None:
-    """Refuse a plan that does not fit the batch or the chain of scorers, before any layer has run."""
+def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Chain) -> None:
+    """Refuse a plan that does not fit the batch, the model or the chain of scorers, before any layer has run."""
+    num_layers = len(layers)
     expected = (layout.batch_size, num_layers)
     if tuple(plan.counts.shape) != expected:
         raise InvalidInputError(
@@ -58,4 +60,37 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, num_layers: int, chain: Cha
             f"The schedule prunes before layer {first}, but the scorer {chain.name!r} is in charge from layer {first} on. "
             f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
             "before, such as 'random'."
+        )
+    _check_reading(plan, visual, layers, chain)
+
+
+def _check_reading(plan: TokenPlan, visual: torch.Tensor, layers: LayerMap, chain: Chain) -> None:
+    """Where tokens are chosen by attention, a layer with attention must have run."""
+    for layer in range(first_readable(layers)):
+        scorer = chain.scorer_at(layer)
+        before = visual if layer == 0 else plan.counts[:, layer - 1]
+        if scorer is not None and scorer.needs_attention and bool((plan.counts[:, layer] < before).any()):
+            raise UnsupportedModelError(
+                f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer with "
+                f"attention is layer {first_readable(layers) - 1}. Keep all tokens up to there, or begin the chain with a "
+                "scorer that reads no attention, such as 'random'."
+            )
+
+
+def first_readable(layers: LayerMap) -> int:
+    """The first layer before which the attention of an earlier one can be read."""
+    return next((b for b, found in enumerate(layers.readable_before) if found is not None), len(layers) + 1)
+
+
+def check_masking(plan: TokenPlan, layout: TokenLayout, layers: LayerMap) -> None:
+    """Refuse to mask tokens before a layer that would see them all the same."""
+    last = layers.last_mixing
+    if last < 0:
+        return
+    visual = torch.tensor(layout.num_visual)
+    if bool((plan.counts[:, : last + 1] < visual[:, None]).any()):
+        raise UnsupportedModelError(
+            f"Layer {last} of this model is no attention layer: it mixes neighbouring tokens, which a mask cannot undo. Masking "
+            f"equals dropping only for schedules that keep all tokens up to layer {last}. Use mode='drop', or prune from layer "
+            f"{last + 1} on."
         )

@@ -72,7 +72,7 @@ class VisionTap:
             )
         self.blocks = {index: blocks[index] for index in needs.attention}
         self._signature = inspect.signature(self.tower.forward)
-        self._tap = AttentionTap(list(self.blocks.values()), [], self._attend)
+        self._tap = AttentionTap(dict(enumerate(self.blocks.values())), [], self._attend)
         self._handles: list[Any] = []
         self._heard = _Heard()
 

@@ -14,6 +14,14 @@ from vispco.layout import TokenLayout
 
 ImageSizes = tuple[tuple[int, int, int], ...]
 ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
+ATTENTION_KINDS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+"""Kinds of layers in transformers' configs whose tokens meet in attention alone."""
+INNER_NAMES = ("model", "decoder", "transformer")
+"""Modules in which wrappers of a language model keep it."""
+MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hybrid_sliding")
+"""Kinds of layers in which neighbouring tokens meet outside of attention."""
+ALONE_KINDS = ("moe", "mlp")
+"""Kinds of layers in which tokens do not meet."""
 
 
 class Family:
@@ -29,8 +37,10 @@ class Family:
         "mm_encoder_outputs",
         "image_hidden_states",
     )
-    attention_name: ClassVar[str] = "self_attn"
-    ffn_name: ClassVar[str] = "mlp"
+    attention_names: ClassVar[tuple[str, ...]] = ("self_attn", "attention", "attn", "mixer")
+    ffn_names: ClassVar[tuple[str, ...]] = ("mlp", "feed_forward", "ffn", "fc1")
+    injection_inputs: ClassVar[tuple[str, str]] = ("visual_pos_masks", "deepstack_visual_embeds")
+    """Arguments of the language model by which features are added to visual tokens after its first layers: where, what."""
     has_class_token: ClassVar[bool] = False
     """Whether the vision tower puts a class token before the patches."""
 
@@ -38,6 +48,8 @@ class Family:
         """The module that joins pictures and text: it takes `input_ids` and calls the language model."""
         inner = getattr(model, "model", None)
         found = inner if isinstance(inner, nn.Module) and self._text_name(inner) else model
+        if not self._text_name(found) and isinstance(inner, nn.Module) and self._known_ids(inner):
+            return inner  # pictures and text are joined in the language model itself
         if not self._text_name(found):
             raise UnsupportedModelError(
                 f"{type(model).__name__} has none of {', '.join(self.text_model_names)} inside, so its decoder layers "
@@ -46,9 +58,15 @@ class Family:
         return found
 
     def text_model(self, model: nn.Module) -> nn.Module:
+        """The module that runs the decoder layers."""
         base = self.base(model)
-        found: nn.Module = getattr(base, self._text_name(base))
-        return found
+        found: Any = getattr(base, self._text_name(base)) if self._text_name(base) else base
+        while not isinstance(getattr(found, "layers", None), nn.ModuleList):
+            inner = next((m for n in INNER_NAMES if isinstance(m := getattr(found, n, None), nn.Module)), None)
+            if inner is None:
+                break
+            found = inner
+        return found  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> nn.ModuleList:
         layers = getattr(self.text_model(model), "layers", None)
@@ -59,22 +77,51 @@ class Family:
             )
         return layers
 
+    def layer_kinds(self, model: nn.Module) -> list[str]:
+        """The kind of each decoder layer, as its config calls it; 'attention' where the config says nothing."""
+        text: Any = self.text_model(model).config
+        kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
+        number = len(self.layers(model))
+        return list(kinds[:number]) if kinds and len(kinds) >= number else ["attention"] * number
+
     def attention(self, layer: nn.Module) -> nn.Module:
-        return self._part(layer, self.attention_name)
+        return self._part(layer, *self.attention_names)
+
+    def attention_of(self, layer: nn.Module, kind: str) -> nn.Module | None:
+        """The attention module of a layer of some kind; None where that kind has no attention."""
+        return None if kind in MIXING_KINDS[:4] + ALONE_KINDS else self.attention(layer)
+
+    def mixes_tokens(self, kind: str) -> bool:
+        """Whether tokens meet outside of attention in layers of a kind."""
+        return kind in MIXING_KINDS
+
+    def key_sources(self, model: nn.Module) -> dict[int, int]:  # noqa: ARG002
+        """{layer: the earlier layer whose keys and values it uses}, where layers share them."""
+        return {}
+
+    def injections(self, arguments: Mapping[str, Any]) -> tuple[Tensor, dict[int, Tensor]] | None:
+        """(bool [B, N], {layer: features [T, D]}) that the language model would add at the entry of layers (DeepStack)."""
+        where, what = (arguments.get(name) for name in self.injection_inputs)
+        if where is None or what is None:
+            return None
+        return where, {after + 1: features for after, features in enumerate(what)}
 
     def ffn(self, layer: nn.Module) -> nn.Module:
-        return self._part(layer, self.ffn_name)
+        return self._part(layer, *self.ffn_names)
 
     def visual_token_ids(self, model: nn.Module) -> tuple[int, ...]:
         """Ids of the placeholders that pictures and videos take the place of."""
-        config: Any = self.base(model).config
-        names = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
-        ids = dict.fromkeys(i for name in names if isinstance(i := getattr(config, name, None), int))
+        ids = self._known_ids(self.base(model))
         if not ids:
             raise UnsupportedModelError(
                 f"The config of {type(model).__name__} names no image_token_id, so visual tokens cannot be found."
             )
-        return tuple(ids)
+        return ids
+
+    def _known_ids(self, module: nn.Module) -> tuple[int, ...]:
+        config: Any = getattr(module, "config", None)
+        names = ("image_token_id", "image_token_index", "video_token_id", "video_token_index", "image_patch_id")
+        return tuple(dict.fromkeys(i for name in names if isinstance(i := getattr(config, name, None), int)))
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:  # noqa: ARG002
         """Token grid (frames, rows, columns) of each image in order, where it is known."""
@@ -115,8 +162,10 @@ class Family:
 
     def check_attention(self, model: nn.Module) -> None:
         """Say before anything runs that attention cannot be read."""
-        for layer in self.layers(model):
-            module = self.attention(layer)
+        for layer, kind in zip(self.layers(model), self.layer_kinds(model), strict=True):
+            module = self.attention_of(layer, kind)
+            if module is None:
+                continue
             if not hasattr(module, "config") or not hasattr(sys.modules[type(module).__module__], ATTENTION_TABLE):
                 raise UnsupportedModelError(
                     f"{type(module).__name__} does not run attention through transformers' attention functions, so its "
@@ -172,10 +221,12 @@ class Family:
     def _text_name(self, module: nn.Module) -> str:
         return next((n for n in self.text_model_names if isinstance(getattr(module, n, None), nn.Module)), "")
 
-    def _part(self, layer: nn.Module, name: str) -> nn.Module:
-        part = getattr(layer, name, None)
-        if not isinstance(part, nn.Module):
-            raise UnsupportedModelError(f"{type(layer).__name__} has no module `{name}`, which this scorer needs.")
+    def _part(self, layer: nn.Module, *names: str) -> nn.Module:
+        part = next((part for name in names if isinstance(part := getattr(layer, name, None), nn.Module)), None)
+        if part is None:
+            raise UnsupportedModelError(
+                f"{type(layer).__name__} has no module `{'` or `'.join(names)}`, which pruning needs here. Add a model family."
+            )
         return part
 
 
