@@ -19,6 +19,13 @@ TABLE = [
     ("v2drop", {}, False, True, "entry", 0),
     ("uniform", {}, False, False, "entry", 0),
     ("divprune", {}, False, False, "entry", 0),
+    ("visionzip", {"contextual": 0.2, "merge": False}, False, False, "entry", 0),
+    ("vispruner", {"important_ratio": 0.4}, False, False, "entry", 0),
+    ("scope", {"alpha": 2.0}, False, False, "entry", 0),
+    ("hiprune", {"alpha": 0.2, "block": 3}, False, False, "entry", 0),
+    ("vscan", {"merge": False, "block": 0.5}, False, False, "entry", 0),
+    ("vscan", {"merge": True, "block": 7}, False, True, "entry", 0),
+    ("aim-merge", {}, False, True, "entry", 0),
     ("cdpruner", {"variant": "openvino", "relevance_weight": 0.3, "split": True}, False, False, "entry", 0),
 ]
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.frontier import Frontier
     from vispco.loading import LoadError, load
-    from vispco.planning.pruner_config import PrunerConfig
     from vispco.pruner import Pruner
     from vispco.schedule import Schedule
     from vispco.scorers import Scorer, register
@@ -41,7 +40,6 @@ _HOMES = {
     "InvalidInputError": "vispco.errors",
     "LoadError": "vispco.loading",
     "Pruner": "vispco.pruner",
-    "PrunerConfig": "vispco.planning.pruner_config",
     "PrunerStateError": "vispco.errors",
     "Schedule": "vispco.schedule",
     "Scorer": "vispco.scorers",
@@ -62,7 +60,6 @@ __all__ = [
     "InvalidInputError",
     "LoadError",
     "Pruner",
-    "PrunerConfig",
     "PrunerStateError",
     "Schedule",
     "Scorer",

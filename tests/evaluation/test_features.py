@@ -57,6 +57,35 @@ def test_features_come_back_from_disk(pair, samples, vision_calls, tmp_path):
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+@torch.no_grad()
+def test_what_scorers_read_of_the_tower_is_kept_with_the_features(pair, samples, vision_calls, tmp_path):
+    model, processor = pair
+    pruner = Pruner("visionzip+hiprune@2+scope@3", Schedule((0.6, 0.6, 0.4, *[0.2] * (layers_of(model) - 3))))
+    store = FeatureStore(model, processor, memory=0, folder=tmp_path)
+    store.encode(samples[:2])
+    store.require(pruner.chain.needs_vision)
+    plain, runs = encode(model, processor, samples), []
+    with pruner(model):
+        runs.append(model.generate(**plain.inputs, max_new_tokens=3, do_sample=False))
+    calls = len(vision_calls)
+    for order in (samples, samples):  # encoded again with the record, then kept
+        batch = store.encode(order)
+        with pruner(model):
+            runs.append(model.generate(**batch.inputs, max_new_tokens=3, do_sample=False))
+    assert len(vision_calls) == calls + 1
+    assert torch.equal(runs[0], runs[1])
+    assert torch.equal(runs[0], runs[2])
+
+
+def test_a_picture_that_is_gone_cannot_be_encoded_again(pair, samples):
+    model, processor = pair
+    store = FeatureStore(model, processor)
+    store.encode(samples)
+    store.require(Pruner("scope", Schedule.full(layers_of(model))).chain.needs_vision)
+    with pytest.raises(InvalidInputError, match="before the first batch"):
+        store.encode([sample.with_images(()) for sample in samples])
+
+
 def test_features_can_stand_in_a_graph(pair, samples):
     model, processor = pair
     batch = FeatureStore(model, processor).encode(samples[:2], answers=True)

@@ -12,7 +12,6 @@ from vispco.errors import VispcoError
 
 EXPECTED = {
     "Pruner",
-    "PrunerConfig",
     "Schedule",
     "Scorer",
     "register",

@@ -7,6 +7,7 @@ gives back the places of those that stay.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 
 def cosine(a, b):
@@ -102,3 +103,116 @@ def uniform(pictures, count):
         wanted += [((order.index(p) + 0.5) / len(left), first + n) for n, p in enumerate(left)]
         first += len(left)
     return [place for _, place in sorted(wanted)[:count]]
+
+
+def best_first(values, among=None):
+    """Places by falling value, the earlier first where values are equal."""
+    return sorted(range(len(values)) if among is None else among, key=lambda i: (-values[i], i))
+
+
+def mean(vectors):
+    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+
+
+def nearest(states, token, others):
+    return first_best(others, lambda other: cosine(states[token], states[other]))
+
+
+def visionzip(attention, keys, states, count, share="0.15625"):
+    """(kept, {place: merged state})"""
+    contextual = int(Fraction(share) * count)
+    dominant = best_first(attention)[: count - contextual]
+    rest = [i for i in range(len(attention)) if i not in dominant]
+    step = max(1, len(rest) // contextual) if contextual else 1
+    targets = rest[::step][:contextual]
+    merged = {}
+    for target in targets:
+        joined = [i for i in rest if i not in targets and nearest(keys, i, targets) == target]
+        more = mean([states[i] for i in joined]) if joined else [0.0] * len(states[target])
+        merged[target] = [a + b for a, b in zip(states[target], more, strict=True)]
+    return dominant + targets, merged
+
+
+def vispruner(attention, features, count, ratio="0.5"):
+    important = int(Fraction(ratio) * count)
+    line, wanted = best_first(attention), count - important
+    kept, line = line[:important], line[important:]
+    while wanted and len(line) > wanted:
+        even, odd = line[::2], line[1::2]
+        alike = [max(round(cosine(features[i], features[j]), 10) for j in odd) for i in even]
+        leaving = min(8, len(line) - wanted, len(even))
+        line = [even[i] for i in best_first(alike)[leaving:]] + odd
+    return kept + (line if wanted else [])
+
+
+def scope(attention, features, count, alpha=1.0):
+    taken, cover = [], [0.0] * len(features)
+    similar = [[cosine(a, b) for b in features] for a in features]
+    while len(taken) < count:
+
+        def gain(j, cover=cover):
+            return sum(max(0.0, s - c) for s, c in zip(similar[j], cover, strict=True)) * attention[j] ** alpha
+
+        taken.append(first_best([i for i in range(len(features)) if i not in taken], gain))
+        cover = [max(c, s) for c, s in zip(cover, similar[taken[-1]], strict=True)]
+    return taken
+
+
+def cells(sizes, left):
+    """(picture, row, column) of each place that is left."""
+    every = [(p, r, c) for p, (rows, columns) in enumerate(sizes) for r in range(rows) for c in range(columns)]
+    return [every[i] for i in left]
+
+
+def hiprune(middle, last, where, count, alpha):
+    anchors = best_first(middle)[: round(count * alpha / 5)]
+    near = []
+    for i in best_first(last):
+        beside = [a for a in anchors if where[a][0] == where[i][0]]
+        steps = [abs(where[a][1] - where[i][1]) + abs(where[a][2] - where[i][2]) for a in beside]
+        if i not in anchors and 1 in steps:
+            near.append(i)
+    kept = (anchors + near)[:count]
+    return kept + [i for i in best_first(last) if i not in kept][: count - len(kept)]
+
+
+def vscan(early, last, where, sizes, count):
+    half, windows = count // 2, sum(max(1, r // 4) * max(1, c // 4) for r, c in sizes)
+    limit, filled, kept = math.ceil(half / windows), {}, []
+    for i in best_first(early):
+        picture, row, column = where[i]
+        rows, columns = sizes[picture]
+        window = (picture, min(row // 4, max(1, rows // 4) - 1), min(column // 4, max(1, columns // 4) - 1))
+        if len(kept) < half and filled.get(window, 0) < limit:
+            filled[window] = filled.get(window, 0) + 1
+            kept.append(i)
+    return kept + [i for i in best_first(last) if i not in kept][: count - len(kept)]
+
+
+def vscan_merge(states, kept):
+    groups = {k: [k] for k in kept}
+    for i in range(len(states)):
+        if kept and i not in kept:
+            groups[nearest(states, i, sorted(kept))].append(i)
+    return {k: mean([states[i] for i in group]) for k, group in groups.items()}
+
+
+def aim_merge(states, where, count):
+    """(kept, {place: merged state})"""
+    values, alive = dict(enumerate(states)), list(range(len(states)))
+    while len(alive) > count:
+        pairs = []
+        for picture in sorted({where[i][0] for i in alive}):
+            line = [i for i in alive if where[i][0] == picture]
+            for source in line[::2]:
+                if line[1::2]:
+                    target = nearest(values, source, line[1::2])
+                    pairs.append((-round(cosine(values[source], values[target]), 10), source, target))
+        pairs = sorted(pairs)[: min(len(alive) - count, len(alive) // 2)]
+        if not pairs:
+            break
+        for target in {pair[2] for pair in pairs}:
+            group = [target, *(source for _, source, t in pairs if t == target)]
+            values[target] = mean([values[i] for i in group])
+        alive = [i for i in alive if i not in [pair[1] for pair in pairs]]
+    return alive[:count], {i: values[i] for i in alive[:count]}

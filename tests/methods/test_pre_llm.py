@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
@@ -9,19 +10,22 @@ import torch
 
 from engine.naive import record_layers
 from methods import naive_pre_llm as naive
-from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
+from methods.tower import DEPTH, WHOLE, Tower, deep
+from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, inputs, picture, words
 from vispco import Pruner, Schedule
 from vispco.errors import InvalidInputError
+from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.scorers import Chain, get
-from vispco.scorers.context import ScoringContext
+from vispco.scorers.context import ScoringContext, VisionRecord
 
 SAMPLES = {
     "one picture": DEFAULT,
-    "two pictures": (words(1, 3), picture(2, 3), words(2, 7), picture(4, 2), words(4, 4)),
+    "two pictures": (words(1, 3), picture(5, 8), words(2, 7), picture(4, 2), words(4, 4)),
     "one token": (words(3, 5), picture(1, 1), words(2, 6)),
 }
 BY_SAMPLE = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids")
+MIDDLE = 0.5
 
 
 def sizes_of(name, sample):
@@ -36,48 +40,94 @@ def alone(name, sample):
     return {key: value[before:] if key in BY_SAMPLE else value for key, value in x.items()}
 
 
+@dataclass
 class Seen:
-    """What a method may look at in one sample, as lists."""
+    """What a method may look at in the tokens of one sample that are left, as lists."""
 
-    def __init__(self, name, sample):
-        x = alone(name, sample)
-        ids = x["input_ids"][0]
-        with torch.no_grad():
-            states = record_layers(build(name), x)[0][0][0].double()
-        visual = (ids == IMAGE).nonzero()[:, 0].tolist()
-        self.states = states[visual].tolist()
-        self.text = [states[i].tolist() for i in range(visual[0], len(ids)) if ids[i] != IMAGE]
-        self.sizes = sizes_of(name, SAMPLES[sample])
+    states: list
+    text: list
+    sizes: list
+    features: list = field(default_factory=list)
+    attention: dict = field(default_factory=dict)
+    received: dict = field(default_factory=dict)
+    keys: list = field(default_factory=list)
+    left: list | None = None
 
-    def pictures(self, left):
+    def __post_init__(self):
+        self.left = list(range(len(self.states))) if self.left is None else self.left
+        self.where = naive.cells(self.sizes, self.left)
+
+    def only(self, left, states=None):
+        def cut(values):
+            return [values[i] for i in left] if values else []
+
+        blocks = [{b: cut(v) for b, v in d.items()} for d in (self.attention, self.received)]
+        states = self.states if states is None else states
+        return Seen(cut(states), self.text, self.sizes, cut(self.features), *blocks, cut(self.keys), left)
+
+    def pictures(self):
         """For each picture its rows, its columns, and which of its cells are left."""
-        out, first = [], 0
-        for rows, columns in self.sizes:
-            cells = [i - first for i in left if first <= i < first + rows * columns]
-            out.append((rows, columns, cells))
-            first += rows * columns
-        return out
+        return [
+            (rows, columns, [r * columns + c for p, r, c in self.where if p == number])
+            for number, (rows, columns) in enumerate(self.sizes)
+        ]
+
+
+@cache
+def seen_in(name, sample):
+    tower = Tower(name, alone(name, sample), sizes_of(name, SAMPLES[sample]))
+    depth = DEPTH - (name == "llava")  # LLaVA's projector does not read the last block
+    middle = int(MIDDLE * depth)
+    if name.startswith("qwen"):
+        middle = min(WHOLE, key=lambda block: (abs(block - middle), block))
+    attention = {-1: tower.attention(depth - 1), MIDDLE: tower.attention(middle)}
+    received = {-1: tower.received(depth - 1), MIDDLE: tower.received(middle)}
+    return Seen(tower.states, tower.text, tower.sizes, tower.features, attention, received, tower.keys(depth - 1))
 
 
 NAIVE = {
-    "divprune": lambda seen, left, k: naive.divprune([seen.states[i] for i in left], k),
-    "cdpruner": lambda seen, left, k: naive.cdpruner([seen.states[i] for i in left], seen.text, k),
-    "cdpruner(variant=openvino,relevance_weight=0.3)": lambda seen, left, k: naive.cdpruner_openvino(
-        [seen.states[i] for i in left], seen.text, k, 0.3
-    ),
-    "uniform": lambda seen, left, k: naive.uniform(seen.pictures(left), k),
+    "divprune": lambda seen, k: naive.divprune(seen.states, k),
+    "cdpruner": lambda seen, k: naive.cdpruner(seen.states, seen.text, k),
+    "cdpruner(variant=openvino,relevance_weight=0.3)": lambda s, k: naive.cdpruner_openvino(s.states, s.text, k, 0.3),
+    "uniform": lambda seen, k: naive.uniform(seen.pictures(), k),
+    "visionzip(merge=false,contextual=0.3)": lambda s, k: naive.visionzip(s.attention[-1], s.keys, s.states, k, "0.3")[
+        0
+    ],
+    "vispruner": lambda seen, k: naive.vispruner(seen.attention[-1], seen.features, k),
+    "vispruner(important_ratio=0.1)": lambda s, k: naive.vispruner(s.attention[-1], s.features, k, "0.1"),
+    "scope": lambda seen, k: naive.scope(seen.attention[-1], seen.features, k),
+    "hiprune(alpha=0.8,block=0.5)": lambda s, k: naive.hiprune(s.received[MIDDLE], s.received[-1], s.where, k, 0.8),
+    "vscan(merge=false,block=0.5)": lambda s, k: naive.vscan(s.attention[MIDDLE], s.attention[-1], s.where, s.sizes, k),
 }
 METHODS = list(NAIVE)
+
+
+def vscan_merged(seen, count):
+    kept = NAIVE["vscan(merge=false,block=0.5)"](seen, count)
+    return kept, naive.vscan_merge(seen.states, kept)
+
+
+MERGING = {
+    "visionzip": lambda seen, k: naive.visionzip(seen.attention[-1], seen.keys, seen.states, k),
+    "visionzip(contextual=0.3)": lambda seen, k: naive.visionzip(seen.attention[-1], seen.keys, seen.states, k, "0.3"),
+    "vscan(block=0.5)": vscan_merged,
+    "aim-merge": lambda seen, k: naive.aim_merge(seen.states, seen.where, k),
+}
+
+
+def counts_of(name, sample, retention):
+    total = sum(rows * columns for rows, columns in sizes_of(name, SAMPLES[sample]))
+    return tuple(int(r * total + 0.5) for r in retention)
 
 
 @cache
 def expected(method, name, sample, counts):
     """Which tokens each layer sees, by the naive method: a tuple of places for each count."""
-    seen = Seen(name, sample)
+    seen = seen_in(name, sample)
     left, out = list(range(len(seen.states))), []
     for count in counts:
         if count < len(left):
-            left = sorted(left[i] for i in NAIVE[method](seen, left, count))
+            left = sorted(left[i] for i in NAIVE[method](seen.only(left), count))
         out.append(left)
     return out
 
@@ -85,17 +135,12 @@ def expected(method, name, sample, counts):
 @torch.no_grad()
 def survivors(method, name, samples, retention, mode="drop", side="left"):
     """(places that each layer sees for each sample [B][L], logits)"""
-    model, pruner = build(name), Pruner(method, Schedule(retention), mode=mode, record=True)
+    model, pruner = deep(name), Pruner(method, Schedule(retention), mode=mode, record=True)
     x = alone(name, *samples) if len(samples) == 1 else inputs(name, [SAMPLES[s] for s in samples], side=side)
     with pruner(model):
         logits = model(**x).logits
         masks = pruner.survivors(model)
     return [[mask[b].nonzero()[:, 0].tolist() for mask in masks] for b in range(len(samples))], logits, x
-
-
-def counts_of(name, sample, retention):
-    total = sum(rows * columns for rows, columns in sizes_of(name, SAMPLES[sample]))
-    return tuple(int(r * total + 0.5) for r in retention)
 
 
 @pytest.mark.parametrize("retention", [(0.6, 0.6, 0.3, 0.1), (1.0, 0.5, 0.0, 0.0)], ids=["from layer 0", "to none"])
@@ -113,89 +158,204 @@ def test_a_method_keeps_what_a_naive_loop_keeps(method, name, retention):
 def test_masking_equals_dropping_and_padding_changes_nothing(method, name):
     retention, samples = (0.6, 0.6, 0.3, 0.1), ["one picture", "two pictures"]
     dropped, logits, x = survivors(method, name, samples, retention)
-    for mode, side in (("mask", "left"), ("drop", "right")):
-        same, others, y = survivors(method, name, samples, retention, mode, side)
-        assert same == dropped
-        for b in range(len(samples)):
-            here, there = (z["attention_mask"][b].bool() & (z["input_ids"][b] != IMAGE) for z in (x, y))
-            torch.testing.assert_close(logits[b][here], others[b][there], atol=1e-4, rtol=1e-4)
-    for b, sample in enumerate(samples):
-        alone, others, y = survivors(method, name, [sample], retention)
-        assert alone[0] == dropped[b]
-        here = x["attention_mask"][b].bool() & (x["input_ids"][b] != IMAGE)
-        torch.testing.assert_close(logits[b][here], others[0][y["input_ids"][0] != IMAGE], atol=1e-4, rtol=1e-4)
+    others = [
+        survivors(method, name, samples, retention, mode="mask"),
+        survivors(method, name, samples, retention, side="right"),
+    ]
+    singles = [survivors(method, name, [sample], retention) for sample in samples]
+    for b in range(len(samples)):
+        own = [(kept[b], out[b], y["attention_mask"][b], y["input_ids"][b]) for kept, out, y in others]
+        own += [(kept[0], out[0], y["attention_mask"][0], y["input_ids"][0]) for kept, out, y in singles[b : b + 1]]
+        here = logits[b][x["attention_mask"][b].bool() & (x["input_ids"][b] != IMAGE)]
+        for kept, out, real, ids in own:
+            assert kept == dropped[b]
+            torch.testing.assert_close(out[real.bool() & (ids != IMAGE)], here, atol=1e-4, rtol=1e-4)
 
 
-def context_of(states, text, counts, live=None, sizes=None):
-    """A context by hand. states: [B, V, D] visual tokens, then text [B, T, D]."""
+@torch.no_grad()
+def entering(method, name, samples, retention, layer, side="left"):
+    """What a layer is handed under a pruner: [B, M, D], and the places that are left, [B][n]."""
+    model, pruner = deep(name), Pruner(method, Schedule(retention), record=True)
+    x = alone(name, *samples) if len(samples) == 1 else inputs(name, [SAMPLES[s] for s in samples], side=side)
+    with pruner(model):
+        states = record_layers(model, x)[layer][0]
+        kept = pruner.survivors(model)[layer]
+    return states, [row.nonzero()[:, 0].tolist() for row in kept]
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+@pytest.mark.parametrize("name", FIRST_CLASS)
+@pytest.mark.parametrize("method", MERGING)
+def test_merged_tokens_are_what_a_naive_loop_merges(method, name, layer):
+    retention = (*[1.0] * layer, *[0.3] * (LAYERS - layer))
+    samples = [s for s in SAMPLES if s != "one token" or name.startswith("qwen")]
+    for side in ("left", "right"):
+        handed, kept = entering(f"{method}@{layer}", name, samples, retention, layer, side)
+        for b, sample in enumerate(samples):
+            x = alone(name, sample)
+            ids = x["input_ids"][0].tolist()
+            with torch.no_grad():
+                plain = record_layers(deep(name), x)[layer][0][0].double()
+            places = [i for i, token in enumerate(ids) if token == IMAGE]
+            seen = seen_in(name, sample).only(list(range(len(places))), [plain[i].tolist() for i in places])
+            wanted, merged = MERGING[method](seen, counts_of(name, sample, retention)[layer])
+            assert kept[b] == sorted(wanted)
+            rows = [
+                merged.get(places.index(i), plain[i]) if token == IMAGE else plain[i]
+                for i, token in enumerate(ids)
+                if token != IMAGE or places.index(i) in wanted
+            ]
+            rows = torch.stack([torch.as_tensor(row, dtype=torch.double) for row in rows])
+            torch.testing.assert_close(handed[b][-len(rows) :].double(), rows, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", MERGING)
+def test_merging_holds_the_count_on_the_way_to_nothing(method):
+    retention = (0.5, 0.2, 0.1, 0.0)
+    kept, _, _ = survivors(method, "qwen2_5_vl", list(SAMPLES), retention)
+    for sample, rows in zip(SAMPLES, kept, strict=True):
+        assert [len(row) for row in rows] == list(counts_of("qwen2_5_vl", sample, retention))
+
+
+def test_a_method_that_merges_is_refused_as_a_mask():
+    with pytest.raises(InvalidInputError, match="merges tokens"):
+        Pruner("visionzip", Schedule((0.5,) * LAYERS), mode="mask").apply(deep("llava"))
+
+
+def context_of(seen, counts, live=None):
+    """A context by hand, from what is seen of each sample of a batch: all have as many tokens, of the same grids."""
+    states, text = (torch.tensor([getattr(s, part) for s in seen]) for part in ("states", "text"))
     batch, visual = states.shape[:2]
-    width = visual + text.shape[1]
-    mask = (torch.arange(width) < visual).expand(batch, -1)
-    layout = TokenLayout.build(mask, image_sizes=sizes or ((1, 1, visual),) * batch)
+    mask = (torch.arange(visual + text.shape[1]) < visual).expand(batch, -1)
+    layout = TokenLayout.build(mask, image_sizes=tuple((1, *size) for s in seen for size in s.sizes))
     live = torch.ones(batch, visual, dtype=torch.bool) if live is None else live
-    embeddings = torch.cat([states, text], dim=1)
+
+    def by_block(part):
+        return {block: torch.tensor([getattr(s, part)[block] for s in seen]) for block in getattr(seen[0], part)}
+
+    record = VisionRecord(
+        torch.tensor([s.features for s in seen]),
+        by_block("attention"),
+        by_block("received"),
+        {-1: torch.tensor([s.keys for s in seen])},
+    )
     return ScoringContext(
-        0, layout, live, torch.tensor(counts), embeddings, torch.ones(batch, visual), max(counts), hidden=states
+        0,
+        layout,
+        live,
+        torch.tensor(counts),
+        torch.cat([states, text], dim=1),
+        torch.ones(batch, visual),
+        tuple(counts),
+        hidden=states,
+        vision=record,
     )
 
 
+def made_up(seed, sizes, *, ties=False):
+    """What is seen of a sample without a model; with ties few different vectors and attentions, exact in floats."""
+    generator = torch.Generator().manual_seed(seed)
+    number = sum(rows * columns for rows, columns in sizes)
+
+    def vectors(n):
+        if not ties:
+            return torch.randn(n, 8, generator=generator).tolist()
+        signs = torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1]])
+        return signs[torch.randint(3, (n,), generator=generator)].tolist()
+
+    def values():
+        drawn = torch.rand(number, generator=generator)
+        return ((drawn * 4).floor() / 4 + 0.25 if ties else drawn).tolist()
+
+    blocks = [{MIDDLE: values(), -1: values()} for _ in range(2)]
+    return Seen(vectors(number), vectors(3), sizes, vectors(number), *blocks, vectors(number))
+
+
 def chosen(method, context):
-    scorer = Chain.of(method).scorers[0]
-    selection = scorer.select(context)
+    selection = Chain.of(method).scorers[0].select(context)
     assert bool((selection.keep <= context.live).all())
     assert bool((selection.keep.sum(-1) <= context.counts).all())
-    kept = selection.scores.masked_fill(~selection.keep, torch.inf).amin(-1)
-    left = selection.scores.masked_fill(selection.keep | ~context.live, -torch.inf).amax(-1)
-    assert bool((kept >= left).all())  # what a relaxation ranks by agrees with the choice
+    if selection.scores is not None:  # what a relaxation ranks by agrees with the choice
+        kept = selection.scores.masked_fill(~selection.keep, torch.inf).amin(-1)
+        left = selection.scores.masked_fill(selection.keep | ~context.live, -torch.inf).amax(-1)
+        assert bool((kept >= left).all())
     return [row.nonzero()[:, 0].tolist() for row in selection.keep]
 
 
-@pytest.mark.parametrize("method", ["divprune", "cdpruner", "cdpruner(variant=openvino,relevance_weight=0.3)"])
-def test_equal_tokens_go_to_the_earlier_one(method):
-    signs = torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1]])  # exact in floats, and orthogonal
-    states = signs[[0, 0, 1, 1, 2, 0]][None]
-    text = signs[1:2][None]
-    seen = type("Seen", (), {"states": states[0].tolist(), "text": text[0].tolist()})
-    for count in range(7):
-        wanted = sorted(NAIVE[method](seen, list(range(6)), count))
-        assert chosen(method, context_of(states, text, [count]))[0] == wanted, count
+ALL = NAIVE | {method: lambda seen, k, full=full: full(seen, k)[0] for method, full in MERGING.items()}
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "uniform"])
-def test_counts_and_live_tokens_differ_by_sample(method):
-    generator = torch.Generator().manual_seed(1)
-    states, text = torch.randn(4, 9, 8, generator=generator), torch.randn(4, 3, 8, generator=generator)
-    live = torch.rand(4, 9, generator=generator) < 0.7
-    live[3] = False
-    live[3, 4] = True
-    counts = [3, int(live[1].sum()), 0, 1]
-    found = chosen(method, context_of(states, text, counts, live))
+@pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
+@pytest.mark.parametrize("method", ALL)
+def test_counts_and_live_tokens_differ_by_sample(method, ties):
+    seen = [made_up(seed, [(9, 5), (1, 1), (3, 4)], ties=ties) for seed in range(5)]
+    live = torch.rand(5, 58, generator=torch.Generator().manual_seed(1)) < 0.7
+    live[0] = True
+    live[4] = False
+    live[4, 50] = True
+    counts = [17, int(live[1].sum()), 0, 1, 1]
+    found = chosen(method, context_of(seen, counts, live))
     for b, count in enumerate(counts):
         left = live[b].nonzero()[:, 0].tolist()
-        seen = type("Seen", (), {"states": states[b].double().tolist(), "text": text[b].double().tolist()})
-        assert found[b] == sorted(left[i] for i in NAIVE[method](seen, left, count)), b
+        wanted = ALL[method](seen[b].only(left), count) if count < len(left) else range(len(left))
+        assert found[b] == sorted(left[i] for i in wanted), b
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_equal_tokens_go_to_the_earlier_one(method):
+    seen = made_up(3, [(4, 4)], ties=True)
+    for count in range(16):
+        assert chosen(method, context_of([seen], [count]))[0] == sorted(ALL[method](seen, count)), count
 
 
 def test_an_even_quarter_of_a_grid_is_every_second_row_and_column():
-    states, text = torch.zeros(1, 64, 4), torch.zeros(1, 1, 4)
-    kept = chosen("uniform", context_of(states, text, [16], sizes=((1, 8, 8),)))[0]
-    assert kept == [8 * row + column for row in range(0, 8, 2) for column in range(0, 8, 2)]
-    assert chosen("uniform", context_of(states, text, [1], sizes=((1, 8, 8),)))[0] == [8 * 4 + 4]
+    seen = made_up(0, [(8, 8)])
+    wanted = [8 * row + column for row in range(0, 8, 2) for column in range(0, 8, 2)]
+    assert chosen("uniform", context_of([seen], [16]))[0] == wanted
+    assert chosen("uniform", context_of([seen], [1]))[0] == [8 * 4 + 4]
 
 
-def test_pictures_and_frames_get_even_shares():
-    states, text = torch.zeros(1, 24, 4), torch.zeros(1, 1, 4)
-    kept = chosen("uniform", context_of(states, text, [6], sizes=((2, 2, 4), (1, 2, 4))))[0]
+def test_pictures_get_even_shares():
+    kept = chosen("uniform", context_of([made_up(0, [(2, 4)] * 3)], [6]))[0]
     assert [sum(k // 8 == part for k in kept) for part in range(3)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("options", [{"variant": "intel"}, {"relevance_weight": 1.5}])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(InvalidInputError, match="cdpruner"):
-        get("cdpruner", **options)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cdpruner", {"variant": "intel"}),
+        ("cdpruner", {"relevance_weight": 1.5}),
+        ("visionzip", {"contextual": 2}),
+        ("vispruner", {"important_ratio": -1}),
+        ("hiprune", {"alpha": 3}),
+    ],
+)
+def test_options_out_of_range_are_refused(name, options):
+    with pytest.raises(InvalidInputError, match=name):
+        get(name, **options)
 
 
 def test_they_may_choose_before_the_language_model_and_at_any_depth():
-    for method in METHODS:
+    for method in ALL:
         assert Chain.of(method).earliest_layer == 0
         assert Chain.of(f"{method}@{LAYERS - 1}").earliest_layer == LAYERS - 1
+
+
+def test_published_blocks_of_the_tower():
+    """HiPrune and VScan name blocks of CLIP (24) and Qwen2.5-VL (32); shares of the depth lead to the same ones."""
+    from vispco.engine.vision import _block_number
+
+    whole = [7, 15, 23, 31]
+    assert [_block_number(get("hiprune").block, depth, blocks) for depth, blocks in ((23, range(23)), (32, whole))] == [
+        8,
+        15,
+    ]
+    assert [_block_number(get("vscan").block, depth, blocks) for depth, blocks in ((23, range(23)), (32, whole))] == [
+        5,
+        7,
+    ]
+
+
+def test_llavas_projector_reads_all_blocks_but_the_last():
+    model = deep("llava")
+    assert len(family_of(model).vision_attentions(model)) == DEPTH - 1

@@ -11,11 +11,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vispco.bench.clock import PartClock, TokenClock, now
+from vispco.engine.vision import encode_pictures
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
 from vispco.families import family_of
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
+from vispco.scorers.base import VisionNeeds
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tok
 def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
     """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
     clock = PartClock(model.device)
-    vision, inputs = _encode_pictures(model, encoded)
+    vision, inputs = _encode_pictures(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
     watched = None if pruner is None else clock.watch(pruner)
     with nullcontext() if watched is None else watched(model):
         start = now(model.device)
@@ -97,15 +99,12 @@ def kv_bytes(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
-def _encode_pictures(model: Any, encoded: Encoded) -> tuple[float, dict[str, Any]]:
+def _encode_pictures(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
     """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
-    base: Any = family_of(model).base(model)
-    encoder = getattr(base, "get_image_features", None)
-    if encoder is None:
+    if not hasattr(family_of(model).base(model), "get_image_features"):
         return 0.0, dict(encoded.inputs)
-    wanted = {name: encoded.inputs[name] for name in inspect.signature(encoder).parameters if name in encoded.inputs}
     start = now(model.device)
-    features = encoder(**wanted, return_dict=True)
+    features = encode_pictures(model, encoded.inputs, needs)
     seconds = now(model.device) - start
     if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
         return seconds, dict(encoded.inputs)

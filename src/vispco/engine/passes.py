@@ -216,7 +216,7 @@ class PruningPass(Pass):
             self.counts[:, layer],
             self.prefill.embeddings,
             torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes,
-            max(row[layer] for row in self.rows),
+            tuple(row[layer] for row in self.rows),
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
             vision=self.prefill.vision,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
@@ -19,42 +19,44 @@ from torch import Tensor, nn
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
 from vispco.engine.rows import RowRequest, received_attention
 from vispco.errors import UnsupportedModelError
-from vispco.families import Family
+from vispco.families import Family, family_of
 from vispco.layout import TokenLayout
 from vispco.scorers.base import VisionNeeds
-from vispco.scorers.context import VisionRecord
+from vispco.scorers.context import Block, VisionRecord
 
 RECORD = "vispco_vision"
 """The attribute of an encoder's output under which a record travels with the features of pictures encoded beforehand."""
 
 
+KINDS = ("attention", "received", "keys")
+
+
 @dataclass(frozen=True, eq=False)
 class TokenVision:
-    """A record of the tower, one row for each visual token, picture after picture: features [T, D], attention [T] by block."""
+    """A record of the tower, one row for each visual token, picture after picture; see `VisionRecord`.
 
-    features: Tensor | None = None
-    attention: Mapping[int, Tensor] = field(default_factory=dict)
+    values: by name, [T, ...]: 'features', and for each kind and block such as 'attention.-1' or 'keys.0.37'.
+    """
+
+    values: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        parts = [*self.attention.values(), *([] if self.features is None else [self.features])]
-        return len(parts[0]) if parts else 0
+        return len(next(iter(self.values.values()), ()))
 
-    def tensors(self) -> dict[str, Tensor]:
-        """As named tensors, for a store."""
-        named = {f"attention.{block}": values for block, values in self.attention.items()}
-        return named if self.features is None else {**named, "features": self.features}
+    def split(self, counts: Sequence[int]) -> list[dict[str, Tensor]]:
+        """The named tensors of each sample, given how many visual tokens each has."""
+        parts = {name: torch.split(values, list(counts)) for name, values in self.values.items()}
+        return [{name: found[n] for name, found in parts.items()} for n in range(len(counts))]
 
     @classmethod
-    def join(cls, parts: list[Mapping[str, Tensor]]) -> Self:
+    def join(cls, parts: Sequence[Mapping[str, Tensor]]) -> Self:
         """From the named tensors of several samples, in order."""
-        whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        blocks = {int(n.removeprefix("attention.")): v for n, v in whole.items() if n.startswith("attention.")}
-        return cls(whole.get("features"), blocks)
+        return cls({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
 class _Heard(threading.local):
     call: dict[str, Any] | None = None
-    attention: dict[int, list[Tensor]]
+    parts: dict[str, list[Tensor]]
     found: TokenVision | None = None
 
 
@@ -65,14 +67,13 @@ class VisionTap:
         self.family, self.model, self.needs = family, model, needs
         self.tower, self.projector = family.vision_tower(model), family.vision_projector(model)
         blocks = family.vision_attentions(model)
-        outside = [b for b in needs.attention if not -len(blocks) <= b < len(blocks)]
-        if outside:
-            raise UnsupportedModelError(
-                f"The scorer reads block {outside[0]} of the vision tower, which has {len(blocks)} blocks. Choose another."
-            )
-        self.blocks = {index: blocks[index] for index in needs.attention}
+        self.wanted: dict[int, list[tuple[str, Block]]] = {}  # by block, what is read there
+        for kind in KINDS:
+            for block in getattr(needs, kind):
+                number = _block_number(block, len(blocks), family.whole_picture_blocks(model))
+                self.wanted.setdefault(number, []).append((kind, block))
         self._signature = inspect.signature(self.tower.forward)
-        self._tap = AttentionTap(dict(enumerate(self.blocks.values())), [], self._attend)
+        self._tap = AttentionTap({number: blocks[number] for number in self.wanted}, [], self._attend)
         self._handles: list[Any] = []
         self._heard = _Heard()
 
@@ -117,40 +118,44 @@ class VisionTap:
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
         self._heard.call = {**bound, **bound.pop("kwargs", {})}
-        self._heard.attention = {}
+        self._heard.parts = {}
 
-    def _attend(self, place: int, call: AttentionCall) -> Attended:
-        block = self.needs.attention[place]
-        self._heard.attention.setdefault(block, []).append(self._received(call))
+    def _attend(self, number: int, call: AttentionCall) -> Attended:
+        for kind, block in self.wanted[number]:
+            if kind == "keys":
+                heard = call.key.detach().mean(1)
+            else:
+                heard = _received(call, from_class=kind == "attention" and self.family.has_class_token)[..., None]
+            self._heard.parts.setdefault(f"{kind}.{block}", []).append(heard)
         return call.run()
-
-    @torch.no_grad()
-    def _received(self, call: AttentionCall) -> Tensor:
-        """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]"""
-        batch, length = call.query.shape[0], call.query.shape[2]
-        everything = torch.arange(length, device=call.query.device).expand(batch, -1)
-        bounds = call.options.get("cu_seq_lens_q")
-        if bounds is not None:  # flash attention takes all pictures at once
-            edges = bounds.tolist()
-            parts = [_cut(call, start, end) for start, end in pairwise(edges)]
-            return torch.cat([self._received(part) for part in parts], dim=1)
-        rows = everything[:, :1] if self.family.has_class_token else everything
-        return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
 
     def _project(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard = self._heard
         if heard.call is None:
             return
         call, heard.call = heard.call, None
-        features = None
+        values: dict[str, Tensor] = {}
         if self.needs.features:
             states = args[0] if args else next(v for v in kwargs.values() if isinstance(v, Tensor))
-            features = self.family.pool_patches(self.model, states.detach(), call)
-        attention = {
-            block: self.family.pool_patches(self.model, torch.cat(parts, dim=1)[..., None], call)[..., 0]
-            for block, parts in heard.attention.items()
-        }
-        heard.found = TokenVision(features, attention)
+            values["features"] = self.family.pool_patches(self.model, states.detach(), call)
+        for name, parts in heard.parts.items():
+            pooled = self.family.pool_patches(self.model, torch.cat(parts, dim=1), call)
+            values[name] = pooled if name.startswith("keys.") else pooled[..., 0]
+        heard.found = TokenVision(values)
+
+
+def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> Any:
+    """What `get_image_features` says of the pictures of a batch; a record of the tower, if one is needed, goes with it."""
+    family = family_of(model)
+    encoder: Any = getattr(family.base(model), "get_image_features")  # noqa: B009 - not a method that torch knows
+    wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
+    if not needs:
+        return encoder(**wanted, return_dict=True)
+    family.check_vision(model)
+    with VisionTap(family, model, needs) as tap:
+        output = encoder(**wanted, return_dict=True)
+        setattr(output, RECORD, tap.collect())
+    return output
 
 
 def vision_record(found: TokenVision, layout: TokenLayout) -> VisionRecord:
@@ -167,8 +172,38 @@ def vision_record(found: TokenVision, layout: TokenLayout) -> VisionRecord:
         out[layout.is_visual_slot] = values.to(out.device)
         return out
 
-    features = None if found.features is None else by_slot(found.features)
-    return VisionRecord(features, {block: by_slot(values) for block, values in found.attention.items()})
+    record = VisionRecord(by_slot(found.values["features"]) if "features" in found.values else None)
+    for name, values in found.values.items():
+        kind, _, block = name.partition(".")
+        if kind in KINDS:
+            getattr(record, kind)[float(block) if "." in block else int(block)] = by_slot(values)
+    return record
+
+
+def _block_number(block: Block, depth: int, whole: Sequence[int]) -> int:
+    """The number of a block of the tower; see `VisionNeeds`."""
+    if isinstance(block, int) and -depth <= block < depth:
+        return block % depth
+    if isinstance(block, float) and 0 <= block < 1:
+        return min(whole, key=lambda number: (abs(number - int(block * depth)), number))
+    raise UnsupportedModelError(
+        f"The scorer reads block {block} of the vision tower, which has {depth} blocks. Choose another, or a share of the "
+        "depth between 0 and 1, such as 0.5."
+    )
+
+
+@torch.no_grad()
+def _received(call: AttentionCall, *, from_class: bool) -> Tensor:
+    """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]"""
+    batch, length = call.query.shape[0], call.query.shape[2]
+    everything = torch.arange(length, device=call.query.device).expand(batch, -1)
+    bounds = call.options.get("cu_seq_lens_q")
+    if bounds is not None:  # flash attention takes all pictures at once
+        edges = bounds.tolist()
+        parts = [_cut(call, start, end) for start, end in pairwise(edges)]
+        return torch.cat([_received(part, from_class=from_class) for part in parts], dim=1)
+    rows = everything[:, :1] if from_class else everything
+    return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
 
 
 def _cut(call: AttentionCall, start: int, end: int) -> AttentionCall:

@@ -206,7 +206,9 @@ class TaskEvaluator:
             return action()
 
     def _run_of(self, candidate: Candidate) -> CandidateRun:
-        return CandidateRun(candidate, self.chain, self.num_layers, len(self.samples))
+        run = CandidateRun(candidate, self.chain, self.num_layers, len(self.samples))
+        self.store.require(run.chain.needs_vision)
+        return run
 
     def _say(self, number: int, place: int, runs: int) -> None:
         if self.progress is not None:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from vispco.engine.vision import RECORD, TokenVision, encode_pictures
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
+from vispco.scorers.base import VisionNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from vispco.data.sample import Sample
 
+VISION = "vision."  # how the names of what was kept of the tower begin
 PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
 
 
@@ -36,6 +39,12 @@ class FeatureStore:
         self.base = family_of(model).base(model)
         self.cache = TensorCache(memory, folder)
         self.note = _refusal(model, self.base)
+        self.vision = VisionNeeds()
+        self._heard: dict[str, VisionNeeds] = {}  # what was kept of the tower, by sample
+
+    def require(self, needs: VisionNeeds) -> None:
+        """Keep also what scorers read of the vision tower. Samples that are known already are encoded once more."""
+        self.vision |= needs
 
     def encode(self, samples: Sequence[Sample], *, answers: bool = False) -> Encoded:
         """One batch of model inputs, the picture's features (`mm_encoder_outputs`) in place of its pixels."""
@@ -62,35 +71,57 @@ class FeatureStore:
             self.cache.put(sample.id, {**entry, "answer": answer})
 
     def _entries(self, samples: Sequence[Sample]) -> list[dict[str, Tensor]]:
-        new = {s.id: s for s in samples if s.id not in self.cache}
+        new = {s.id: s for s in samples if s.id not in self.cache or not self._has_record(s)}
         fresh = self._computed(list(new.values())) if new else {}
         for key, entry in fresh.items():
             self.cache.put(key, entry)
         return [fresh[s.id] if s.id in fresh else self.cache.get(s.id) for s in samples]
 
+    def _has_record(self, sample: Sample) -> bool:
+        """Whether all that is required of the tower was kept for a sample that is known."""
+        if self.note is not None or self._heard.get(sample.id, VisionNeeds()) | self.vision == self._heard.get(
+            sample.id
+        ):
+            return True
+        if self.vision and not sample.images:
+            raise InvalidInputError(
+                f"A scorer reads the vision tower, but the picture of sample {sample.id!r} was encoded without it and is "
+                "no longer here. Call require(chain.needs_vision) on the FeatureStore before the first batch."
+            )
+        return not self.vision
+
     @torch.no_grad()
     def _computed(self, samples: list[Sample]) -> dict[str, dict[str, Tensor]]:
         prompts = [read(self.model, self.processor, sample) for sample in samples]
         features: Sequence[Tensor | None] = [None] * len(samples)
+        records: Sequence[dict[str, Tensor]] = [{}] * len(samples)
         if self.note is None:
-            features = self._features(samples, prompts)
+            features, records = self._features(samples, prompts)
         entries = {}
-        for sample, prompt, feature in zip(samples, prompts, features, strict=True):
+        for sample, prompt, feature, record in zip(samples, prompts, features, records, strict=True):
             entry = {"answer": prompt.answer, "num_visual": torch.tensor(prompt.num_visual)}
             for name, value in prompt.tensors.items():
                 if feature is None or not name.startswith(PIXELS):
                     entry[f"inputs.{name}"] = value
             if feature is not None:
                 entry["feature"] = feature.cpu()
+                entry |= {VISION + name: value.cpu() for name, value in record.items()}
+                self._heard[sample.id] = self.vision
             entries[sample.id] = entry
         return entries
 
-    def _features(self, samples: list[Sample], prompts: list[Prompt]) -> Sequence[Tensor | None]:
-        """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
+    def _features(
+        self, samples: list[Sample], prompts: list[Prompt]
+    ) -> tuple[Sequence[Tensor | None], Sequence[dict[str, Tensor]]]:
+        """Each sample's part of the encoder's output, and of the record of the tower."""
         inputs = collate(self.model, self.processor, samples, prompts).inputs
-        encoder: Any = self.base.get_image_features
-        wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
-        out = encoder(**wanted, return_dict=True)
+        out = encode_pictures(self.model, inputs, self.vision)
+        record: TokenVision | None = getattr(out, RECORD, None)
+        parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
+        return self._pooled(out, samples, prompts), parts
+
+    def _pooled(self, out: Any, samples: list[Sample], prompts: list[Prompt]) -> Sequence[Tensor | None]:
+        """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
         pooled = out.pooler_output
         if getattr(out, "deepstack_features", None) is not None:
             self.note = (
@@ -112,7 +143,11 @@ class FeatureStore:
         parts = [entry["feature"].to(self.model.device) for entry in entries]
         # a list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size
         pooled: Any = parts if parts[0].dim() == 2 else torch.cat(parts)
-        return {"image": BaseModelOutputWithPooling(pooler_output=pooled)}
+        output = BaseModelOutputWithPooling(pooler_output=pooled)
+        if self.vision:
+            records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in entries]
+            setattr(output, RECORD, TokenVision.join(records))
+        return {"image": output}
 
 
 def _prompt(entry: dict[str, Tensor]) -> Prompt:

@@ -181,8 +181,12 @@ class Family:
         raise self._no_vision(model)
 
     def vision_attentions(self, model: nn.Module) -> list[nn.Module]:
-        """The attention modules of the tower's blocks, in order."""
+        """The attention modules of the tower's blocks, in order, up to the last one whose output the projector reads."""
         raise self._no_vision(model)
+
+    def whole_picture_blocks(self, model: nn.Module) -> list[int]:
+        """Which of those blocks see the whole picture, not one window of it."""
+        return list(range(len(self.vision_attentions(model))))
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
         """Values of the tower's patches, [I, P, ...] or [P, ...] -> their means by visual token, [T, ...].
@@ -242,7 +246,11 @@ class TowerFamily(Family):
     def vision_attentions(self, model: nn.Module) -> list[nn.Module]:
         tower: Any = self.vision_tower(model)
         inner = getattr(tower, "vision_model", tower)
-        return [layer.self_attn for layer in inner.encoder.layers]
+        blocks = [layer.self_attn for layer in inner.encoder.layers]
+        config: Any = self.base(model).config
+        read = getattr(config, "vision_feature_layer", -1)  # an index of the hidden states: 0 is before the first block
+        read = read if isinstance(read, list | tuple) else [read]
+        return blocks[: max(index if index >= 0 else len(blocks) + 1 + index for index in read)]
 
 
 def square(tokens: int) -> tuple[int, int, int] | None:

@@ -37,6 +37,10 @@ class Qwen(Family):
         tower: Any = self.vision_tower(model)
         return [block.attn for block in tower.blocks]
 
+    def whole_picture_blocks(self, model: nn.Module) -> list[int]:
+        tower: Any = self.vision_tower(model)
+        return list(getattr(tower, "fullatt_block_indexes", range(len(tower.blocks))))
+
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:
         tower: Any = self.vision_tower(model)
         flat = values.reshape(-1, values.shape[-1])  # the tower runs all pictures as one row of patches

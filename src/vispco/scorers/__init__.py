@@ -1,5 +1,6 @@
 """Scorers, by name. To add one: its file here, one row in `tests/test_scorers.py`, one line in the README."""
 
+from vispco.scorers.aim_merge import AimMerge
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
 from vispco.scorers.cdpruner import CDPruner
 from vispco.scorers.chain import Chain, ChainLike
@@ -7,29 +8,40 @@ from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.divprune import DivPrune
 from vispco.scorers.fastv import FastV
 from vispco.scorers.fitprune import FitPrune
+from vispco.scorers.hiprune import HiPrune
 from vispco.scorers.random import Random
+from vispco.scorers.scope import Scope
 from vispco.scorers.sparsevlm import SparseVLM
 from vispco.scorers.uniform import Uniform
 from vispco.scorers.v2drop import V2Drop
+from vispco.scorers.visionzip import VisionZip
+from vispco.scorers.vispruner import VisPruner
+from vispco.scorers.vscan import VScan
 
 __all__ = [
     "SCORERS",
+    "AimMerge",
     "CDPruner",
     "Chain",
     "ChainLike",
     "DivPrune",
     "FastV",
     "FitPrune",
+    "HiPrune",
     "Merge",
     "Random",
+    "Scope",
     "Scorer",
     "ScoringContext",
     "Selection",
     "SparseVLM",
     "Uniform",
     "V2Drop",
+    "VScan",
+    "VisPruner",
     "VisionNeeds",
     "VisionRecord",
+    "VisionZip",
     "get",
     "register",
     "top_tokens",

@@ -21,21 +21,35 @@ from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
 from vispco.ranking import ranks
 from vispco.registry import Registry
-from vispco.scorers.context import ScoringContext
+from vispco.scorers.context import Block, ScoringContext
 
 
 @dataclass(frozen=True)
 class VisionNeeds:
     """What a scorer reads of the vision tower.
 
-    features: the tower's last hidden states. attention: blocks whose attention is read, negative ones counted from the end.
+    features: the states that the projector reads. attention: blocks whose attention is read, from the class token where the
+    tower has one, else from all patches. received: blocks whose attention is read from all patches in any case. keys: blocks
+    whose keys are read. A block is a number, counted from the end if it is negative (-1 is the last one that the projector
+    sees), or a share of the depth such as 0.37: the nearest block there that sees the whole picture.
     """
 
     features: bool = False
-    attention: tuple[int, ...] = ()
+    attention: tuple[Block, ...] = ()
+    received: tuple[Block, ...] = ()
+    keys: tuple[Block, ...] = ()
 
     def __bool__(self) -> bool:
-        return self.features or bool(self.attention)
+        return self.features or bool(self.attention or self.received or self.keys)
+
+    def __or__(self, other: VisionNeeds) -> VisionNeeds:
+        """What either reads."""
+        return VisionNeeds(
+            self.features or other.features,
+            tuple(dict.fromkeys((*self.attention, *other.attention))),
+            tuple(dict.fromkeys((*self.received, *other.received))),
+            tuple(dict.fromkeys((*self.keys, *other.keys))),
+        )
 
 
 @dataclass(frozen=True, eq=False)

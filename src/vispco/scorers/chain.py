@@ -140,8 +140,10 @@ class Chain:
     @property
     def needs_vision(self) -> VisionNeeds:
         """All that any of the scorers reads of the vision tower."""
-        blocks = dict.fromkeys(block for scorer in self.scorers for block in scorer.needs_vision.attention)
-        return VisionNeeds(any(scorer.needs_vision.features for scorer in self.scorers), tuple(blocks))
+        needs = VisionNeeds()
+        for scorer in self.scorers:
+            needs |= scorer.needs_vision
+        return needs
 
     @property
     def merges(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from torch import Tensor
 
@@ -13,6 +13,8 @@ from vispco.layout import TokenLayout
 Rows = Literal["last", "text", "visual", "after-image"]
 """Whose attention is read; see `ScoringContext.attention`."""
 Heads = Literal["mean", "max"]
+Block: TypeAlias = int | float
+"""A block of the vision tower; see `VisionNeeds`."""
 
 
 class AttentionSource(Protocol):
@@ -25,13 +27,17 @@ class AttentionSource(Protocol):
 class VisionRecord:
     """What was kept of the vision tower, one row for each visual slot; see `Scorer.needs_vision`.
 
-    features: [B, V, D_vision], the tower's last hidden states, averaged over the patches of a token; None if not asked for.
+    features: [B, V, D_vision], what the projector reads, averaged over the patches of a token; None if not asked for.
     attention: block -> float [B, V], the attention that a token's patches receive in that block, mean over heads: from
-        the class token where the tower has one, else from all patches.
+        the class token where the tower has one, else the mean over all patches.
+    received: block -> float [B, V], the same from all patches (and the class token), whatever the tower has.
+    keys: block -> [B, V, d], the mean over heads of the keys, averaged over the patches of a token.
     """
 
     features: Tensor | None = None
-    attention: dict[int, Tensor] = field(default_factory=dict)
+    attention: dict[Block, Tensor] = field(default_factory=dict)
+    received: dict[Block, Tensor] = field(default_factory=dict)
+    keys: dict[Block, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -40,7 +46,7 @@ class ScoringContext:
 
     layer: the decoder layer that the tokens are about to enter; 0 is before the language model.
     live: bool [B, V], the visual tokens that are still there. counts: int64 [B], how many may stay at most.
-    max_count: the largest of the counts, known on the host: greedy methods make so many picks.
+    host_counts: the counts once more, on the host, where loops are decided.
     embeddings: [B, N, D], what entered the language model.
     hidden: [B, V, D], the visual tokens' states where they would leave, for scorers with `needs_hidden`: the input of
         `layer`, or for the site 'mid' the input of the feed-forward network before it.
@@ -56,12 +62,17 @@ class ScoringContext:
     counts: Tensor
     embeddings: Tensor
     sizes: Tensor
-    max_count: int
+    host_counts: tuple[int, ...]
     hidden: Tensor | None = None
     previous_hidden: Tensor | None = None
     vision: VisionRecord | None = None
     read_attention: AttentionSource | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def max_count(self) -> int:
+        """The largest of the counts, on the host: greedy methods make so many picks."""
+        return max(self.host_counts)
 
     def attention(self, rows: Rows, heads: Heads = "mean", weights: Tensor | None = None) -> Tensor:
         """Attention that each visual token receives in layer `layer - 1`, summed over query rows; float32 [B, V].

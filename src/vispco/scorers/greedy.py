@@ -53,3 +53,13 @@ def embedding_cosines(context: ScoringContext) -> Tensor:
         context.memo["embedding_cosines"] = cosines(context.visual_embeddings())
     found: Tensor = context.memo["embedding_cosines"]
     return found
+
+
+def feature_cosines(context: ScoringContext) -> Tensor:
+    """The same of the features that the projector reads, for scorers with `needs_vision.features`; [B, V, V]."""
+    assert context.vision is not None  # noqa: S101 - declared by needs_vision
+    assert context.vision.features is not None  # noqa: S101
+    if "feature_cosines" not in context.memo:
+        context.memo["feature_cosines"] = cosines(context.vision.features)
+    found: Tensor = context.memo["feature_cosines"]
+    return found

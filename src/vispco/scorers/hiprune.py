@@ -1,0 +1,59 @@
+"""HiPrune: objects from the middle of the vision tower with what is around them, the whole picture from its end.
+
+"HiPrune: Training-Free Visual Token Pruning via Hierarchical Attention in Vision-Language Models" (ACL 2026). Anchors:
+alpha / 5 of the tokens, those that receive most attention in a middle block; their four neighbours on the grid; the
+rest by the attention received in the last block that the projector sees.
+Faithful: the three parts and their sizes; the middle block is 9 of 24 in CLIP and 16 of 32 in Qwen2.5-VL, as published.
+Not faithful: neighbours do not wrap around the edge of a picture, and every picture has its own width; in the released
+code both are otherwise.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vispco.errors import InvalidInputError
+from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
+from vispco.scorers.context import Block, ScoringContext
+from vispco.scorers.grid import Grid
+from vispco.scorers.tiers import Tier, fill
+
+
+@register
+class HiPrune(Scorer):
+    """Anchors, neighbours, and the rest. alpha: the share of anchors and neighbours. block: the middle block."""
+
+    name = "hiprune"
+    needs_attention = False
+
+    def __init__(self, *, alpha: float = 0.1, block: Block = 0.38) -> None:
+        if not 0 <= alpha <= 1:
+            raise InvalidInputError(f"alpha={alpha} was given to hiprune; it is between 0 and 1.")
+        self.alpha, self.block = alpha, block
+
+    @property
+    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
+        return VisionNeeds(received=(self.block, -1))
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.vision is not None  # noqa: S101 - declared by needs_vision
+        middle, last = context.vision.received[self.block], context.vision.received[-1]
+        number = (context.counts * self.alpha / 5).round().long()
+        anchors = top_tokens(middle, context.live, number)
+        near = _neighbours(anchors, Grid.of(context.layout))
+        return fill(context.live, context.counts, Tier(middle, limit=number), Tier(last, near), Tier(last))
+
+
+def _neighbours(anchors: Tensor, grid: Grid) -> Tensor:
+    """Tokens that stand beside, above or below an anchor in the same picture: bool [B, V]."""
+    slots = torch.arange(anchors.shape[1], device=anchors.device).expand_as(anchors)
+    found = torch.zeros_like(anchors)
+    for step in (-1, 1, -grid.columns, grid.columns):
+        other = slots + step
+        inside = (other >= 0) & (other < anchors.shape[1])
+        other = other.clamp(0, anchors.shape[1] - 1)
+        apart = (grid.row.gather(1, other) - grid.row).abs() + (grid.column.gather(1, other) - grid.column).abs()
+        same = grid.picture.gather(1, other) == grid.picture
+        found |= inside & same & (apart == 1) & anchors.gather(1, other)
+    return found

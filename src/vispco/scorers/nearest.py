@@ -1,0 +1,31 @@
+"""The nearest of some marked tokens: into which a token is merged."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def packed(marked: Tensor, width: int) -> Tensor:
+    """The slots that are marked, in order: bool [B, V] -> int64 [B, width], filled up with V. `width`: host, enough for all."""
+    slots = torch.arange(marked.shape[1], device=marked.device).expand_as(marked)
+    return torch.where(marked, slots, marked.shape[1]).sort(-1).values[:, :width]
+
+
+def states_at(states: Tensor, slots: Tensor) -> Tensor:
+    """States of some slots: [B, V, D], int64 [B, W] -> [B, W, D]; anything where a slot is V."""
+    index = slots.clamp(max=states.shape[1] - 1)[..., None].expand(-1, -1, states.shape[2])
+    return states.gather(1, index)
+
+
+def nearest(states: Tensor, marked: Tensor, most: int) -> Tensor:
+    """The slot of the marked token with the largest cosine to each token: int64 [B, V], -1 where none is marked.
+
+    states: [B, V, D]; marked: bool [B, V], at most `most` (host) of a sample. Equal cosines go to the earlier slot.
+    """
+    if not most:
+        return torch.full(marked.shape, -1, device=marked.device)
+    unit, slots = functional.normalize(states.float(), dim=-1), packed(marked, most)
+    similar = unit @ states_at(unit, slots).transpose(1, 2)  # [B, V, most]
+    empty = slots == marked.shape[1]
+    found = slots.gather(1, similar.masked_fill(empty[:, None], -torch.inf).argmax(-1))
+    return torch.where(marked.any(-1, keepdim=True), found, -1)

@@ -1,0 +1,72 @@
+"""VisionZip: the tokens that the vision tower itself looks at, and a few that stand for the rest.
+
+Yang et al., "VisionZip: Longer is Better but Not Necessary in Vision Language Models" (CVPR 2025). Dominant tokens: most
+attention from the class token in the last block that the projector sees. Of the others every n-th is a target, and each
+joins the target with the most similar key; a contextual token is its target plus the mean of those that joined it.
+Faithful: both choices, the published shares (54 + 10 of 64), and the sum. After the paper: tokens are merged behind the
+projector, not before it, at the place of their target; the class token is not kept; attention is the mean over all
+patches in towers without a class token (SigLIP, Qwen), keys of Qwen's tower are rotated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vispco.errors import InvalidInputError
+from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.nearest import nearest
+from vispco.scorers.tiers import Tier, fill, share_of
+
+CONTEXTUAL = 10 / 64
+
+
+@register
+class VisionZip(Scorer):
+    """Dominant and contextual tokens.
+
+    contextual: the share of contextual tokens. merge: contextual tokens take up the rest; without, they are plain tokens.
+    """
+
+    name = "visionzip"
+    needs_attention = False
+
+    def __init__(self, *, contextual: float = CONTEXTUAL, merge: bool = True) -> None:
+        if not 0 <= contextual <= 1:
+            raise InvalidInputError(f"contextual={contextual} was given to visionzip; it is a share between 0 and 1.")
+        self.contextual, self.merge = contextual, merge
+
+    @property
+    def merges(self) -> bool:  # type: ignore[override]
+        return self.merge
+
+    @property
+    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
+        return VisionNeeds(attention=(-1,), keys=(-1,) if self.merge else ())
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.vision is not None  # noqa: S101 - declared by needs_vision
+        live, attention = context.live, context.vision.attention[-1]
+        contextual = share_of(context.counts, self.contextual)
+        dominant = context.counts - contextual
+        rest = live & ~top_tokens(attention, live, dominant)
+        target = _every_nth(rest, contextual)
+        chosen = fill(live, context.counts, Tier(attention, limit=dominant), Tier(attention, target))
+        if not self.merge:
+            return chosen
+        most = int(context.max_count * self.contextual + 1)
+        into = torch.where(rest, nearest(context.vision.keys[-1], target, most), -1)
+        slots = torch.arange(live.shape[1], device=live.device)
+        into = torch.where(target, slots, into)
+        joined = (rest & ~target & (into >= 0)).float()
+        group = torch.zeros_like(joined).scatter_add(1, into.clamp(min=0), joined).gather(1, into.clamp(min=0))
+        weight = torch.where(target, 1.0, 1 / group.clamp(min=1))
+        return Selection(chosen.keep, chosen.scores, Merge(into, weight, normalise=False))
+
+
+def _every_nth(rest: Tensor, number: Tensor) -> Tensor:
+    """`number` [B] of the marked tokens at an even stride, from the first on: bool [B, V]."""
+    place = rest.cumsum(-1) - 1
+    stride = (rest.sum(-1) // number.clamp(min=1)).clamp(min=1)[:, None]
+    return rest & (place % stride == 0) & (place // stride < number[:, None])

@@ -1,0 +1,62 @@
+"""VisPruner: tokens that the vision tower looks at, and of the others those that are unlike one another.
+
+Zhang et al., "Beyond Text-Visual Attention: Exploiting Visual Cues for Effective Token Pruning in VLMs" (ICCV 2025). A
+share of the tokens by attention from the class token. The others stand in a line by that attention; again and again
+those at even places are compared with those at odd ones, and the eight that are most alike leave.
+Faithful: both parts and the order of the line. After the paper: attention is the mean over all patches in towers without
+a class token (SigLIP, Qwen); several pictures of a sample are one pool of tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vispco.errors import InvalidInputError
+from vispco.ranking import ranks
+from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.greedy import feature_cosines
+from vispco.scorers.tiers import Tier, fill, share_of
+
+AT_ONCE = 8  # tokens that leave in one comparison
+
+
+@register
+class VisPruner(Scorer):
+    """Important and diverse tokens. important_ratio: the share of those chosen by attention."""
+
+    name = "vispruner"
+    needs_attention = False
+    needs_vision = VisionNeeds(features=True, attention=(-1,))
+
+    def __init__(self, *, important_ratio: float = 0.5) -> None:
+        if not 0 <= important_ratio <= 1:
+            raise InvalidInputError(f"important_ratio={important_ratio} was given to vispruner; it is between 0 and 1.")
+        self.important_ratio = important_ratio
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.vision is not None  # noqa: S101 - declared by needs_vision
+        attention, counts = context.vision.attention[-1], context.counts
+        important = share_of(counts, self.important_ratio)
+        rest = context.live & ~top_tokens(attention, context.live, important)
+        diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context))
+        return fill(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
+
+
+def _unlike(rest: Tensor, place: Tensor, wanted: Tensor, similar: Tensor) -> Tensor:
+    """Which tokens are left when the most alike have gone: bool [B, V].
+
+    rest: bool [B, V]; place: int64 [B, V], where each stands in line; wanted: int64 [B]; similar: [B, V, V].
+    """
+    rest = rest & (wanted > 0)[:, None]
+    width = rest.shape[1]
+    for _ in range(width // AT_ONCE + AT_ONCE.bit_length()):  # fewer than eight leave only when fewer than 16 are left
+        even, odd = rest & (place % 2 == 0), rest & (place % 2 == 1)
+        alike = similar.masked_fill(~odd[:, None], -torch.inf).amax(-1)
+        by_line = torch.where(even, place, width).argsort(-1)  # ties are broken by the place in line
+        ahead = torch.empty_like(place).scatter_(1, by_line, ranks(alike.gather(1, by_line), even.gather(1, by_line)))
+        leaving = (rest.sum(-1) - wanted).clamp(0, AT_ONCE).minimum(even.sum(-1))[:, None]
+        rest = rest & ~(even & (ahead < leaving))
+        place = torch.where(even, ahead - leaving, even.sum(-1, keepdim=True) - leaving + place // 2)
+    return rest

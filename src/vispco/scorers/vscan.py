@@ -1,0 +1,70 @@
+"""VScan, first stage: half of the tokens from every part of the picture, half from anywhere; the others are merged.
+
+"VScan: Rethinking Visual Token Reduction for Efficient Large Vision-Language Models" (TMLR 2026). Local half: most
+attention in an early block, so many at most from each window of four by four tokens. Global half: most attention in the
+last block that the projector sees. Each other token is averaged into the kept one that is nearest by cosine, behind the
+projector. The second stage, inside the language model, is `vscan-inside`.
+Faithful: as released for Qwen2.5-VL (windows of 4 x 4, its first full-attention block). After it: CLIP towers have the
+same windows (6 x 6 in the released code) and attention from the class token; pictures of a sample share the windows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vispco.ranking import ranks
+from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register
+from vispco.scorers.context import Block, ScoringContext
+from vispco.scorers.grid import Grid, places_within
+from vispco.scorers.nearest import nearest
+from vispco.scorers.tiers import Tier, fill
+
+WINDOW = 4  # tokens to a side
+
+
+@register
+class VScan(Scorer):
+    """Local and global scan. merge: what is not kept is averaged into the nearest kept token. block: the early block."""
+
+    name = "vscan"
+    needs_attention = False
+
+    def __init__(self, *, merge: bool = True, block: Block = 0.22) -> None:
+        self.merge, self.block = merge, block
+
+    @property
+    def merges(self) -> bool:  # type: ignore[override]
+        return self.merge
+
+    @property
+    def needs_hidden(self) -> bool:  # type: ignore[override]
+        return self.merge
+
+    @property
+    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
+        return VisionNeeds(attention=(self.block, -1))
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.vision is not None  # noqa: S101 - declared by needs_vision
+        early, last = context.vision.attention[self.block], context.vision.attention[-1]
+        live, half = context.live, context.counts // 2
+        window, number = _windows(Grid.of(context.layout), context.layout.is_visual_slot)
+        limit = (half + number - 1) // number
+        first = places_within(ranks(early, live), window, live) < limit[:, None]
+        chosen = fill(live, context.counts, Tier(early, first, half), Tier(last))
+        if not self.merge:
+            return chosen
+        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
+        into = torch.where(live, nearest(context.hidden, chosen.keep, context.max_count), -1)
+        slots = torch.arange(live.shape[1], device=live.device)
+        return Selection(chosen.keep, chosen.scores, Merge(torch.where(chosen.keep, slots, into)))
+
+
+def _windows(grid: Grid, real: Tensor) -> tuple[Tensor, Tensor]:
+    """The window of each visual slot, int64 [B, V], and how many windows a sample has, [B]. Edges join the last window."""
+    down, across = ((side // WINDOW).clamp(min=1) for side in (grid.rows, grid.columns))
+    row, column = torch.minimum(grid.row // WINDOW, down - 1), torch.minimum(grid.column // WINDOW, across - 1)
+    corner = real & (grid.row == 0) & (grid.column == 0)
+    window = (grid.picture << 20) + row * across + column
+    return window, torch.where(corner, down * across, 0).sum(-1).clamp(min=1)
