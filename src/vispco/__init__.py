@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.frontier import Frontier
     from vispco.loading import LoadError, load
+    from vispco.planning.pruner_config import PrunerConfig
     from vispco.pruner import Pruner
     from vispco.schedule import Schedule
     from vispco.scorers import Scorer, register
@@ -40,6 +41,7 @@ _HOMES = {
     "InvalidInputError": "vispco.errors",
     "LoadError": "vispco.loading",
     "Pruner": "vispco.pruner",
+    "PrunerConfig": "vispco.planning.pruner_config",
     "PrunerStateError": "vispco.errors",
     "Schedule": "vispco.schedule",
     "Scorer": "vispco.scorers",
@@ -60,6 +62,7 @@ __all__ = [
     "InvalidInputError",
     "LoadError",
     "Pruner",
+    "PrunerConfig",
     "PrunerStateError",
     "Schedule",
     "Scorer",

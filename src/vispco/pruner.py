@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,6 +16,8 @@ from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.planning import deployment
+from vispco.planning.pruner_config import PrunerConfig
+from vispco.planning.pruner_source import PrunerSource
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
 
@@ -42,6 +46,7 @@ class Pruner:
     ) -> None:
         self.chain = Chain.of(scorer)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
+        self._source: PrunerSource | None = None  # what it was loaded from
 
     @property
     def scorer(self) -> Chain:
@@ -49,13 +54,47 @@ class Pruner:
         return self.chain
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, budget: float, record: bool = False) -> Pruner:
-        """What a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
+    def from_pretrained(cls, folder: str | Path, *, budget: float | str | None = None, record: bool = False) -> Pruner:
+        """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
-        folder: the directory of a search, or a saved predictor (a folder or a hub id).
+        folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
+            a repository on the hub (owner/name).
+        budget: default: the one that the pruner was saved with.
         """
-        scorer, planner = deployment.load(folder, budget)
-        return cls(scorer, planner, record=record)
+        found = deployment.read(folder)
+        source = replace(found, config=deployment.at_budget(found.config, budget))
+        chain, planner = deployment.load(source)
+        pruner = cls(chain, source.config.schedule if source.config.fixed else planner, record=record)
+        pruner._source = source
+        return pruner
+
+    @property
+    def config(self) -> PrunerConfig:
+        """Everything that it is, as data. A planner of your own is code, so such a pruner has none."""
+        if self._source is not None:
+            return self._source.config
+        if isinstance(self.schedule, Schedule):
+            return PrunerConfig.of_schedule(self.chain, self.schedule)
+        raise PrunerStateError(
+            f"This pruner plans by a {type(self.schedule).__name__}, which is code and cannot be saved. Make it with a Schedule, "
+            "or with Pruner.from_pretrained from the folder of a search."
+        )
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
+        deployment.save(self._source or PrunerSource(self.config, Path()), folder)
+        return Path(folder)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload pruner") -> str:
+        """Upload what `save_pretrained` writes to a repository on the hub, which is made if there is none. Gives its url."""
+        from huggingface_hub import HfApi  # noqa: PLC0415 - half a second of import, for uploads only
+
+        api = HfApi()
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            url = str(api.create_repo(repo_id, private=private, exist_ok=True))
+            api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
+        return url
 
     @contextmanager
     def __call__(self, model: nn.Module) -> Iterator[nn.Module]:

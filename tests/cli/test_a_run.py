@@ -81,6 +81,23 @@ def test_a_bench_of_it_is_on_its_page(run, invoke):
     assert done.json["options"]["rounds"] == 1
     (table,) = build([run]).bench
     assert {"ttft_ms p50", "speedup ttft", "speedup ttft_implied", "kv_bytes"} <= set(table.columns)
-    assert (
-        invoke("export", run, "--budget", "0.5", "--out", run / "schedule.json", "--json").json["retention"][0] == 1.0
+
+
+def test_what_is_exported_is_read_by_every_pruner_option(run, invoke, tmp_path):
+    file, folder = tmp_path / "half.json", tmp_path / "half"
+    exported = invoke("export", run, "--budget", "0.5", "--out", file, "--json")
+    assert exported.json["planner"]["schedule"]["retention"][0] == 1.0
+    assert exported.json["chain"] == {"name": "fastv"}
+    assert invoke("export", run, "--budget", "0.5", "--out", folder, "--json").json["planner"]["kind"] == "shapes"
+    small = ("--tasks", "attribute", "--limit", "2", "--json")
+    done = [invoke("evaluate", "tiny-llava", "--pruner", pruner, *small) for pruner in (file, folder)]
+    done.append(invoke("evaluate", "tiny-llava", "--pruner", run, "--budget", "0.5", *small))
+    assert [each.code for each in done] == [0, 0, 0], [each.err for each in done]
+    assert all(0.4 < each.json["fraction"]["exact"] <= 0.51 for each in done)
+    timed = invoke(
+        *("bench", "tiny-llava", "--pruner", file, "--tasks", "attribute", "--rounds", "1", "--new-tokens", "2"),
+        *("--no-memory", "--json", "--out", tmp_path / "bench.json"),
     )
+    assert [row["configuration"] for row in timed.json["rows"]] == ["unpruned", "half.json"]
+    wrong = invoke("evaluate", "tiny-llava", "--schedule", file, *small)
+    assert "is a pruner, with a scorer of its own" in wrong.err

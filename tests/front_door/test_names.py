@@ -12,6 +12,7 @@ from vispco.errors import VispcoError
 
 EXPECTED = {
     "Pruner",
+    "PrunerConfig",
     "Schedule",
     "Scorer",
     "register",

@@ -68,7 +68,7 @@ def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, sampl
     assert (tmp_path / "predictor" / "model.safetensors").is_file() == (mode == "predictor")
     for budget in (0.35, 0.83):
         assert_within(model, processor, samples, *load(tmp_path, budget), budget)
-    schedule = export(tmp_path, 0.6)
+    schedule = export(tmp_path, 0.6).schedule
     assert isinstance(schedule, Schedule)
     text, visual = config["typical"]
     cost = load(tmp_path, 0.6)[1].cost

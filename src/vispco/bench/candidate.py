@@ -35,7 +35,7 @@ class BenchCandidate:
         from vispco.pruner import Pruner  # noqa: PLC0415
 
         if self.run is not None:
-            return Pruner.from_pretrained(self.run, budget=0.5 if self.budget is None else self.budget)
+            return Pruner.from_pretrained(self.run, budget=self.budget)
         if self.schedule is None:
             return None
         return Pruner(scorers.get(**(self.scorer or {"name": "fastv"})), self.schedule)

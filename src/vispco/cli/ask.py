@@ -51,13 +51,13 @@ def ask(
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
     from vispco.asking import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
-    from vispco.cli.choice import check_found  # noqa: PLC0415
+    from vispco.planning import deployment  # noqa: PLC0415
     from vispco.report.picture import as_seen  # noqa: PLC0415
 
     choice = PrunerChoice(run=pruner, method=method, budget=budget)
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:
-        check_found(pruner)
+        deployment.read(pruner)  # what is wrong with it is told before a model is loaded
     with bars(silent=json) as bar:
         bar.add_task(f"{model}, {choice.title}", total=None)
         loaded, processor = loading.load(model)

@@ -13,7 +13,7 @@ from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import bars, show
 from vispco.errors import InvalidInputError
-from vispco.files import check_writable, write_json
+from vispco.files import check_writable, read_json, write_json
 
 if TYPE_CHECKING:
     from vispco.bench import BenchCandidate
@@ -26,7 +26,8 @@ def bench(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     pruner: Annotated[
-        list[str] | None, typer.Option(help="The folder of a search, or a schedule; may be given several times.")
+        list[str] | None,
+        typer.Option(help="The folder of a search, a saved pruner, or a schedule; may be given several times."),
     ] = None,
     schedule: Annotated[
         list[str] | None, typer.Option(help="single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file; the same.")
@@ -95,17 +96,19 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
     """What a person named: folders of searches at each budget, schedules under the scorer."""
     from vispco import scorers  # noqa: PLC0415
     from vispco.bench import BenchCandidate  # noqa: PLC0415
-    from vispco.cli.choice import FORMS, check_found, schedule_from  # noqa: PLC0415
+    from vispco.cli.choice import FORMS, schedule_from  # noqa: PLC0415
     from vispco.planning import deployment  # noqa: PLC0415
+    from vispco.planning.pruner_config import is_pruner  # noqa: PLC0415
 
     found: list[BenchCandidate] = []
     rated = scorers.get(scorer).to_dict()
     for text in given:
-        if Path(text).is_dir():
-            check_found(text)
-            for budget in budgets:
-                deployment.load(text, budget)  # what is wrong with it is told before anything is timed
-                found.append(BenchCandidate(name=f"{Path(text).name} {budget:.0%}", run=text, budget=budget))
+        if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
+            source = deployment.read(text)
+            for budget in (None,) if source.config.fixed else budgets:
+                deployment.load(source, budget)  # what is wrong with it is told before anything is timed
+                title = Path(text).name if budget is None else f"{Path(text).name} {budget:.0%}"
+                found.append(BenchCandidate(name=title, run=text, budget=budget))
         elif ":" not in text and text != "full" and not Path(text).exists():
             raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
         else:

@@ -15,7 +15,7 @@ from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.preset import PresetOptions
 from vispco.errors import InvalidInputError
-from vispco.files import check_writable, write_json
+from vispco.files import check_writable
 
 if TYPE_CHECKING:
     from vispco.frontier import Frontier
@@ -123,21 +123,34 @@ def export(
     run: Annotated[Path, typer.Argument(help="The directory of a search.")],
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
-    out: Annotated[Path, typer.Option(help="The JSON file to write.")] = Path("schedule.json"),
+    out: Annotated[
+        Path, typer.Option(help="A JSON file for one static schedule, or a folder for all that the search found.")
+    ] = Path("pruner.json"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
-    """Write the static schedule that a search found for a budget.
+    """Write what a search found for a budget as a pruner, with its scorer: every --pruner reads it.
 
-    Example:
+    A JSON file holds the static schedule for samples of a typical size. A folder holds the predictor, or the shapes of all
+    budgets, and works at other budgets, too.
 
-        vispco export runs/qwen --budget 0.4 --out schedule.json
+    Examples:
+
+        vispco export runs/qwen --budget 0.4 --out pruner.json
+
+        vispco export runs/qwen --budget 0.4 --out qwen-pruner
     """
-    check_writable(out)
+    check_writable(out if out.suffix == ".json" else out / "pruner.json")
     from vispco.planning import deployment  # noqa: PLC0415
+    from vispco.pruner import Pruner  # noqa: PLC0415
 
-    schedule = deployment.export(run, budget)
-    write_json(out, schedule.to_dict())
-    show(schedule.to_dict(), as_json=json, table=f"{out}: {len(schedule.retention)} layers, {budget:.0%} of the FLOPs")
+    if out.suffix == ".json":
+        config = deployment.export(run, budget)
+        config.save(out)
+    else:
+        pruner = Pruner.from_pretrained(run, budget=budget)
+        pruner.save_pretrained(out)
+        config = pruner.config
+    show(config.to_dict(), as_json=json, table=f"{out}: {config.chain}, {config.kind}, {budget:.0%} of the FLOPs")
 
 
 def points_table(frontier: Frontier, title: str, cost: str) -> Any:

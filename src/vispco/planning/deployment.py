@@ -1,93 +1,89 @@
-"""From the directory of a search to what runs: a planner for any budget, or one static schedule."""
+"""From a saved pruner or the folder of a search to what runs: a chain and a planner for a budget, or one schedule."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vispco import cost as costs
-from vispco import kernels
-from vispco.cost import Cost, Workload
+from vispco.cost import Workload, parse_budget
+from vispco.engine.plan import Planner
 from vispco.errors import InvalidInputError
-from vispco.planning import run_files as disk
 from vispco.planning.found_shape import FoundShape
-from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
-from vispco.planning.predictor import Predictor
-from vispco.schedule import Schedule
+from vispco.planning.planner_kinds import PLANNERS, PREDICTOR, cost_of, load_predictor, nearest_shape
+from vispco.planning.pruner_config import NAME, PrunerConfig
+from vispco.planning.pruner_source import PrunerSource, read_source
 from vispco.scorers import Chain
+from vispco.weight_bars import hide_weight_bars
 
 
-def load(folder: str | Path, budget: float) -> tuple[Chain, BudgetPlanner]:
-    """Scorer and planner of what a search found, for a budget: a fraction of each sample's unpruned FLOPs.
+def load(source: str | Path | PrunerSource, budget: float | str | None = None) -> tuple[Chain, Planner]:
+    """Chain and planner of a saved pruner or of what a search found, for a budget.
 
-    folder: the directory of a search, a saved predictor, or a predictor's name on the hub. A predictor gives each sample
-    its own shape; without one, the shape of the nearest budget that was searched is moved to this one.
+    source: a saved pruner, the folder of a search, a saved predictor, or one of them on the hub.
+    budget: a fraction of each sample's unpruned FLOPs; default: the one that the pruner was saved with. A predictor gives
+        each sample its own shape; without one, the shape of the nearest budget that was searched is moved to this one.
     """
-    _check(budget)
-    place = Path(folder)
-    if not place.is_dir() or not _is_search(place):
-        return _from_predictor(Predictor.from_pretrained(str(folder)), budget)
-    if (place / disk.PREDICTOR).is_dir():
-        return _from_predictor(Predictor.from_pretrained(place / disk.PREDICTOR), budget)
-    config = disk.read_config(place)
-    scorer, kernel = Chain.of(config["scorer"]), kernels.get(**config["kernel"])
-    found = _nearest(place, budget)
-    price = _cost(config)
-    sites = scorer.sites(price.num_layers)
-    planner = BudgetPlanner(static_shape(found.params), kernel, budget, price, site=sites)
-    return scorer, planner
+    found = read(source)
+    config = at_budget(found.config, budget)
+    return PLANNERS.get(config.kind)(
+        config, None if config.budget is None else parse_budget(config.budget), found.folder
+    )
+
+
+def read(source: str | Path | PrunerSource) -> PrunerSource:
+    """The config behind a source, and the folder of its files."""
+    return source if isinstance(source, PrunerSource) else read_source(source)
+
+
+def at_budget(config: PrunerConfig, budget: float | str | None) -> PrunerConfig:
+    """The config for a budget: the given one, or its own."""
+    if budget is not None:
+        parse_budget(budget)
+    if config.fixed:
+        own = config.budget
+        if budget is not None and (own is None or parse_budget(own) != parse_budget(budget)):
+            made = "" if own is None else f", made for the budget {own}"
+            raise InvalidInputError(
+                f"The budget {budget} was given, but this pruner is one schedule{made}. Give no budget, or export another "
+                "schedule from its run."
+            )
+        return config
+    if budget is None and config.budget is None:
+        raise InvalidInputError("This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5).")
+    return config if budget is None else replace(config, budget=budget)
 
 
 def export(
-    folder: str | Path, budget: float, *, num_text: int | None = None, num_visual: int | None = None
-) -> Schedule:
-    """One static schedule for a budget, the best single shape for all samples, at one size of sample.
+    source: str | Path, budget: float | str, *, num_text: int | None = None, num_visual: int | None = None
+) -> PrunerConfig:
+    """A pruner of one static schedule for a budget: the best single shape for all samples, at one size of sample.
 
     num_text, num_visual: the size; default: the median of the calibration set. For samples of that size it meets the
     budget to the token; at other sizes the same retention costs another fraction (use `load` where that matters).
     """
-    _check(budget)
+    value, config = parse_budget(budget), read(source).config
+    typical = config.planner.get("typical") or (None, None)
+    text, visual = (own if given is None else given for own, given in zip(typical, (num_text, num_visual), strict=True))
+    if text is None or visual is None:
+        raise InvalidInputError(
+            f"{source} does not say how large its samples were. Give num_text and num_visual, or the folder of a search."
+        )
+    chain, kernel, shape = nearest_shape(config, value)
+    cost = cost_of(config)
+    size = Workload(text, visual, chain.sites(cost.num_layers))
+    schedule = FoundShape(value, shape.params, shape.kl).schedule(kernel, size, cost)
+    return replace(config, chain=chain, planner={"kind": "schedule", "schedule": schedule.to_dict()}, budget=budget)
+
+
+def save(source: PrunerSource, folder: str | Path) -> Path:
+    """Write a pruner into a folder: its predictor, if it has one, and then the config that says that it is complete."""
     place = Path(folder)
-    config = disk.read_config(place)
-    text, visual = config["typical"]
-    scorer, kernel = Chain.of(config["scorer"]), kernels.get(**config["kernel"])
-    found = _nearest(place, budget)
-    moved = FoundShape(budget, found.params, found.kl)
-    price = _cost(config)
-    sites = scorer.sites(price.num_layers)
-    size = Workload(text if num_text is None else num_text, visual if num_visual is None else num_visual, sites)
-    return moved.schedule(kernel, size, price)
-
-
-def _from_predictor(predictor: Predictor, budget: float) -> tuple[Chain, BudgetPlanner]:
-    predictor.eval()
-    scorer, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
-    sites = scorer.sites(cost.num_layers)
-    return scorer, BudgetPlanner(predicted_shape(predictor, budget), predictor.kernel, budget, cost, site=sites)
-
-
-def _nearest(folder: Path, budget: float) -> FoundShape:
-    found = disk.read_shapes(folder)
-    if not found:
-        raise InvalidInputError(f"{folder} holds no static shape. Search with mode='static' or 'line', or use load().")
-    return min(found, key=lambda each: abs(each.budget - budget))
-
-
-def _cost(config: dict[str, Any]) -> Cost:
-    cost = config["cost"]
-    if isinstance(cost, str):  # runs of 0.1.0.dev0
-        cost = {"name": cost, "dimensions": config["dimensions"]}
-    return costs.from_dict(cost)
-
-
-def _is_search(folder: Path) -> bool:
-    try:
-        disk.read_config(folder)
-    except InvalidInputError:
-        return (folder / disk.SHAPES).exists()
-    return True
-
-
-def _check(budget: float) -> None:
-    if not 0.0 < budget <= 1.0:
-        raise InvalidInputError(f"budget={budget} was given. It is a fraction of the unpruned FLOPs: above 0, up to 1.")
+    config = source.config
+    if config.kind == "predictor":
+        predictor = load_predictor(config, source.folder)
+        with hide_weight_bars():
+            predictor.save_pretrained(place / PREDICTOR)
+        planner: dict[str, Any] = {**config.planner, "folder": PREDICTOR}
+        config = replace(config, planner=planner)
+    return config.save(place / NAME)

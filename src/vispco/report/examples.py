@@ -15,7 +15,6 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.families import family_of
 from vispco.frontier import Frontier
-from vispco.planning import deployment
 from vispco.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
@@ -30,12 +29,12 @@ def collect(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
-    choices: Mapping[float, Schedule | Planner],
+    choices: Mapping[float, Schedule | Planner | Pruner],
     scorer: ChainLike = "fastv",
     *,
     max_new_tokens: int = 16,
 ) -> list[Example]:
-    """Each sample unpruned, and at each budget of `choices` under its schedule or planner; greedy decoding, batch 1."""
+    """Each sample unpruned, and at each budget of `choices` under its schedule, planner or pruner; greedy decoding, batch 1."""
     found, chain = [], Chain.of(scorer)
     layers = len(family_of(model).layers(model))
     if layers > MAX_LAYERS:
@@ -46,7 +45,7 @@ def collect(
         unpruned = _answer(model, processor, encoded, max_new_tokens)
         states = []
         for budget, plan in sorted(choices.items()):
-            pruner = Pruner(chain, plan, record=True)
+            pruner = plan if isinstance(plan, Pruner) else Pruner(chain, plan, record=True)
             with pruner(model):
                 answer = _answer(model, processor, encoded, max_new_tokens)
                 depth = layers_of_tokens(pruner.survivors(model))
@@ -82,10 +81,9 @@ def collect_run(
     budgets = files.config.get("budgets") or []
     if not files.deployable or not budgets:
         raise InvalidInputError(f"{run} is not the folder of a search, so it has no planners to show examples of.")
-    loaded = {float(budget): deployment.load(run, float(budget)) for budget in budgets}
-    scorer = next(iter(loaded.values()))[0]
-    planners = {budget: planner for budget, (_, planner) in loaded.items()}
-    examples = collect(model, processor, samples, planners, scorer, max_new_tokens=max_new_tokens)
+    pruners = {float(budget): Pruner.from_pretrained(run, budget=budget, record=True) for budget in budgets}
+    chain = next(iter(pruners.values())).chain
+    examples = collect(model, processor, samples, pruners, chain, max_new_tokens=max_new_tokens)
     save_examples(examples, run)
     return examples
 

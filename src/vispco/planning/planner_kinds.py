@@ -1,0 +1,100 @@
+"""The kinds of planner that a `PrunerConfig` may have, by name: from data and a budget to a chain and a planner.
+
+Another kind is one function, registered by `@PLANNERS.register(name=...)` or by an entry point of the group
+`vispco.planners`. It may choose the chain by the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from vispco import cost as costs
+from vispco import kernels
+from vispco.cost import Cost
+from vispco.engine.plan import Planner, TokenPlan
+from vispco.errors import InvalidInputError
+from vispco.kernels import Kernel
+from vispco.layout import TokenLayout
+from vispco.planning.found_shape import FoundShape
+from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.planning.predictor import Predictor
+from vispco.planning.pruner_config import PrunerConfig
+from vispco.registry import Registry
+from vispco.schedule import Schedule
+from vispco.scorers import Chain
+
+BuildPlanner: TypeAlias = Callable[[PrunerConfig, Any, Path], tuple[Chain, Planner]]
+"""(config, budget as `parse_budget` gives it, the folder of the config) -> what runs at this budget."""
+
+PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
+PREDICTOR = "predictor"  # the folder of a predictor, beside the config
+
+
+@PLANNERS.register(name="schedule")
+def build_schedule(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
+    """{"schedule": as `Schedule.to_dict` gives it}. The budget says what it was made for and changes nothing."""
+    return config.chain, SchedulePlanner(config.schedule)
+
+
+@PLANNERS.register(name="shapes")
+def build_shapes(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
+    """{"kernel": ..., "shapes": [...]}: the shape of the nearest budget that was searched, moved to this one.
+
+    A shape may have a "chain" and a "kernel" of its own; without them it has those of the config.
+    """
+    nearest = nearest_shape(config, budget)
+    chain, kernel, shape = nearest
+    cost = cost_of(config)
+    return chain, BudgetPlanner(static_shape(shape.params), kernel, budget, cost, site=chain.sites(cost.num_layers))
+
+
+@PLANNERS.register(name="predictor")
+def build_predictor(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:
+    """{"folder": where it lies, relative to the config}: a shape of each sample's own."""
+    predictor = load_predictor(config, folder)
+    chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
+    shape = predicted_shape(predictor, budget)
+    return chain, BudgetPlanner(shape, predictor.kernel, budget, cost, site=chain.sites(cost.num_layers))
+
+
+class SchedulePlanner:
+    """One schedule as a planner."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
+        return TokenPlan(self.schedule.counts(layout.num_visual))
+
+
+def nearest_shape(config: PrunerConfig, budget: Any) -> tuple[Chain, Kernel, FoundShape]:
+    """Of the shapes that were found, the one whose budget is nearest, with its chain and kernel."""
+    shapes = config.planner.get("shapes") or ()
+    if not shapes:
+        raise InvalidInputError(
+            "There is no static shape in it. Search with mode='static' or 'line', or give a budget to Pruner.from_pretrained."
+        )
+    entry: Mapping[str, Any] = min(shapes, key=lambda each: abs(each["budget"] - budget))
+    chain = Chain.of(entry["chain"]) if entry.get("chain") else config.chain
+    kernel = kernels.get(**(entry.get("kernel") or config.planner["kernel"]))
+    return chain, kernel, FoundShape.from_dict(dict(entry))
+
+
+def cost_of(config: PrunerConfig) -> Cost:
+    """The cost that its budgets are measured in."""
+    if config.cost is None:
+        raise InvalidInputError(
+            "This pruner has no cost, so a budget means nothing to it. Write it again from its run."
+        )
+    return costs.from_dict(config.cost)
+
+
+def load_predictor(config: PrunerConfig, folder: Path) -> Predictor:
+    """The predictor that lies beside a config, ready to be used."""
+    predictor = Predictor.from_pretrained(folder / str(config.planner.get("folder", PREDICTOR)))
+    predictor.eval()
+    return predictor

@@ -1,0 +1,124 @@
+"""Where a pruner comes from: a saved pruner, the folder of a search, a saved predictor, or a repository on the hub."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vispco import files
+from vispco.errors import InvalidInputError
+from vispco.planning import run_files as disk
+from vispco.planning.planner_kinds import PREDICTOR
+from vispco.planning.predictor import PredictorConfig
+from vispco.planning.pruner_config import NAME, PrunerConfig, is_pruner
+from vispco.scorers import Chain
+
+WHAT = (
+    "Give a saved pruner (`vispco export`, Pruner.save_pretrained), the directory of a search (`vispco search MODEL --out "
+    "DIR`), or a saved predictor: a folder, or owner/name on the hub."
+)
+FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
+
+
+@dataclass(frozen=True)
+class PrunerSource:
+    """A config, and the folder that its files lie in."""
+
+    config: PrunerConfig
+    folder: Path
+
+
+def read_source(source: str | Path) -> PrunerSource:
+    """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
+    place = Path(source).expanduser()
+    if place.is_file():
+        return PrunerSource(_read_file(place), place.parent)
+    if not place.is_dir():
+        place = _download(str(source))
+    return PrunerSource(_read_folder(place, str(source)), place)
+
+
+def _read_file(path: Path) -> PrunerConfig:
+    data = files.read_json_object(path, what="pruner", remedy=WHAT)
+    if not is_pruner(data) and "retention" in data:
+        raise InvalidInputError(
+            f"{path} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
+            "Pruner(scorer, Schedule.load(path))."
+        )
+    return PrunerConfig.load(path)
+
+
+def _read_folder(folder: Path, given: str) -> PrunerConfig:
+    if (folder / NAME).is_file():
+        return PrunerConfig.load(folder / NAME)
+    if not any((folder / name).exists() for name in (disk.CONFIG, disk.SHAPES)):
+        raise InvalidInputError(
+            f"{given} holds no {disk.CONFIG}, so it is neither the directory of a search nor a saved predictor. "
+            f"Run `vispco search MODEL --out {given}` first, or give another folder."
+        )
+    kind = _model_type(folder / disk.CONFIG)
+    if kind == PredictorConfig.model_type:
+        return _of_predictor(folder)
+    if kind is not None:
+        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
+    return _of_run(folder)
+
+
+def _of_run(folder: Path) -> PrunerConfig:
+    """What a search found, from the files of its folder; also of folders that 0.1.0.dev0 wrote."""
+    config = disk.read_config(folder)
+    try:
+        cost, scorer, kernel = config["cost"], config["scorer"], config["kernel"]
+        if isinstance(cost, str):  # runs of 0.1.0.dev0
+            cost = {"name": cost, "dimensions": config["dimensions"]}
+    except KeyError as error:
+        raise InvalidInputError(
+            f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."
+        ) from error
+    shapes = [each.to_dict() for each in disk.read_shapes(folder)]
+    planner = {
+        **({"kind": "predictor", "folder": PREDICTOR} if (folder / PREDICTOR).is_dir() else {"kind": "shapes"}),
+        "kernel": kernel,
+        "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
+        "typical": config.get("typical"),
+    }
+    return PrunerConfig(
+        Chain.of(scorer),
+        planner,
+        cost=cost,
+        model=str(config.get("model") or ""),
+        fingerprint=config.get("fingerprint"),
+        versions=dict(config.get("versions") or {}),
+    )
+
+
+def _of_predictor(folder: Path) -> PrunerConfig:
+    config = PredictorConfig.from_pretrained(folder)
+    return PrunerConfig(
+        Chain.of(config.scorer), {"kind": "predictor", "folder": "."}, cost=config.make_cost().to_dict(), versions={}
+    )
+
+
+def _model_type(config: Path) -> str | None:
+    """What transformers calls the model of a config.json; None where it is not one of a model."""
+    try:
+        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return None  # told by who reads it
+    return None if kind is None else str(kind)
+
+
+def _download(name: str) -> Path:
+    """The folder of a repository on the hub, or of its copy in the cache."""
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise InvalidInputError(f"{name} does not exist. {WHAT}")
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second of import, for hub ids only
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=FILES))
+    except (OSError, ValueError) as error:  # also what huggingface_hub raises
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidInputError(
+            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {WHAT}"
+        ) from error
