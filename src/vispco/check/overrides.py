@@ -40,6 +40,20 @@ SMALL_VQ = {
 EIGHT_EXPERTS = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16}
 FOUR_WINDOWS = ["window_attention", "full_attention"]
 
+QFORMER = {
+    "num_query_tokens": 12,
+    "qformer_config": {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "encoder_hidden_size": 16,
+        "vocab_size": 96,
+    },
+    "vision_config": {"hidden_size": 16},
+    "text_config": {"word_embed_proj_dim": 32},
+}
+
 OVERRIDES: dict[str, dict[str, Any]] = {
     "chameleon": {
         "config": {
@@ -156,6 +170,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         }
     },
     "kosmos-2": {
+        "masked": True,
         "config": {
             "latent_query_num": 12,
             "text_config": {"embed_dim": 32, "layers": 4, "ffn_dim": 48, "attention_heads": 4, "vocab_size": 96},
@@ -165,9 +180,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
                 "num_hidden_layers": 1,
                 "num_attention_heads": 2,
             },
-        }
+        },
     },
     "kosmos-2.5": {
+        "masked": True,
         "config": {
             "latent_query_num": 12,
             "text_config": {"embed_dim": 32, "layers": 4, "ffn_dim": 48, "attention_heads": 4, "vocab_size": 96},
@@ -180,8 +196,23 @@ OVERRIDES: dict[str, dict[str, Any]] = {
                 "patch_embed_hidden_size": 48,
                 "max_num_patches": 64,
             },
-        }
+        },
     },
+    "blip-2": {"config": {**QFORMER, "image_token_index": 5}, "inputs": {"pixel_values": (3, 16, 16)}},
+    "instructblip": {
+        "config": {**QFORMER, "image_token_index": 5},
+        "inputs": {"pixel_values": (3, 16, 16), "qformer_input_ids": 4},
+    },
+    "instructblipvideo": {
+        "config": {**QFORMER, "image_token_index": 5, "video_token_index": 6},
+        "inputs": {"pixel_values": (4, 3, 16, 16), "qformer_input_ids": 4},
+        "image_id": 6,
+        "tokens": 48,  # four frames
+    },
+    "lfm2_vl": {
+        "config": {"text_config": {"layer_types": ["full_attention", "conv", "full_attention", "full_attention"]}}
+    },
+    "paligemma": {"answer_type": 1},  # 0 is the prompt, which sees itself in both directions
     "llama4": {
         "config": {
             "vision_config": {"vision_output_dim": 32, "projector_input_dim": 16, "projector_output_dim": 16},
@@ -207,7 +238,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "nemotron_h_omni": {
         "config": {
-            "text_config": {"n_groups": 2, "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
+            "text_config": {
+                "n_groups": 2,
+                "layers_block_type": ["full_attention", "linear_attention", "moe", "full_attention"],
+            }
         }
     },
     "paddleocr_vl": {"config": SECTIONS},

@@ -7,7 +7,7 @@ language model, and every vision tower takes pixels in its own way. Classes that
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,11 @@ class Prompter:
     def tokens(self) -> int:
         """Visual tokens of a picture."""
         return int(OVERRIDES.get(self._kind, {}).get("tokens", TOKENS))
+
+    @property
+    def answer_type(self) -> int:
+        """The token type of what the model writes."""
+        return int(OVERRIDES.get(self._kind, {}).get("answer_type", 0))
 
     @property
     def _kind(self) -> str:
@@ -101,16 +106,28 @@ class Prompter:
         if "moe_mm_token_type_ids" in takes:
             inputs["moe_mm_token_type_ids"] = visual
         if "token_type_ids" in takes:
-            inputs["token_type_ids"] = visual
+            inputs["token_type_ids"] = torch.zeros_like(visual) if self.answer_type else visual
         if "image_grid_thw" in takes and pictures:
             merge = self._merge()
             inputs["image_grid_thw"] = torch.tensor([[1, ROWS * merge, COLUMNS * merge]] * len(pictures))
         if not pictures:
             return inputs
-        maker: Callable[..., dict[str, Any]] | None = OVERRIDES.get(self._kind, {}).get("pictures")
-        if maker is not None:
-            return {**inputs, **maker(self, inputs, pictures)}
+        odd = OVERRIDES.get(self._kind, {})
+        if "inputs" in odd:
+            return {**inputs, **self._pixels(odd["inputs"], pictures)}
+        if odd.get("masked"):
+            features = torch.cat([self.random(number, k, self.tokens, self._width()) for number, k in pictures])
+            return {**inputs, "image_embeds": features, "image_embeds_position_mask": visual}
         return {**inputs, "mm_encoder_outputs": {"image": self.encoded(pictures)}}
+
+    def _pixels(self, shapes: Mapping[str, Any], pictures: list[tuple[int, int]]) -> dict[str, Any]:
+        """Inputs by shape, one row a picture; a number is so many words."""
+        return {
+            name: torch.arange(shape).add(FIRST_WORD).expand(len(pictures), -1)
+            if isinstance(shape, int)
+            else torch.stack([self.random(number, k, *shape) for number, k in pictures])
+            for name, shape in shapes.items()
+        }
 
     def encoded(self, pictures: list[tuple[int, int]]) -> EncodedPictures:
         features = [self.random(number, k, self.tokens, self._width()) for number, k in pictures]

@@ -10,7 +10,9 @@ from torch import nn
 
 from vispco.check.laws import LAWS, LawBrokenError, Subject
 from vispco.check.prompts import Prompter, prompter_for
+from vispco.engine.layer_map import LayerMap
 from vispco.errors import VispcoError
+from vispco.families import family_of
 
 Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
 
@@ -42,7 +44,8 @@ class Report:
 def check_model(model: nn.Module, scorer: str = "fastv") -> Report:
     """Run all laws on a model."""
     name = type(model).__name__
-    subject = Subject(model, _prompter(model), scorer)
+    first = max(LayerMap.of(family_of(model), model).last_mixing + 1, 1)
+    subject = Subject(model, _prompter(model), scorer, first)
     return check_subject(name, subject)
 
 

@@ -17,6 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vispco.check.overrides import OVERRIDES
 from vispco.errors import UnsupportedModelError
+from vispco.families.base import ALONE_KINDS, MIXING_KINDS
 
 LAYERS, WIDTH, VOCAB = 4, 32, 96
 PAD, BOS, EOS = 0, 1, 2
@@ -162,7 +163,7 @@ def _pick_layers(data: dict[str, Any]) -> None:
     kinds: dict[Any, int] = {}
     for i in range(total):
         kinds.setdefault(tuple(str(v[i]) for v in lists.values()), i)
-    chosen = sorted(kinds.values())[:LAYERS]
+    chosen = _hybrid_layers(data) or sorted(kinds.values())[:LAYERS]
     chosen = sorted([*chosen, *[i for i in range(total) if i not in chosen][: LAYERS - len(chosen)]])
     for key, value in lists.items():
         data[key] = [value[i] for i in chosen]
@@ -178,6 +179,17 @@ def _pick_layers(data: dict[str, Any]) -> None:
             for place, i in enumerate(chosen)
             if i in by_number
         }
+
+
+def _hybrid_layers(data: Mapping[str, Any]) -> list[int]:
+    """For a mixture of attention and other layers: one with attention, one of the other kind, then two with attention."""
+    types = data.get("layer_types") or data.get("layers_block_type") or []
+    others = [i for i, kind in enumerate(types) if kind in MIXING_KINDS]
+    attention = [i for i, kind in enumerate(types) if kind not in MIXING_KINDS + ALONE_KINDS]
+    if not others or len(attention) < 3:
+        return []
+    between = [i for i in others if i > attention[0]]
+    return sorted([attention[0], *between[:1], *[i for i in attention if i > between[0]][:2]]) if between else []
 
 
 def _size_heads(data: dict[str, Any]) -> None:

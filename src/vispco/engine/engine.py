@@ -57,7 +57,7 @@ class _CallState(threading.local):
     """What belongs to the forward pass of one thread."""
 
     layout: TokenLayout | None = None
-    answers: Tensor | None = None
+    labels: Tensor | None = None
     current: Pass | None = None
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
     past: int = 0
@@ -83,6 +83,7 @@ class Engine:
         self.model, self.chain, self.planner, self.owner = model, chain, planner, owner
         self.options = options or EngineOptions()
         self.family = family_of(model)
+        self.family.check_served(model)
         self.base, self.text = self.family.base(model), self.family.text_model(model)
         self.layers = self.family.layers(model)
         self.map = LayerMap.of(self.family, model)
@@ -190,8 +191,7 @@ class Engine:
         return call.run() if current is None else current.attend(index, call)
 
     def _on_model(self, _: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        labels = kwargs.get("labels")
-        self.state.answers = None if labels is None else labels != -100
+        self.state.labels = kwargs.get("labels")
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
@@ -205,8 +205,9 @@ class Engine:
             raise UnsupportedModelError(
                 "Masking serves one forward pass, not a cache that goes on. Use mode='drop' for generate()."
             )
-        answers = state.answers if state.answers is not None else known_answers()
-        state.answers = None
+        labels = state.labels if state.labels is not None else inputs.get("labels")
+        answers = known_answers() if labels is None else labels != -100
+        state.labels = None
         if self.family.has_pictures(inputs):
             state.layout = self.family.layout(self.model, inputs, answers=answers)
         else:
@@ -246,6 +247,7 @@ class Engine:
         if self.options.mode == "mask":
             check_masking(plan, layout, self.map)
         self._check_windows(past + layout.length)
+        self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected)
         state.plan = plan

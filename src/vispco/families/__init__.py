@@ -8,12 +8,19 @@ from torch import nn
 
 from vispco.families.base import Family
 from vispco.families.gemma3 import Gemma3
+from vispco.families.gemma4 import SharedKeys
+from vispco.families.granite import Granite4Vision
+from vispco.families.kosmos import Kosmos
+from vispco.families.llama4 import Llama4
 from vispco.families.llava import Idefics, InternVL, Llava, LlavaVariants
 from vispco.families.qwen import Qwen
 
 FAMILIES: dict[str, type[Family]] = {
     model_type: family
-    for family in (Qwen, Llava, LlavaVariants, Gemma3, InternVL, Idefics)
+    for family in (
+        *(Qwen, Llava, LlavaVariants, Gemma3, InternVL, Idefics),
+        *(SharedKeys, Granite4Vision, Kosmos, Llama4),
+    )
     for model_type in family.model_types
 }
 
@@ -24,4 +31,18 @@ def family_of(model: nn.Module) -> Family:
     return FAMILIES.get(getattr(config, "model_type", ""), Family)()
 
 
-__all__ = ["FAMILIES", "Family", "Gemma3", "Idefics", "InternVL", "Llava", "LlavaVariants", "Qwen", "family_of"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Gemma3",
+    "Granite4Vision",
+    "Idefics",
+    "InternVL",
+    "Kosmos",
+    "Llama4",
+    "Llava",
+    "LlavaVariants",
+    "Qwen",
+    "SharedKeys",
+    "family_of",
+]

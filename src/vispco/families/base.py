@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 from vispco.layout import TokenLayout
 
 ImageSizes = tuple[tuple[int, int, int], ...]
@@ -34,6 +35,10 @@ class Family:
     picture_inputs: ClassVar[tuple[str, ...]] = (
         "pixel_values",
         "pixel_values_videos",
+        "pixel_values_images",
+        "image_patches",
+        "flattened_patches",
+        "image_embeds",
         "mm_encoder_outputs",
         "image_hidden_states",
     )
@@ -134,16 +139,37 @@ class Family:
     def layout(self, model: nn.Module, inputs: Mapping[str, Any], *, answers: Tensor | None = None) -> TokenLayout:
         """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`."""
         given = self._given(inputs)
-        shape, ids = given.shape[:2], inputs.get("input_ids")
-        if ids is not None:
-            visual = torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
-        else:
-            visual = self._placeholders_in(model, given)
+        shape = given.shape[:2]
+        visual = self.find_visual(model, inputs)
         mask = inputs.get("attention_mask")
         real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if answers is not None and answers.shape != shape:
             answers = None
         return TokenLayout.build(visual, real, answers=answers, image_sizes=self.image_sizes(model, inputs))
+
+    def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
+        """Where the visual tokens are: bool [B, N]."""
+        given, ids = self._given(inputs), inputs.get("input_ids")
+        if ids is not None:
+            return torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
+        return self._placeholders_in(model, given)
+
+    def check_served(self, model: nn.Module) -> None:
+        """Refuse a class that is known not to work, before anything is looked for in it."""
+        config: Any = getattr(model, "config", None)
+        kind = getattr(config, "model_type", "")
+        if kind in NO_VISUAL_TOKENS:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} has no visual tokens in its decoder layers: {NO_VISUAL_TOKENS[kind]}. There is "
+                "nothing to prune; choose a model whose prompt has placeholders for pictures."
+            )
+        if kind in OTHERWISE:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} is not served: {OTHERWISE[kind]}. Run it without a pruner."
+            )
+
+    def check_length(self, model: nn.Module, length: int) -> None:
+        """Refuse a prompt of so many tokens on which the model could not be pruned exactly."""
 
     def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
         """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
