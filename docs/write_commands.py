@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from vispco.cli.main import app
+from vispco.cli.registered_names import expand
 
 PAGE = Path(__file__).parent / "commands.md"
 BEGINNING = """# The commands
@@ -94,7 +95,7 @@ def _row(parameter: Any) -> str:
         default = "" if parameter.default is None or isinstance(parameter.default, bool) else f"`{parameter.default}`"
         if parameter.secondary_opts:
             default = f"`{(parameter.opts if parameter.default else parameter.secondary_opts)[0]}`"
-    return f"| {name} | {default} | {(parameter.help or '').replace('|', '/')} |"
+    return f"| {name} | {default} | {expand(parameter.help or '').replace('|', '/')} |"
 
 
 def page() -> str:

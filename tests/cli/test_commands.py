@@ -78,6 +78,22 @@ def test_help_imports_neither_torch_nor_anything_slow():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "registry"),
+    [("search", "scorers"), ("search", "kernels"), ("search", "costs"), ("compare searches", "searches"),
+     ("evaluate", "metrics"), ("evaluate", "benchmarks"), ("demo", "scorers"), ("sweep", "scorers")],
+)  # fmt: skip
+def test_help_names_what_is_registered_now(command, registry, invoke, monkeypatch):
+    from vispco.cli import registered_names
+
+    known, all_names = registered_names.names(registry), registered_names.names
+    assert len(known) > 2
+    monkeypatch.setattr(registered_names, "names", lambda kind: [*all_names(kind), f"brand-new-{kind}"])
+    monkeypatch.setenv("COLUMNS", "1000")
+    shown = invoke(*command.split(), "--help").out
+    assert all(name in shown for name in (*known, f"brand-new-{registry}"))
+
+
 def test_help_names_every_command(invoke):
     text = invoke("--help").out
     for command in COMMANDS:

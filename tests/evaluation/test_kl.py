@@ -6,7 +6,9 @@ import torch
 from vispco import Pruner, Schedule
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import FeatureStore, Reference, TaskEvaluator, answer_logits, encode
-from vispco.evaluation.divergence import divergence
+from vispco.evaluation.kl_meter import KlMeter
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.objective import Objective
 
 from .conftest import layers_of
 
@@ -89,9 +91,20 @@ def test_kl_has_a_gradient_in_the_pruned_model(qwen, samples):
 
 
 def test_an_unknown_direction_lists_the_known_ones():
-    p = torch.zeros(1, 1, 2)
     with pytest.raises(UnknownNameError, match=r"pruned\|\|full"):
-        divergence(p, p, torch.ones(1, 1, dtype=torch.bool), "sideways")
+        KlMeter("sideways")
+
+
+def test_the_search_measures_what_the_evaluator_does(qwen, samples):
+    """One meter: the same samples, schedule and direction give the same KL in both."""
+    model, processor = qwen
+    schedule = Schedule.single(2, 0.3, layers_of(model))
+    batches = CalibrationBatches(model, processor, samples, batch_size=len(samples))
+    for direction in ("pruned||full", "full||pruned"):
+        objective = Objective(model, "fastv", direction=direction)
+        found = objective.measure_kl(batches[0], schedule.counts(batches[0].encoded.num_visual)[None])
+        expected = TaskEvaluator(model, processor, samples, "fastv").kl(schedule, direction)
+        assert float(found.mean()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_batch_without_answers_cannot_be_compared(qwen, samples):

@@ -31,14 +31,13 @@ class BenchCandidate:
 
     def pruner(self) -> Pruner | None:
         """A new pruner; None for the unpruned model."""
-        from vispco import scorers  # noqa: PLC0415
         from vispco.pruner import Pruner  # noqa: PLC0415
 
         if self.run is not None:
             return Pruner.from_pretrained(self.run, budget=self.budget)
         if self.schedule is None:
             return None
-        return Pruner(scorers.get(**(self.scorer or {"name": "fastv"})), self.schedule)
+        return Pruner(self.scorer or "fastv", self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
         schedule = None if self.schedule is None else self.schedule.to_dict()

@@ -32,7 +32,7 @@ def bench(
     schedule: Annotated[
         list[str] | None, typer.Option(help="single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file; the same.")
     ] = None,
-    scorer: Annotated[str, typer.Option(help="For schedules: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    scorer: Annotated[str, typer.Option(help="For schedules: {scorers}.")] = "fastv",
     budgets: Annotated[str, typer.Option(help="For folders of searches: fractions of the unpruned FLOPs.")] = (
         "0.25,0.5,0.75"
     ),
@@ -94,14 +94,13 @@ def bench(
 
 def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: int) -> list[BenchCandidate]:
     """What a person named: folders of searches at each budget, schedules under the scorer."""
-    from vispco import scorers  # noqa: PLC0415
     from vispco.bench import BenchCandidate  # noqa: PLC0415
-    from vispco.cli.choice import FORMS, schedule_from  # noqa: PLC0415
+    from vispco.cli.choice import FORMS, chain_of, schedule_from  # noqa: PLC0415
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.planning.pruner_config import is_pruner  # noqa: PLC0415
 
     found: list[BenchCandidate] = []
-    rated = scorers.get(scorer).to_dict()
+    rated = chain_of(scorer)
     for text in given:
         if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
             source = deployment.read(text)

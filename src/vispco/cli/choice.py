@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, or a JSON file of a schedule"
 
-SCORER = "Which tokens stay: fastv, sparsevlm, fitprune, random."
+SCORER = "Which tokens stay, alone or as a chain (divprune+fastv): {scorers}."
+COST = "What a budget is a fraction of: {costs}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,13 @@ class SubjectOptions:
         if self.pruner is not None:
             return {"pruner": self.pruner, "budget": self.budget}
         return {"scorer": self.scorer, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+
+
+def chain_of(text: str) -> dict[str, Any]:
+    """A scorer or a chain as a person types it, as an `EvaluatorSpec` keeps it; an unknown name is refused."""
+    from vispco.scorers import Chain  # noqa: PLC0415 - torch
+
+    return Chain.of(text).to_dict()
 
 
 def has_own_budget(pruner: str) -> bool:

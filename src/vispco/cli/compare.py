@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.choice import COST, SCORER, chain_of
 from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -31,12 +32,14 @@ def searches(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
-    methods: Annotated[str | None, typer.Option(help="Names with commas between them [all searches]")] = None,
-    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    methods: Annotated[
+        str | None, typer.Option(help="Names with commas between them (default: all): {searches}.")
+    ] = None,
+    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     measure: Annotated[
         str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")
     ] = "accuracy",
-    cost: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
+    cost: Annotated[str, typer.Option(help=COST)] = "exact",
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 16,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 32,
     asked: TaskOptions,
@@ -68,7 +71,7 @@ def searches(
     chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]
     spec = EvaluatorSpec(
-        model=model, scorer={"name": scorer}, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
+        model=model, scorer=chain_of(scorer), limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
     )
     learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
     ground = {

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
+from vispco.cli.registered_names import Command
 from vispco.errors import InvalidInputError
 
 
@@ -55,11 +56,11 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def configure(app: typer.Typer, prefix: str = "") -> None:
-    """Give every command of an app, and of the apps inside it, its `--config`."""
+    """Give every command of an app, and of the apps inside it, its `--config` and help with registered names."""
     for command in app.registered_commands:
         if command.callback is not None:
             own = command.name or command.callback.__name__
-            command.callback = configured(command.callback, f"{prefix}{own}")
+            command.callback, command.cls = configured(command.callback, f"{prefix}{own}"), Command
     for group in app.registered_groups:
         if group.typer_instance is not None:
             configure(group.typer_instance, f"{prefix}{group.name} ")
@@ -128,11 +129,18 @@ def _chosen(
     found = {}
     for key, value in options.items():
         name = names[str(key).replace("-", "_")]
+        if isinstance(value, dict) and value and all(str(layer).isdigit() for layer in value):  # scorers by layer
+            found[name or ""] = "+".join(f"{scorer}@{layer}" for layer, scorer in sorted(value.items(), key=_layer))
+            continue
         if isinstance(value, dict):
             raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
         if value is not None:
             found[name or ""] = _as_typed(value, several=name in lists)
     return found
+
+
+def _layer(entry: tuple[Any, Any]) -> int:
+    return int(entry[0])
 
 
 def _as_typed(value: Any, *, several: bool) -> Any:

@@ -25,7 +25,10 @@ class TaskOptions:
     """What accuracy is measured on; `spec()` is its part of an `EvaluatorSpec`."""
 
     tasks: Annotated[
-        str, typer.Option(help="'all', names of drawn tasks, or benchmarks with files: mmbench=PATH,chartqa=PATH.")
+        str,
+        typer.Option(
+            help="'all', names of drawn tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}."
+        ),
     ] = "all"
     data_root: Annotated[
         Path | None, typer.Option(help="A folder with VLMEvalKit's .tsv files, which are found by name.")
@@ -38,7 +41,7 @@ class TaskOptions:
         str, typer.Option(help="Prompts, lengths, pixels and metrics of benchmarks: ours, vlmevalkit or llava.")
     ] = "ours"
     metrics: Annotated[
-        str, typer.Option(help="Other metrics for benchmarks: chartqa=relaxed-lenient.", show_default=False)
+        str, typer.Option(help="Other metrics for benchmarks (chartqa=relaxed-lenient): {metrics}.", show_default=False)
     ] = ""
     min_pixels: Annotated[int | None, typer.Option(min=1, help="Smaller pictures are scaled up to this.")] = None
     max_pixels: Annotated[int | None, typer.Option(min=1, help="Larger pictures are scaled down to this.")] = None

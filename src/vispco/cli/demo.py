@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.choice import SCORER, chain_of
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -32,7 +33,7 @@ def demo(
     *,
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
     out: Annotated[Path, typer.Option(help="The run directory; report.html is in it.")] = Path("runs/demo"),
-    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "predictor",
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (
@@ -88,7 +89,7 @@ def demo(
     torch.set_num_threads(used)
     settings = DemoSettings(
         spec=EvaluatorSpec(
-            model=model, scorer={"name": scorer}, **loading.spec(), **asked.spec(), limit=test, details=False
+            model=model, scorer=chain_of(scorer), **loading.spec(), **asked.spec(), limit=test, details=False
         ),
         learn=learn,
         calibration=str(training),

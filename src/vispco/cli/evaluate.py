@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import SubjectOptions
+from vispco.cli.choice import SubjectOptions, chain_of
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -62,7 +62,7 @@ def evaluate(
 
     spec = EvaluatorSpec(
         model=model,
-        scorer={"name": pruning.scorer},
+        scorer=chain_of(pruning.scorer),
         split=split,
         limit=limit,
         seed=seed,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import SCORER
+from vispco.cli.choice import COST, SCORER
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -45,13 +45,13 @@ def search(
     *,
     out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/search"),
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
-    kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
+    kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
     mode: Annotated[str, typer.Option(help="predictor (a schedule for each input), static or line.")] = "predictor",
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection or table (default: what measured best).")
     ] = None,
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs.")] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
-    cost: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
+    cost: Annotated[str, typer.Option(help=COST)] = "exact",
     learned: TrainingOptions,
     asked: TaskOptions,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task, for the frontier's accuracies.")] = 32,

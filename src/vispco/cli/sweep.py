@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.choice import SCORER, chain_of
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -23,7 +24,7 @@ def sweep(
     strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid",
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
     trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
-    scorer: Annotated[str, typer.Option(help="Which tokens stay: fastv, sparsevlm, fitprune, random.")] = "fastv",
+    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     budget: Annotated[
         str | None, typer.Option(help="Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs.")
     ] = None,
@@ -65,7 +66,7 @@ def sweep(
 
     spec = EvaluatorSpec(
         model=model,
-        scorer={"name": scorer},
+        scorer=chain_of(scorer),
         split=split,
         limit=limit,
         batch_size=batch_size,
@@ -79,7 +80,13 @@ def sweep(
         """What a schedule costs depends on the samples' sizes; they are looked at where a budget asks for it."""
         return SampleSizes.of(spec.build())
 
-    words = (Path(model).name, scorer, space.replace(":", "."), strategy, *(f"{share:g}" for share in window or ()))
+    words = (
+        Path(model).name,
+        Chain.of(scorer).name,
+        space.replace(":", "."),
+        strategy,
+        *(f"{share:g}" for share in window or ()),
+    )
     study = name or "-".join(words)
 
     @cache

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vispco.bench.timing import BenchSettings
 from vispco.errors import InvalidInputError
 from vispco.evaluation.spec import EvaluatorSpec
+from vispco.scorers import Chain
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -51,7 +52,7 @@ class DemoSettings:
     def study(self) -> str:
         """The name of its sweep."""
         model = str(self.spec.model).rstrip("/").rpartition("/")[2]
-        return f"{model}-{self.spec.scorer['name']}-single-random"
+        return f"{model}-{Chain.of(self.spec.scorer).name}-single-random"
 
     def identity(self) -> dict[str, Any]:
         """What its results depend on, JSON-able; a folder holds one demo."""

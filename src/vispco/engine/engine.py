@@ -24,7 +24,7 @@ from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass, Relaxation
-from vispco.engine.passes import Pass, Prefill, PruningPass
+from vispco.engine.passes import Pass, Prefill
 from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
@@ -281,8 +281,9 @@ class Engine:
         current, state.current = state.current, None
         if current is None:
             return None
-        if isinstance(current, PruningPass):
-            state.counts, state.trace = current.realised, current.trace
+        outcome = current.outcome()
+        if outcome is not None:
+            state.counts, state.trace = outcome
         if isinstance(output, tuple):
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)

@@ -69,6 +69,10 @@ class Pass:
         """At the end of the language model."""
         return hidden
 
+    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
+        """Of a prefill: the tokens that each layer processed [B, L], and which ones, if that was recorded."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Prefill:
@@ -113,10 +117,8 @@ class PruningPass(Pass):
         num_layers = len(self.rows[0])
         self.first_choice = next((i for i in range(num_layers) if self.chooses_before(i)), None)
 
-    @property
-    def realised(self) -> Tensor:
-        """Visual tokens that each layer really processed: int64 [B, L], on the host."""
-        return torch.tensor(self.rows)
+    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
+        return torch.tensor(self.rows), self.trace
 
     def chooses_before(self, layer: int) -> bool:
         """Is there a choice to make before this layer? Host arithmetic only."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.features import FeatureStore
+    from vispco.evaluation.kl_meter import KlMeter
     from vispco.evaluation.reference import Reference
     from vispco.evaluation.spec import EvaluatorSpec
     from vispco.evaluation.teacher_forcing import answer_logits
@@ -23,6 +24,7 @@ _HOMES = {
     "Encoded": "vispco.evaluation.encoded",
     "EvaluatorSpec": "vispco.evaluation.spec",
     "FeatureStore": "vispco.evaluation.features",
+    "KlMeter": "vispco.evaluation.kl_meter",
     "Reference": "vispco.evaluation.reference",
     "TaskEvaluator": "vispco.evaluation.evaluator",
     "answer_logits": "vispco.evaluation.teacher_forcing",
@@ -36,6 +38,7 @@ __all__ = [
     "Evaluator",
     "EvaluatorSpec",
     "FeatureStore",
+    "KlMeter",
     "Reference",
     "TaskEvaluator",
     "TaskResult",

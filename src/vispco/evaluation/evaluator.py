@@ -26,7 +26,7 @@ from vispco.sources.sample_set import SampleSet
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
-    from vispco.evaluation.divergence import Direction
+    from vispco.evaluation.kl_meter import Direction
     from vispco.evaluation.result import Evaluation
 
 Progress = Callable[[int, int], None]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from vispco.evaluation.divergence import Direction, divergence
-from vispco.evaluation.teacher_forcing import answer_logits
+from vispco.evaluation.kl_meter import Direction, KlMeter
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 
 if TYPE_CHECKING:
@@ -27,10 +25,9 @@ class Reference:
     def knows(self, encoded: Encoded) -> bool:
         return all(key in self.cache for key in encoded.ids)
 
-    @torch.no_grad()
     def learn(self, encoded: Encoded) -> None:
         """Run the unpruned model on a batch with answers. No pruner may be on it."""
-        found = log_probabilities(answer_logits(self.model, encoded)).cpu()
+        found = KlMeter().teacher(self.model, encoded).cpu()
         for key, row, length in zip(encoded.ids, found, encoded.answer_lengths, strict=True):
             self.cache.put(key, {"logp": row[-length:].clone()})  # answers end together, at the right
 
@@ -46,8 +43,4 @@ class Reference:
 
     def kl(self, pruned_logits: Tensor, encoded: Encoded, direction: Direction = "pruned||full") -> Tensor:
         """KL of each sample, [B], from `answer_logits` of the pruned model on the same batch; differentiable in them."""
-        return divergence(log_probabilities(pruned_logits), self.log_probs(encoded), encoded.answer_mask, direction)
-
-
-def log_probabilities(logits: Tensor) -> Tensor:
-    return logits.float().log_softmax(-1)
+        return KlMeter(direction)(pruned_logits, self.log_probs(encoded), encoded.answer_mask)

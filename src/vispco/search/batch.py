@@ -13,8 +13,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from vispco.engine import recorded_embeddings
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
-from vispco.evaluation.reference import log_probabilities
-from vispco.evaluation.teacher_forcing import answer_logits
+from vispco.evaluation.kl_meter import KlMeter
 from vispco.families import family_of
 from vispco.planning.observation import Observation, observe
 from vispco.search.journal import work_key
@@ -92,6 +91,6 @@ def run_teacher(model: Any, encoded: Encoded) -> Batch:
         raise InvalidInputError("A search learns from the answers' positions. Encode the samples with answers=True.")
     family = family_of(model)
     with recorded_embeddings(model) as seen:
-        logits = answer_logits(model, encoded)
+        teacher = KlMeter().teacher(model, encoded)
     layout = family.layout(model, encoded.inputs, answers=encoded.labels != -100)
-    return Batch(encoded, log_probabilities(logits), observe(layout, seen[0]))
+    return Batch(encoded, teacher, observe(layout, seen[0]))

@@ -14,8 +14,7 @@ from vispco.cost import Cost, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
 from vispco.evaluation.candidate import first_drop
-from vispco.evaluation.divergence import Direction, divergence
-from vispco.evaluation.reference import log_probabilities
+from vispco.evaluation.kl_meter import Direction, KlMeter
 from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
@@ -56,7 +55,7 @@ class Objective:
         relaxation: GaussianMask | None = None,
         direction: Direction = "pruned||full",
     ) -> None:
-        self.model, self.scorer, self.direction = model, Chain.of(scorer), direction
+        self.model, self.scorer, self.meter = model, Chain.of(scorer), KlMeter(direction)
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.spent = FlopsBill()
@@ -78,7 +77,7 @@ class Objective:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
             return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
-        asked = (batch.name, self.scorer.to_dict(), self.direction)
+        asked = (batch.name, self.scorer.to_dict(), self.meter.direction)
         names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
@@ -141,7 +140,7 @@ class Objective:
         return self._kl(logits, batch)
 
     def _kl(self, logits: Tensor, batch: Batch) -> Tensor:
-        return divergence(log_probabilities(logits), batch.teacher, batch.encoded.answer_mask, self.direction)
+        return self.meter(logits, batch.teacher, batch.encoded.answer_mask)
 
     def _flops(self, counts: Tensor, batch: Batch) -> float:
         return float(self.cost.price(counts, self._with_answers(batch)).sum())

@@ -1,0 +1,49 @@
+"""Help texts that name what is registered: `{scorers}` in the help of an option becomes the names of all scorers.
+
+The registries import torch, so names are looked up when the help of a command is shown, not when it is defined.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+# By the word in braces: where a registry lives, as module:name.
+REGISTRIES = {
+    "scorers": "vispco.scorers:SCORERS",
+    "kernels": "vispco.kernels:KERNELS",
+    "costs": "vispco.cost:COSTS",
+    "searches": "vispco.rivals:search_names",
+    "metrics": "vispco.metrics:METRICS",
+    "benchmarks": "vispco.metrics:BENCHMARKS",
+    "methods": "vispco.presets:PRESETS",
+}
+_WORD = re.compile(r"\{(" + "|".join(REGISTRIES) + r")\}")
+
+
+def names(kind: str) -> list[str]:
+    """The names that are registered, those of other packages included."""
+    module, _, attribute = REGISTRIES[kind].partition(":")
+    found = getattr(import_module(module), attribute)
+    return list(found() if callable(found) else found)
+
+
+def expand(text: str) -> str:
+    """A help text with the words in braces replaced by names."""
+    return _WORD.sub(lambda match: ", ".join(names(match[1])), text)
+
+
+class Command(TyperCommand):
+    """A command whose help names what is registered."""
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
+        """Print the help, its words in braces replaced."""
+        for parameter in self.params:
+            told = getattr(parameter, "help", None)
+            if told is not None and _WORD.search(told):
+                parameter.help = expand(told)  # type: ignore[attr-defined]  # an option or an argument of typer's
+        super().format_help(ctx, formatter)
