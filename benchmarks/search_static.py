@@ -51,7 +51,7 @@ def converged(_: Lab | None, cache: Path, name: str, only: tuple[str, ...] = ())
     return told
 
 
-def _driven(model: Any, scorer: str, kernel: str, row: presets.Preset, batches: list[Batch]) -> dict[str, Any]:
+def _driven(model: Any, scorer: str, kernel: str, row: presets.SearchPreset, batches: list[Batch]) -> dict[str, Any]:
     objective = Objective(model, scorer, relaxation=GaussianMask(row.sigma, row.temperature))
     found = static_search(
         objective,

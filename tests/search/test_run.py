@@ -155,7 +155,7 @@ def test_presets_are_the_papers_tables():
     Config.model_type = "llava"
     assert presets.for_model(Config, "steps").alpha == 10
     assert (presets.get("text").alpha, presets.get("text").rate) == (2, 4e-4)
-    assert presets.Preset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
+    assert presets.SearchPreset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
     with pytest.raises(UnknownNameError, match="qwen"):
         presets.get("none")
 

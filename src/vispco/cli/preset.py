@@ -12,7 +12,7 @@ import typer
 from vispco.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from vispco.search.presets import Preset
+    from vispco.search.presets import SearchPreset
     from vispco.search.spec import Effort
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class PresetOptions:
         ),
     ] = None
 
-    def resolve(self, config: Any, kernel: str, samples: int) -> tuple[Preset, Effort]:
+    def resolve(self, config: Any, kernel: str, samples: int) -> tuple[SearchPreset, Effort]:
         """For a transformers config, a kernel and so many samples.
 
         A training goes over the samples as often as by default, and each of many processes (`accelerate launch`) gets a

@@ -9,7 +9,6 @@ import re
 from importlib import import_module
 from typing import Any
 
-import typer
 from typer.core import TyperCommand
 
 # By the word in braces: where a registry lives, as module:name.
@@ -40,7 +39,7 @@ def expand(text: str) -> str:
 class Command(TyperCommand):
     """A command whose help names what is registered."""
 
-    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, its words in braces replaced."""
         for parameter in self.params:
             told = getattr(parameter, "help", None)

@@ -16,7 +16,7 @@ from vispco.errors import InvalidInputError
 from vispco.estimates.model_size import DTYPES, count_parameters, visual_tokens
 from vispco.estimates.work import (
     Machine,
-    Prompt,
+    PromptSize,
     estimate_evaluation,
     estimate_gradient_search,
     estimate_grid,
@@ -60,7 +60,7 @@ def describe(
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
     models = {key: costs.get(key, size) for key in ("exact", "paper")}
     sample, counted = Workload(at.text, visual), count_parameters(config)
-    prompt = Prompt(
+    prompt = PromptSize(
         cost=models["exact"],
         text=at.text,
         visual=visual,

@@ -33,7 +33,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt:
+class PromptSize:
     """A sample of mean size. weights: bytes that are read for each generated token; language: the parameters of the model."""
 
     cost: Cost
@@ -66,7 +66,7 @@ class WorkEstimate:
 
 
 def estimate_evaluation(
-    prompt: Prompt, machine: Machine, items: int, *, fraction: float = 1.0, batch: int = 16
+    prompt: PromptSize, machine: Machine, items: int, *, fraction: float = 1.0, batch: int = 16
 ) -> WorkEstimate:
     """Answers to `items` questions at a fraction of the unpruned prefill."""
     prefill = items * fraction * prompt.flops
@@ -76,7 +76,7 @@ def estimate_evaluation(
     return WorkEstimate(flops, _hours(prefill, machine) + reading / 3600, flops / prompt.flops)
 
 
-def estimate_grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, WorkEstimate]:
+def estimate_grid(prompt: PromptSize, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, WorkEstimate]:
     """(configurations, work) of the paper's single-layer grid, each evaluated from layer 0 on."""
     layers = prompt.cost.num_layers
     retention = torch.ones(layers - 1, len(RATIOS), layers, dtype=torch.float64)
@@ -88,14 +88,14 @@ def estimate_grid(prompt: Prompt, machine: Machine, items: int, *, batch: int = 
     return len(rows), estimate_evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
 
 
-def estimate_gradient_search(prompt: Prompt, machine: Machine, samples: int) -> WorkEstimate:
+def estimate_gradient_search(prompt: PromptSize, machine: Machine, samples: int) -> WorkEstimate:
     """The paper's predictor: the teacher once, then forward and backward through the masked model on every pass."""
     flops = samples * prompt.forced * (1 + 3 * PASSES)
     return WorkEstimate(flops, _hours(flops, machine), flops / prompt.flops)
 
 
 def estimate_static_search(
-    prompt: Prompt, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS
+    prompt: PromptSize, machine: Machine, samples: int, budgets: Sequence[float] = BUDGETS
 ) -> WorkEstimate:
     """At most: the teacher once; for each budget shapes, the better ones on more samples, then a descent.
 

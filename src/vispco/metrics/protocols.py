@@ -108,7 +108,7 @@ class VlmEvalKit(EvaluationProtocol):
         return LLAVA_CHAT if family == "llava" else None
 
 
-class Llava(EvaluationProtocol):
+class LlavaProtocol(EvaluationProtocol):
     """LLaVA-1.5's evaluation: few words, or the letter of an option; VizWiz may say that it cannot answer."""
 
     name = "llava"
@@ -149,7 +149,7 @@ LLAVA_CHAT = (
     "{% if add_generation_prompt %}ASSISTANT: {% endif %}"
 )
 
-PROTOCOLS: dict[str, EvaluationProtocol] = {each.name: each for each in (Ours(), VlmEvalKit(), Llava())}
+PROTOCOLS: dict[str, EvaluationProtocol] = {each.name: each for each in (Ours(), VlmEvalKit(), LlavaProtocol())}
 
 
 def protocol(name: str) -> EvaluationProtocol:

@@ -12,7 +12,7 @@ from vispco.report.progress import in_order
 
 
 @dataclass(frozen=True)
-class SearchCostInfo:
+class BestSoFarInfo:
     """By label: seconds spent, and the best accuracy so far; ascending, the last one repeated at the end."""
 
     budget: float
@@ -21,7 +21,7 @@ class SearchCostInfo:
 
 def search_cost_info(
     swept: Mapping[str, Frontier], searched: Mapping[str, tuple[Frontier, float]] | None = None, budget: float = 0.5
-) -> SearchCostInfo:
+) -> BestSoFarInfo:
     """Sweeps step by step, in the order of their plans; searches as the one point (frontier, seconds) that they end in.
 
     Sweeps that do not tell their order or time, and runs with nothing within the budget, are left out.
@@ -41,10 +41,10 @@ def search_cost_info(
         within = [point.accuracy for point in frontier if frontier.cost(point) <= budget]
         if within:
             lines.append((label, (spent,), (max(within),)))
-    return SearchCostInfo(budget, tuple(lines))
+    return BestSoFarInfo(budget, tuple(lines))
 
 
-def draw_search_cost(info: SearchCostInfo, path: str | Path) -> Path:
+def draw_search_cost(info: BestSoFarInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         for place, (label, seconds, accuracy) in enumerate(info.lines):

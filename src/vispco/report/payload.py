@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.report.record import Record
+from vispco.report.record import JsonRecord
 
 FORMAT = "vispco-report"
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class PointRow(Record):
+class PointRow(JsonRecord):
     """One evaluated schedule.
 
     fraction, flops: by the page's cost model; seconds: measured time of one sample, None where none was measured.
@@ -34,7 +34,7 @@ class PointRow(Record):
 
 
 @dataclass(frozen=True)
-class Run(Record):
+class Run(JsonRecord):
     """Points of one search or sweep, cheapest first. frontier: the places of those that nothing dominates."""
 
     label: str
@@ -49,7 +49,7 @@ class Run(Record):
 
 
 @dataclass(frozen=True)
-class BudgetRow(Record):
+class BudgetRow(JsonRecord):
     """A stop of the slider: for each run, the place of its most accurate affordable point; None where it has none."""
 
     budget: float
@@ -57,7 +57,7 @@ class BudgetRow(Record):
 
 
 @dataclass(frozen=True)
-class ExampleState(Record):
+class ExampleState(JsonRecord):
     """One example at one budget.
 
     depth: base64 of one byte per token of the grid, row by row: how many layers process it. A token that has left
@@ -71,7 +71,7 @@ class ExampleState(Record):
 
 
 @dataclass(frozen=True)
-class Example(Record):
+class Example(JsonRecord):
     """A picture (data URI), its question, and what the model answers with all tokens and with fewer."""
 
     id: str
@@ -92,7 +92,7 @@ class Example(Record):
 
 
 @dataclass(frozen=True)
-class Convergence(Record):
+class Convergence(JsonRecord):
     """What a solver went through. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
 
     label: str
@@ -103,7 +103,7 @@ class Convergence(Record):
 
 
 @dataclass(frozen=True)
-class Curve(Record):
+class Curve(JsonRecord):
     """Hypervolume reached after so much search cost.
 
     cost: seconds, or empty where the run was not timed; flops: the same in FLOPs of the language model, or empty.
@@ -117,7 +117,7 @@ class Curve(Record):
 
 
 @dataclass(frozen=True)
-class MethodRow(Record):
+class MethodRow(JsonRecord):
     """A run in one line. ratio: its hypervolume over that of all empirical points of its model and scorer."""
 
     label: str
@@ -131,7 +131,7 @@ class MethodRow(Record):
 
 
 @dataclass(frozen=True)
-class Areas(Record):
+class Areas(JsonRecord):
     """Image areas of the training data before and after equalisation: edges [bins + 1] pixels, counts [bins]."""
 
     label: str
@@ -141,7 +141,7 @@ class Areas(Record):
 
 
 @dataclass(frozen=True)
-class Bench(Record):
+class Bench(JsonRecord):
     """A table of measurements, as its run wrote it."""
 
     label: str
@@ -150,7 +150,7 @@ class Bench(Record):
 
 
 @dataclass(frozen=True)
-class Provenance(Record):
+class Provenance(JsonRecord):
     """Where the numbers of one run come from."""
 
     label: str
@@ -162,7 +162,7 @@ class Provenance(Record):
 
 
 @dataclass(frozen=True)
-class Payload(Record):
+class Payload(JsonRecord):
     """The page. cost_model: whose FLOPs these are. Empty tuples are parts that the page leaves out."""
 
     title: str

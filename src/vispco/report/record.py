@@ -10,7 +10,7 @@ from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 from vispco.errors import InvalidInputError
 
 
-class Record:
+class JsonRecord:
     """A base for frozen dataclasses whose fields are numbers, texts, mappings, records, or tuples of those."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Record):
+    if isinstance(value, JsonRecord):
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
@@ -55,6 +55,6 @@ def _typed(hint: Any, value: Any) -> Any:
         return tuple(_typed(inside[0], item) for item in value)
     if origin is not None and isinstance(value, dict):
         return {key: _typed(inside[1], item) for key, item in value.items()}
-    if isinstance(hint, type) and issubclass(hint, Record):
+    if isinstance(hint, type) and issubclass(hint, JsonRecord):
         return hint.from_dict(value)
     return value

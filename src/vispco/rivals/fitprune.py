@@ -38,7 +38,7 @@ NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class FitPrune(Rival):
+class FitPruneSearch(Rival):
     """Bisection on attention mass. samples: how many of the calibration samples are looked at; None for all."""
 
     name: ClassVar[str] = "fitprune"

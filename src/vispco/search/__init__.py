@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vispco.search.gradient.trainer import PredictorTrainer
     from vispco.search.gradient.training_settings import TrainingSettings
     from vispco.search.objective import Objective
-    from vispco.search.presets import Preset
+    from vispco.search.presets import SearchPreset
     from vispco.search.run import search
     from vispco.search.spec import Effort, SearchSpec
 
@@ -23,7 +23,7 @@ _HOMES = {
     "Objective": "vispco.search.objective",
     "Predictor": "vispco.planning.predictor",
     "PredictorConfig": "vispco.planning.predictor",
-    "Preset": "vispco.search.presets",
+    "SearchPreset": "vispco.search.presets",
     "PredictorTrainer": "vispco.search.gradient.trainer",
     "SearchSpec": "vispco.search.spec",
     "TrainingSettings": "vispco.search.gradient.training_settings",
@@ -36,7 +36,7 @@ __all__ = [
     "Predictor",
     "PredictorConfig",
     "PredictorTrainer",
-    "Preset",
+    "SearchPreset",
     "SearchSpec",
     "TrainingSettings",
     "search",

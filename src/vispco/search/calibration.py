@@ -11,7 +11,6 @@ from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.lazy import Lazy
 from vispco.planning.observation import Observation
-from vispco.scorers.base import VisionNeeds
 from vispco.search.batch import Batch, run_teacher
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ class CalibrationBatches(Lazy[Batch]):
 
     memory: bytes for what the teacher said, and as many again for visual features; the rest waits on disk, in `folder`.
     So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.
-    vision: what the scorers of the search read of the vision tower.
     on_new: called with every batch when its teacher has run, to put it on a bill.
     """
 
@@ -37,7 +35,6 @@ class CalibrationBatches(Lazy[Batch]):
         memory: int = 2 * GIB,
         folder: str | Path | None = None,
         store: FeatureStore | None = None,
-        vision: VisionNeeds | None = None,
         on_new: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         if not len(samples) or batch_size < 1:
@@ -46,8 +43,6 @@ class CalibrationBatches(Lazy[Batch]):
             )
         self.model, self.samples, self.batch_size, self.on_new = model, samples, batch_size, on_new
         self.store = store or FeatureStore(model, processor, memory=memory, folder=folder)
-        if vision is not None:
-            self.store.require(vision)
         self.cache = TensorCache(memory, folder)
         self._known: dict[int, list[Sample]] = {}
 

@@ -66,14 +66,9 @@ class SearchRun:
         objective = Objective(model, spec.chain, cost=spec.cost, relaxation=spec.relaxation())
         objective.journal = journal
         batches = CalibrationBatches(
-            model,
-            processor,
-            samples,
-            batch_size=spec.effort.batch_size,
-            store=store,
-            vision=spec.chain.needs_vision,
-            on_new=objective.add_teacher,
+            model, processor, samples, batch_size=spec.effort.batch_size, store=store, on_new=objective.add_teacher
         )
+        batches.store.require(spec.chain.needs_vision)
         return cls(spec, objective, batches, **options)
 
 

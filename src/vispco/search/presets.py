@@ -10,7 +10,7 @@ from vispco.search.gradient.lagrangian import LagrangianSettings
 
 
 @dataclass(frozen=True)
-class Preset:
+class SearchPreset:
     """One row: lambda, alpha, epsilon, beta of Algorithm 1; sigma and T of the relaxation; learning rate, batch size."""
 
     lam: float = 100.0
@@ -39,32 +39,32 @@ class Preset:
 
 
 # Table hyperparams_main: the same for FastV, SparseVLM and FitPrune.
-QWEN = Preset(lam=100, alpha=5, epsilon=0.005, rate=1e-4)
-GEMMA = Preset(lam=1, alpha=5, epsilon=0.005, rate=5e-4)
-LLAVA = Preset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
+QWEN = SearchPreset(lam=100, alpha=5, epsilon=0.005, rate=1e-4)
+GEMMA = SearchPreset(lam=1, alpha=5, epsilon=0.005, rate=5e-4)
+LLAVA = SearchPreset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
 # Section "Implementation Details": single-layer pruning on Qwen2.5-VL-3B.
-TEXT = Preset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
+TEXT = SearchPreset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
 
 BY_MODEL = {"qwen": QWEN, "gemma": GEMMA, "llava": LLAVA}
 # Table hyperparams_ablation: Qwen2.5-VL-3B by kernel.
 BY_KERNEL = {
-    "linear": Preset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
-    "exponential": Preset(lam=100, alpha=10, epsilon=0.005, sigma=1, rate=5e-5),
-    "p-sigmoid": Preset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
-    "multi-step": Preset(lam=1, alpha=10, epsilon=0.05, sigma=5, rate=1e-4),
+    "linear": SearchPreset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
+    "exponential": SearchPreset(lam=100, alpha=10, epsilon=0.005, sigma=1, rate=5e-5),
+    "p-sigmoid": SearchPreset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
+    "multi-step": SearchPreset(lam=1, alpha=10, epsilon=0.05, sigma=5, rate=1e-4),
 }
 # `steps` and `free` are ours: they take the single-layer row of the model.
 PRESETS = {"text": TEXT, **BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in BY_KERNEL.items()}}
 
 
-def get(name: str) -> Preset:
+def get(name: str) -> SearchPreset:
     """A preset by name: 'qwen', 'gemma', 'llava', 'qwen/linear', ..., or 'text'."""
     if name not in PRESETS:
         raise UnknownNameError("preset", name, list(PRESETS))
     return PRESETS[name]
 
 
-def for_model(config: Any, kernel: str) -> Preset:
+def for_model(config: Any, kernel: str) -> SearchPreset:
     """The row of a transformers config and a kernel: the ablation's for Qwen, the model's own elsewhere.
 
     A model that the paper has not tried gets Qwen's row.

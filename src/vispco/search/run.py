@@ -20,7 +20,7 @@ from vispco.scorers import ChainLike
 from vispco.search.evaluate import evaluate_planners
 from vispco.search.journal import SearchJournal
 from vispco.search.modes import SearchRun, run_mode
-from vispco.search.presets import Preset
+from vispco.search.presets import SearchPreset
 from vispco.search.spec import BUDGETS, Effort, Mode, SearchSpec
 from vispco.version import __version__
 from vispco.weight_bars import hide_weight_bars
@@ -45,7 +45,7 @@ def search(
     directory: str | Path | None = None,
     test: Sequence[Sample] | None = None,
     cost: str | Cost = "exact",
-    preset: str | Preset | None = None,
+    preset: str | SearchPreset | None = None,
     effort: Effort | None = None,
     seed: int = 0,
     facts: Mapping[str, Any] | None = None,

@@ -16,7 +16,7 @@ from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.presets import Preset
+from vispco.search.presets import SearchPreset
 from vispco.search.table.network_fit import FitSettings
 from vispco.search.table.scouting import ScoutingSettings
 
@@ -77,7 +77,7 @@ class SearchSpec:
     solver: str | None = None
     budgets: tuple[float, ...] = BUDGETS
     cost: str | Cost = "exact"
-    preset: Preset | None = None
+    preset: SearchPreset | None = None
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
 
@@ -95,7 +95,7 @@ class SearchSpec:
         scorer: ChainLike = "fastv",
         kernel: str | Kernel = "steps",
         *,
-        preset: str | Preset | None = None,
+        preset: str | SearchPreset | None = None,
         effort: Effort | None = None,
         **rest: Any,
     ) -> Self:
@@ -110,7 +110,7 @@ class SearchSpec:
         )
 
     @property
-    def row(self) -> Preset:
+    def row(self) -> SearchPreset:
         """The hyper-parameters; see `for_model`."""
         if self.preset is None:
             raise InvalidInputError("This search has no preset yet. Call for_model(model.config) first.")
@@ -155,7 +155,7 @@ class SearchSpec:
         readers: dict[str, Callable[[Any], Any]] = {
             "kernel": lambda value: kernels.get(**value),
             "cost": lambda value: value if isinstance(value, str) else costs.from_dict(value),
-            "preset": lambda value: None if value is None else Preset.from_dict(value),
+            "preset": lambda value: None if value is None else SearchPreset.from_dict(value),
             "effort": Effort.from_dict,
             "budgets": tuple,
         }

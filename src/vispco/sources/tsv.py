@@ -29,7 +29,7 @@ from vispco.sources.tsv_rows import RowIndex, read_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vispco.sources.tsv_rows import Row
+    from vispco.sources.tsv_rows import TsvRow
 
 NOT_META = {"index", "image", "question", "hint", "answer", "answers"}
 
@@ -67,7 +67,7 @@ class Tsv(Records):
                 if row.number:
                     yield self._record(row, header, index, images)
 
-    def _record(self, row: Row, header: Header, index: RowIndex, images: TsvImages) -> Record | Skipped:
+    def _record(self, row: TsvRow, header: Header, index: RowIndex, images: TsvImages) -> Record | Skipped:
         wrong = row.wrong or wrong_length(row, header)
         if wrong:
             return self._skip("malformed row", row, wrong)
@@ -106,7 +106,7 @@ class Tsv(Records):
             row=row.number,
         )
 
-    def _texts(self, row: Row, header: Header) -> dict[str, str] | Skipped:
+    def _texts(self, row: TsvRow, header: Header) -> dict[str, str] | Skipped:
         """Every cell but the picture's, as text."""
         cells: dict[str, str] = {}
         for column, (name, field) in enumerate(zip(header.names, row.fields, strict=True)):
@@ -121,11 +121,11 @@ class Tsv(Records):
                 return self._skip(f"not {self.encoding}", row, detail)
         return cells
 
-    def _skip(self, reason: str, row: Row, detail: str) -> Skipped:
+    def _skip(self, reason: str, row: TsvRow, detail: str) -> Skipped:
         return Skipped(reason, str(self.file), row.number, detail)
 
 
-def wrong_length(row: Row, header: Header) -> str:
+def wrong_length(row: TsvRow, header: Header) -> str:
     given, wanted = len(row.fields), len(header.names)
     if given < wanted:
         return f"it has {given} columns, the header {wanted}: the row, or the file, is cut off"

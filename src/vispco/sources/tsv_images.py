@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vispco.sources.tsv_header import Header
-    from vispco.sources.tsv_rows import Row, RowIndex
+    from vispco.sources.tsv_rows import RowIndex, TsvRow
 
 SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
 STEPS = 4  # a row may name a row that names a row; longer chains are circles
@@ -31,7 +31,7 @@ class TsvImages:
         self.file, self.header, self.index, self.roots, self.max_side = file, header, index, roots, max_side
         self._complete = False
 
-    def handles(self, row: Row) -> tuple[ImageHandle, ...] | Skipped:
+    def handles(self, row: TsvRow) -> tuple[ImageHandle, ...] | Skipped:
         """A handle for each picture of the row, or why it has none that can be used."""
         cells = [] if self.header.image is None else image_cells(row.fields[self.header.image])
         if cells:
@@ -48,7 +48,7 @@ class TsvImages:
         names = parse_list(text) or ([text] if text else [])
         return find_handles(names, self.roots, str(self.file), row.number, self.max_side)
 
-    def _in_table(self, row: Row, place: int, cell: bytes) -> list[ImageHandle]:
+    def _in_table(self, row: TsvRow, place: int, cell: bytes) -> list[ImageHandle]:
         """The picture in a cell, or all pictures of the row whose index the cell holds."""
         offset, number, cells = row.offset, row.number, {place: cell}
         for _ in range(STEPS):
@@ -66,7 +66,7 @@ class TsvImages:
             raise BrokenImageError(f"its image is that of row {number}, which has none")
         return [self._handle(row, number, offset, place, cell) for place, cell in cells.items()]
 
-    def _handle(self, row: Row, number: int, offset: int, place: int, cell: bytes) -> ImageHandle:
+    def _handle(self, row: TsvRow, number: int, offset: int, place: int, cell: bytes) -> ImageHandle:
         """The picture at a place of the row `number`, for the row that refers to it."""
         if not looks_like_image(decode_base64(cell)[:16]):
             source = "" if number == row.number else f" (it is in row {number})"

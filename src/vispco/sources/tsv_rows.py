@@ -21,14 +21,14 @@ MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TsvRow:
     number: int  # 0 is the header
     offset: int  # where it starts in the file
     fields: list[bytes]
     wrong: str = ""  # why the fields cannot be trusted
 
 
-def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[Row]:
+def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
     with path.open("rb") as stream:
         if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
@@ -46,14 +46,14 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[Row]:
             number += 1
 
 
-def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> Row:
+def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
     """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
     if len(line) == LONGEST_ROW and not line.endswith(b"\n"):
         while (rest := stream.readline(LONGEST_ROW)) and not rest.endswith(b"\n"):
             pass
-        return Row(number, start, [], f"the row is longer than {LONGEST_ROW:,} bytes")
+        return TsvRow(number, start, [], f"the row is longer than {LONGEST_ROW:,} bytes")
     if b'"' not in line:
-        return Row(number, start, line.rstrip(b"\r\n").split(b"\t"))
+        return TsvRow(number, start, line.rstrip(b"\r\n").split(b"\t"))
     after_first_line = stream.tell()
     fields: list[bytes] = []
     at = 0
@@ -62,7 +62,7 @@ def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> Row:
             end = line.find(b"\t", at)
             if end < 0:
                 fields.append(line[at:].rstrip(b"\r\n"))
-                return Row(number, start, fields)
+                return TsvRow(number, start, fields)
             fields.append(line[at:end])
             at = end + 1
             continue
@@ -73,12 +73,12 @@ def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> Row:
             close = closing_quote(line, 1)
             if close < 0:  # take the row as lost, and go on with the line after its first
                 stream.seek(after_first_line)
-                return Row(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
+                return TsvRow(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
         end = line.find(b"\t", close)
         tail = line[close + 1 :].rstrip(b"\r\n") if end < 0 else line[close + 1 : end]
         fields.append(line[at + 1 : close].replace(b'""', b'"') + tail)
         if end < 0:
-            return Row(number, start, fields)
+            return TsvRow(number, start, fields)
         at = end + 1
 
 

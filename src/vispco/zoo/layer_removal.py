@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vispco.zoo.packed_batch import Packer, answers, visual_tokens
-from vispco.zoo.training_scenes import Example
+from vispco.zoo.training_scenes import TrainingExample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,10 +78,10 @@ def measure_layer_removal(
     return [LayerRemoval(i, 100 * (right[count] - right[i]) / total, kl[i] / total) for i in range(count)]
 
 
-def _example(sample: DrawnSample) -> Example:
+def _example(sample: DrawnSample) -> TrainingExample:
     if sample.scene is None:
         raise ValueError("A sample whose pictures were replaced has no scene.")
-    return Example(sample.scene, sample.image, ((sample.task, sample.question, sample.answer),))
+    return TrainingExample(sample.scene, sample.image, ((sample.task, sample.question, sample.answer),))
 
 
 def _means(values: Tensor, asked: Tensor, count: int) -> Tensor:

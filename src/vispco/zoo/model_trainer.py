@@ -20,7 +20,7 @@ from vispco.errors import VispcoError
 from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import grow, scale_branches
 from vispco.zoo.muon import Muon
-from vispco.zoo.packed_batch import Batch, Packer, answer_loss, answers, right_by_task, visual_tokens
+from vispco.zoo.packed_batch import PackedBatch, Packer, answer_loss, answers, right_by_task, visual_tokens
 from vispco.zoo.recipe import Recipe, recipe
 from vispco.zoo.shipped import load
 from vispco.zoo.token_labels import TokenLabelHeads
@@ -54,7 +54,7 @@ class ModelTrainer:
         self.parameters: dict[str, nn.Parameter] = named
         self.optimizer = Muon(named.items())
         self.progress = TrainingProgress()
-        self._pool: tuple[int, list[Batch]] = (-1, [])
+        self._pool: tuple[int, list[PackedBatch]] = (-1, [])
         self._mix = (self.weights(), self.progress.level)
 
     @property
@@ -77,7 +77,7 @@ class ModelTrainer:
         understood = sum(seeing) / len(seeing) > 0.8
         return min(1.0, self.progress.level + 0.01) if understood else self.progress.level
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> PackedBatch:
         first = step - step % POOL
         if self._pool[0] != first:
             plan = self.plan

@@ -19,13 +19,13 @@ from vispco.zoo.token_labels import token_labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, build_tokenizer, token_ids
 
 if TYPE_CHECKING:
-    from vispco.zoo.training_scenes import Example
+    from vispco.zoo.training_scenes import TrainingExample
 
 IGNORE = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PackedBatch:
     """Tensors of one step. T is the longest row; text masks are boolean, True where a query may look."""
 
     input_ids: Tensor  # [B, T]
@@ -74,7 +74,7 @@ class Packer:
         merge = self.processor.merge_size
         return [(int(h) // merge, int(w) // merge) for _, h, w in pixels["image_grid_thw"].tolist()]
 
-    def __call__(self, given: list[Example]) -> Batch:
+    def __call__(self, given: list[TrainingExample]) -> PackedBatch:
         ids = token_ids()
         found = self.processor(images=[example.image for example in given], return_tensors="pt")
         pixels = {name: found[name] for name in ("pixel_values", "image_grid_thw") if name in found}
@@ -115,7 +115,7 @@ class Packer:
         dense = np.concatenate(
             [token_labels(example.scene, *grid) for example, grid in zip(given, grids, strict=True)], axis=0
         )
-        return Batch(
+        return PackedBatch(
             torch.from_numpy(input_ids),
             torch.from_numpy(targets),
             torch.from_numpy(asked),
@@ -174,7 +174,7 @@ def visual_tokens(model: Any, pixels: dict[str, Tensor]) -> Tensor:
     return features.reshape(-1, features.shape[-1])  # type: ignore[no-any-return]
 
 
-def answers(model: Any, batch: Batch, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def answers(model: Any, batch: PackedBatch, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Logits [A, V], targets [A] and question numbers [A] of every answer token of the batch."""
     embedded = model.get_input_embeddings()(batch.input_ids)
     where = (batch.input_ids == token_ids()[IMAGE]).unsqueeze(-1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """A drawn scene and the questions (task, question, answer) that are packed behind it."""
 
     scene: Scene
@@ -37,7 +37,7 @@ class Example:
 
 def examples(
     rng: Random, count: int, weights: dict[str, float], difficulty: float, questions: int, part: Round | None = None
-) -> list[Example]:  # fmt: skip
+) -> list[TrainingExample]:  # fmt: skip
     """`count` training pictures whose tasks are drawn by weight.
 
     Within a round of the last stage (`part`) every scene is as full as those of the test set.
@@ -63,11 +63,11 @@ def examples(
             :questions
         ]
         rng.shuffle(asked)
-        made.append(Example(scene, draw(scene), tuple(asked)))
+        made.append(TrainingExample(scene, draw(scene), tuple(asked)))
     return made
 
 
-def tower_examples(rng: Random, count: int, difficulty: float) -> list[Example]:
+def tower_examples(rng: Random, count: int, difficulty: float) -> list[TrainingExample]:
     """Pictures for the vision tower alone: full of glyphs at first, then like those of the tasks."""
     made = []
     for _ in range(count):
@@ -76,7 +76,7 @@ def tower_examples(rng: Random, count: int, difficulty: float) -> list[Example]:
         else:
             name = rng.choice([*TASKS, "word", "chart", "table", "table"])  # reading is the last skill to come
             scene, _ = compose(name, "train", rng, difficulty)
-        made.append(Example(scene, draw(scene), ()))
+        made.append(TrainingExample(scene, draw(scene), ()))
     return made
 
 
