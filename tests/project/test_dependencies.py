@@ -46,7 +46,7 @@ def third_party(folder):
 
 
 def test_the_package_declares_what_it_imports():
-    optional = declared("ray") | declared("data") | declared("dashboard")
+    optional = set().union(*(declared(extra) for extra in ("ray", "data", "dashboard", "play", "serve")))
     missing = {name: files[0] for name, files in third_party(PACKAGE).items() if name not in declared() | optional}
     assert not missing, "Declare these in [project] dependencies of pyproject.toml."
 

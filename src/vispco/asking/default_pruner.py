@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from vispco import cost, kernels
+from vispco import cost, kernels, presets
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.planning.planner import BudgetPlanner, static_shape
@@ -22,7 +22,8 @@ DEPTH = 0.4  # where attention scorers drop; the best of five single layers on t
 class PrunerChoice:
     """How a model is pruned: what a search found, or a method with a plain shape; at a budget.
 
-    run: the folder of a search, or a saved predictor. method: a scorer or a chain of them ('fastv', 'divprune+fastv').
+    run: the folder of a search, a saved pruner or a saved predictor. method: a published one ('pyramiddrop',
+    'sparsevlm:64'), scaled to the budget, or any scorer or chain ('divprune+fastv') with a plain shape.
     budget: a fraction of each sample's unpruned language-model FLOPs.
     """
 
@@ -50,6 +51,8 @@ class PrunerChoice:
         """A new pruner for this model."""
         if self.run is not None:
             return Pruner.from_pretrained(self.run, budget=self.budget, record=record)
+        if self.method is not None and self.method.partition(":")[0].strip() in presets.PRESETS:
+            return presets.pruner(self.method, model, budget=self.budget, record=record)
         chain = Chain.of(self.method or METHOD)
         return Pruner(chain, default_planner(model, chain, self.budget), record=record)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vispco.asking import Comparison
 
 PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
-METHOD = "A scorer, or a chain of them such as fastv+random@20 (default: fastv): {scorers}."
+METHOD = "A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
 BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt (default: 0.5)."
 
 

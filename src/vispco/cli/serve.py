@@ -1,0 +1,103 @@
+"""`vispco serve`: an OpenAI-compatible endpoint for a pruned model."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated, Any
+
+import typer
+
+from vispco.cli.ask import METHOD, PRUNER
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.errors import InvalidInputError, VispcoError
+
+INSTALL = 'Serving needs fastapi, uvicorn and openai: pip install "vispco[serve]".'
+LEVELS = ("critical", "error", "warning", "info", "debug")
+
+
+class MissingServerError(VispcoError, ImportError):
+    """A server was asked for where its packages are not installed."""
+
+
+@spread
+def serve(
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    *,
+    budget: Annotated[float, typer.Option(help="Of requests that give none: a fraction of the unpruned FLOPs.")] = 0.5,
+    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
+    method: Annotated[str | None, typer.Option(help=METHOD)] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    key: Annotated[
+        str | None, typer.Option(envvar="VISPCO_API_KEY", help="Requests must carry this key (api_key of a client).")
+    ] = None,
+    allow_remote_images: Annotated[bool, typer.Option(help="Fetch pictures that requests give as addresses.")] = False,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB.")] = 20,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Requests at once; more are told to come back later.")] = 64,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer that a request may ask for.")] = 4096,
+    log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
+    loading: ModelOptions,
+) -> None:
+    """Chat completions with pictures and streaming, pruned at the budget of the server or of the request.
+
+    A request gives its own budget with extra_body={"budget": 0.3}. Answers carry tokens kept, FLOPs and milliseconds in
+    usage.pruning. /metrics is for Prometheus. Listens on this machine alone unless --host says otherwise.
+
+    Examples:
+
+        vispco serve tiny-qwen --budget 0.5
+
+        vispco serve Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --budget 0.5 --device cuda --dtype bfloat16
+    """
+    if log_level not in LEVELS:
+        raise InvalidInputError(f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.")
+    try:
+        import uvicorn  # noqa: PLC0415
+
+        from vispco.serving.chat_handler import ServingRules  # noqa: PLC0415
+        from vispco.serving.server import build_app  # noqa: PLC0415
+    except (ImportError, NameError) as error:  # transformers' files name types of openai that are then missing
+        raise MissingServerError(INSTALL) from error
+    from transformers.utils import logging  # noqa: PLC0415
+
+    from vispco.asking import PrunerChoice  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.planning import deployment  # noqa: PLC0415
+    from vispco.serving.messages import PictureRules  # noqa: PLC0415
+
+    choice = PrunerChoice(run=pruner, method=method, budget=budget)
+    if pruner is not None:
+        deployment.read(pruner)  # what is wrong with it is told before a model is loaded
+    logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
+    rules = ServingRules(
+        choice=choice,
+        pictures=PictureRules(remote=allow_remote_images, max_bytes=max_body * 2**20),
+        max_waiting=max_waiting,
+        max_new_tokens=max_new_tokens,
+    )
+    listening = listen(host, port)
+    app: Any = build_app(EvaluatorSpec(model=model, **loading.spec()), rules, max_body=max_body * 2**20, key=key)
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"{model}, {choice.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True)
+    try:
+        uvicorn.Server(uvicorn.Config(app, log_level=log_level)).run(sockets=[listening])
+    except KeyboardInterrupt:
+        typer.echo("stopped.", err=True)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, before the model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InvalidInputError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}. Give another --port, or another --host."
+        ) from error
+    return listening
