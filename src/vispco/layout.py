@@ -1,35 +1,42 @@
-"""Where the visual, text and pad tokens of a batch are: the one description that scorers and the engine share."""
+"""Where the visual, text and pad tokens of a batch are: the one description that scorers and the engine share.
+
+It is made on the host. Two masks are brought there once per prefill; all else is arithmetic of small integers, and what a
+layer needs of it goes to the device once, when it is first asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
 
+ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
+Array: TypeAlias = np.ndarray[Any, Any]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class TokenLayout:
     """The tokens of one forward pass, sample by sample. It knows nothing of a model family.
 
-    visual: bool [B, N], image and video placeholders.
-    real: bool [B, N], everything but padding.
-    query: int64 [B], position of the last instruction token of each sample, wherever the padding is.
-    num_visual, num_text: host integers per sample (padding is neither).
-    image_sizes: for each image or video in order of appearance, its merged token grid (frames, rows, columns), where
-        the family knows it.
+    visual_map: bool [B, N] on the host, image and video placeholders. real_map: the same, everything but padding.
+    query_at: int64 [B] on the host, position of the last instruction token of each sample, wherever the padding is.
+    device: where the tensors of this layout are.
+    sizes: for each image or video in order of appearance, its merged token grid (frames, rows, columns), where the family
+        knows it; a function where asking means to wait for a device.
     """
 
-    visual: Tensor
-    real: Tensor
-    query: Tensor
-    num_visual: tuple[int, ...]
-    num_text: tuple[int, ...]
-    num_instruction: int
-    image_sizes: tuple[tuple[int, int, int], ...] | None = None
+    visual_map: Array
+    real_map: Array
+    query_at: Array
+    device: torch.device
+    sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
 
     @classmethod
     def build(
@@ -38,54 +45,111 @@ class TokenLayout:
         real: Tensor | None = None,
         *,
         answers: Tensor | None = None,
-        image_sizes: tuple[tuple[int, int, int], ...] | None = None,
+        image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N]; `answers` marks tokens that a model would have to write itself.
 
         Answer tokens are never queries: the last instruction token is the last real token before the first answer.
-        The counts are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
+        The masks are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
         """
-        visual = visual.bool()
-        real = torch.ones_like(visual) if real is None else real.bool()
-        visual = visual & real
-        positions = torch.arange(visual.shape[1], device=visual.device)
-        instruction = real
-        if answers is not None:
-            started = answers.bool().cumsum(-1) > 0
-            instruction = real & ~started
-        query = torch.where(instruction, positions, -1).amax(-1)
-        seen = visual.cumsum(-1) > 0
-        rows = instruction & ~visual & seen
-        table = torch.stack([visual.sum(-1), (real & ~visual).sum(-1), rows.sum(-1), query]).tolist()
-        if min(table[3]) < 0:
-            sample = table[3].index(min(table[3]))
+        given = [mask.bool() for mask in (visual, real, answers) if mask is not None]
+        maps = iter((torch.stack(given) if len(given) > 1 else given[0][None]).cpu().numpy())
+        seen = next(maps)
+        there = np.ones_like(seen) if real is None else next(maps)
+        asked = there if answers is None else there & (np.logical_or.accumulate(next(maps), axis=1) == 0)
+        query = np.where(asked, np.arange(seen.shape[1]), -1).max(axis=1)
+        if query.min() < 0:
             raise InvalidInputError(
-                f"Sample {sample} of the batch has no instruction token (only padding or answer tokens). "
+                f"Sample {int(query.argmin())} of the batch has no instruction token (only padding or answer tokens). "
                 "Every sample needs at least one token of text."
             )
-        return cls(visual, real, query, tuple(table[0]), tuple(table[1]), max(table[2]), image_sizes)
+        return cls(seen & there, there, query, visual.device, image_sizes)
 
     @property
     def batch_size(self) -> int:
-        return int(self.visual.shape[0])
+        return int(self.visual_map.shape[0])
 
     @property
     def length(self) -> int:
-        return int(self.visual.shape[1])
+        return int(self.visual_map.shape[1])
 
     @property
     def has_visual(self) -> bool:
         return any(self.num_visual)
 
     @cached_property
+    def num_visual(self) -> tuple[int, ...]:
+        """Visual tokens of each sample."""
+        return tuple(self.visual_map.sum(axis=1).tolist())
+
+    @cached_property
+    def num_text(self) -> tuple[int, ...]:
+        """Text tokens of each sample; padding is neither."""
+        return tuple((self.real_map.sum(axis=1) - self.visual_map.sum(axis=1)).tolist())
+
+    @cached_property
+    def num_prompt(self) -> tuple[int, ...]:
+        """Text tokens up to the query: without an answer that stands behind it."""
+        return tuple(self.prompt_map.sum(axis=1).tolist())
+
+    @cached_property
+    def num_instruction(self) -> int:
+        """The largest number of instruction tokens that can see a visual token."""
+        return int(self._instruction_map.sum(axis=1).max())
+
+    @cached_property
+    def prompt_map(self) -> Array:
+        """Text up to the query: bool [B, N] on the host."""
+        return self.real_map & ~self.visual_map & (np.arange(self.length) <= self.query_at[:, None])
+
+    @cached_property
+    def _instruction_map(self) -> Array:
+        found: Array = self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
+        return found
+
+    @cached_property
+    def visual(self) -> Tensor:
+        """Image and video placeholders: bool [B, N]."""
+        return self.on_device(self.visual_map)
+
+    @cached_property
+    def real(self) -> Tensor:
+        """Everything but padding: bool [B, N]."""
+        return self.on_device(self.real_map)
+
+    @cached_property
+    def query(self) -> Tensor:
+        """Position of the last instruction token of each sample: int64 [B]."""
+        return self.on_device(self.query_at)
+
+    @cached_property
+    def slots(self) -> Array:
+        """`visual_index` on the host."""
+        return packed(self.visual_map, max(self.num_visual, default=0))
+
+    @cached_property
     def visual_index(self) -> Tensor:
         """Position in the sequence of each visual token; int64 [B, V], V the largest count, padded with N."""
-        return self._positions_of(self.visual, max(self.num_visual, default=0))
+        return self.on_device(self.slots)
 
     @cached_property
     def is_visual_slot(self) -> Tensor:
         """Which of the V slots hold a token; bool [B, V]."""
-        return self.visual_index < self.length
+        return self.on_device(self.slots < self.length)
+
+    @cached_property
+    def visual_shares(self) -> Tensor:
+        """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
+        filled = self.slots < self.length
+        return self.on_device((filled / filled.sum(axis=1, keepdims=True).clip(1)).astype(np.float32))
+
+    @cached_property
+    def slot_at(self) -> Array:
+        """The visual slot of each token; V for text, V + 1 for padding: int64 [B, N] on the host."""
+        count = self.slots.shape[1]
+        found: Array = np.where(self.real_map, count, count + 1)
+        found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
+        return found
 
     @cached_property
     def instruction_index(self) -> Tensor:
@@ -93,12 +157,17 @@ class TokenLayout:
 
         Where a sample has none (no text after its picture), its last instruction token stands in.
         """
-        positions = torch.arange(self.length, device=self.visual.device)
-        seen = self.visual.cumsum(-1) > 0
-        rows = self.real & ~self.visual & seen & (positions <= self.query[:, None])
-        index = self._positions_of(rows, max(self.num_instruction, 1))
-        index[:, 0] = torch.where(index[:, 0] == self.length, self.query, index[:, 0])
-        return index
+        index = packed(self._instruction_map, max(self.num_instruction, 1))
+        index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
+        return self.on_device(index)
+
+    @cached_property
+    def has_instruction(self) -> Tensor | None:
+        """Which places of `instruction_index` hold a token: bool [B, R]; None if all do."""
+        number = self._instruction_map.sum(axis=1).clip(1)
+        if number.min() == max(self.num_instruction, 1):
+            return None
+        return self.on_device(np.arange(max(self.num_instruction, 1)) < number[:, None])
 
     @cached_property
     def after_image(self) -> Tensor:
@@ -106,43 +175,52 @@ class TokenLayout:
 
         Where no text follows the pictures, the last instruction token stands in.
         """
-        positions = torch.arange(self.length, device=self.visual.device)
-        last = torch.where(self.visual, positions, -1).amax(-1, keepdim=True)
-        behind = self.real & ~self.visual & (positions > last) & (positions <= self.query[:, None])
-        first = torch.where(behind, positions, self.length).amin(-1)
-        return torch.where(first == self.length, self.query, first)
+        positions = np.arange(self.length)
+        last = np.where(self.visual_map, positions, -1).max(axis=1, keepdims=True)
+        first = np.where(self.prompt_map & (positions > last), positions, self.length).min(axis=1)
+        return self.on_device(np.where(first == self.length, self.query_at, first))
+
+    @cached_property
+    def image_sizes(self) -> ImageSizes | None:
+        """Token grid (frames, rows, columns) of each image or video, in order of appearance, where it is known."""
+        return self.sizes() if callable(self.sizes) else self.sizes
 
     @cached_property
     def image_index(self) -> Tensor:
         """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
-        order = torch.where(self.is_visual_slot, 1, 0).flatten().cumsum(0).sub(1).view_as(self.visual_index)
+        filled = self.slots < self.length
         if self.image_sizes is not None:
-            sizes = torch.tensor([t * h * w for t, h, w in self.image_sizes], device=order.device)
-            index = torch.bucketize(order, sizes.cumsum(0), right=True)
+            ends = np.cumsum([t * h * w for t, h, w in self.image_sizes])
+            index = np.searchsorted(ends, self._order, side="right")
         else:  # a run of neighbouring visual tokens is one image
-            previous = torch.cat([self.visual_index[:, :1] - 2, self.visual_index[:, :-1]], dim=1)
-            starts = (self.visual_index != previous + 1) & self.is_visual_slot
-            index = starts.flatten().cumsum(0).sub(1).view_as(order)
-        return torch.where(self.is_visual_slot, index, -1)
+            previous = np.concatenate([self.slots[:, :1] - 2, self.slots[:, :-1]], axis=1)
+            starts = (self.slots != previous + 1) & filled
+            index = (np.cumsum(starts) - 1).reshape(starts.shape)
+        return self.on_device(np.where(filled, index, -1))
 
     @cached_property
     def coordinates(self) -> Tensor | None:
         """(frame, row, column) of each visual slot in its image's token grid; int64 [B, V, 3], or None if unknown."""
         if self.image_sizes is None:
             return None
-        device = self.visual_index.device
-        grids = [
-            torch.cartesian_prod(torch.arange(t), torch.arange(h), torch.arange(w)) for t, h, w in self.image_sizes
-        ]
-        table = torch.cat([g.view(-1, 3) for g in grids]).to(device)
-        order = torch.where(self.is_visual_slot, 1, 0).flatten().cumsum(0).sub(1).clamp(0, len(table) - 1)
-        found = table[order].view(*self.visual_index.shape, 3)
-        return torch.where(self.is_visual_slot[..., None], found, -1)
+        table = np.concatenate([np.indices(size).reshape(3, -1).T for size in self.image_sizes])
+        found = table[self._order.clip(0, len(table) - 1)]
+        return self.on_device(np.where((self.slots < self.length)[..., None], found, -1))
 
-    def _positions_of(self, mask: Tensor, width: int) -> Tensor:
-        positions = torch.arange(self.length, device=mask.device).expand_as(mask)
-        packed = torch.where(mask, positions, self.length).sort(-1).values
-        if width > packed.shape[1]:
-            pad = packed.new_full((packed.shape[0], width - packed.shape[1]), self.length)
-            return torch.cat([packed, pad], dim=1)
-        return packed[:, :width].contiguous()
+    @property
+    def _order(self) -> Array:
+        """The number of each visual slot, counted over the batch: [B, V]."""
+        return (np.cumsum(self.slots < self.length) - 1).reshape(self.slots.shape)
+
+    def on_device(self, values: Array) -> Tensor:
+        """A host array as a tensor beside the model's inputs."""
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+
+
+def packed(mask: Array, width: int) -> Array:
+    """Positions of the marked tokens of each row, in order: bool [B, N] -> int64 [B, width], padded with N."""
+    length = mask.shape[1]
+    order = np.argsort(~mask, axis=1, kind="stable")[:, :width]
+    found = np.full((len(mask), width), length, dtype=np.int64)
+    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], order, length)
+    return found

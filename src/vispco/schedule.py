@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,8 +21,14 @@ HALF = 0.5 + 1e-6  # rounds halves up; the guard is far above the noise of r * N
 
 def whole_tokens(retention: Tensor, num_visual: Tensor) -> Tensor:
     """Retention [..., L], num_visual [...] -> counts [..., L] (int64, CPU): round-half-up of r_i * N_v, never growing."""
-    exact = retention.detach().to("cpu", torch.float64) * num_visual.to("cpu", torch.float64)[..., None]
-    return (exact + HALF).floor().long().cummin(dim=-1).values
+    exact = retention.detach().to("cpu", torch.float64).numpy()
+    return torch.from_numpy(_whole(exact, num_visual.cpu().numpy()))
+
+
+def _whole(retention: Any, num_visual: Any) -> Any:
+    """`whole_tokens` of host arrays."""
+    counts = np.floor(retention * num_visual[..., None].astype(np.float64) + HALF).astype(np.int64)
+    return np.minimum.accumulate(counts, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,10 @@ class Schedule:
                 f"This schedule holds {len(self.retention)} samples and the batch has {len(num_visual)}. "
                 "Give a batch of that size, or a schedule that holds for all samples."
             )
-        original = torch.as_tensor(num_visual, dtype=torch.int64).reshape(-1)
-        if bool((original < 0).any()):
+        original = np.asarray(num_visual, dtype=np.int64).reshape(-1)
+        if (original < 0).any():
             raise InvalidInputError(f"num_visual={original.tolist()} was given. Numbers of tokens are 0 or more.")
-        return whole_tokens(self.tensor(), original)
+        return torch.from_numpy(_whole(np.asarray(self.retention, dtype=np.float64), original))
 
     @classmethod
     def full(cls, num_layers: int) -> Self:

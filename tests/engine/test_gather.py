@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.engine.gather import MaskCut, Stage, gather_mask, merge, next_stage, restore, spread, take
+from vispco.engine.gather import MaskCut, Stage, gather_mask, merge, next_stage, restore, spread
+from vispco.indexing import take
 from vispco.scorers import top_tokens
 
 
@@ -45,7 +46,10 @@ def test_stages_pack_kept_tokens_in_order_at_the_right_end(data):
     stage, hidden = None, x
     for keep in (first, second):
         counts = keep.sum(-1).tolist()
-        stage, local = next_stage(keep, stage, max(counts), exact=min(counts) == max(counts))
+        here = keep if stage is None else keep.gather(1, stage.positions)
+        if stage is not None and stage.valid is not None:
+            here = here & stage.valid
+        stage, local = next_stage(here.byte(), stage, max(counts), exact=min(counts) == max(counts))
         hidden = take(hidden, local)
         assert torch.equal(hidden, take(x, stage.positions))
         for row, positions, count in zip(keep, stage.positions.tolist(), counts, strict=True):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from vispco.engine.cache import TrackedLayer, track, tracked
-from vispco.engine.gather import MaskCut, Stage, gather_mask, take
+from vispco.engine.gather import MaskCut, Stage, gather_mask, let_fill_see_itself
+from vispco.engine.kept import KeptTokens, cut_columns, with_closed_columns
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.per_token import cut_tokens
+from vispco.indexing import take
 
 Arguments = dict[str, Any]
 OWN = ("hidden_states", "attention_mask", "past_key_values", "position_ids", "shared_kv_states")
 """Arguments that are not simply cut token by token."""
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -34,21 +38,23 @@ class ArgumentCutter:
     device: torch.device
     flat_masks: bool = False
     stage: Stage | None = None
+    _new: KeptTokens | None = None  # the tokens of this stage, as caches note them
     _done: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def enter(self, stage: Stage) -> None:
         """From now on layers process the tokens of another stage."""
-        self.stage = stage
+        slots = stage.positions + self.past if self.past else stage.positions
+        self.stage, self._new = stage, KeptTokens(slots, stage.valid, self.past + self.length)
         self._done.clear()
 
     def cut(self, layer: int, arguments: Arguments) -> Arguments:
         """The arguments of a layer for the tokens that are left."""
         cache, mask = arguments.get("past_key_values"), arguments.get("attention_mask")
         held = tracked(cache, layer)
-        if self.stage is None:
-            if held is None or (mask is None and held.valid is None):
+        if self.stage is None or self._new is None:
+            if held is None or not held.held() or (mask is None and held.kept.valid is None):
                 return arguments
-            return {**arguments, "attention_mask": self._mask(mask, held)}
+            return {**arguments, "attention_mask": self._cut_columns(mask, held)}
         new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
         if arguments.get("position_ids") is not None:
             # gaps in them would look like packed sequences to flash attention
@@ -56,38 +62,54 @@ class ArgumentCutter:
             new["position_ids"] = None if hidden else self._per_token("position_ids", arguments["position_ids"])
         if self.layers.attentions[layer] is None:
             return {**new, "attention_mask": self._flat_mask(mask)}
-        device = _device_of(arguments, self.device)
+        coming = self._on(_device_of(arguments, self.device))
         if cache is not None:
-            held = track(cache, layer, self.batch, device)
-        new["attention_mask"] = self._mask(mask, held)
+            held = track(cache, layer, coming)
+        new["attention_mask"] = self._cut_both(mask, held)
         if held is not None:
-            held.announce(self._slots(device), self.stage.valid, self.length)
+            held.announce(coming, self.length)
         return new
 
-    def _slots(self, device: torch.device) -> Tensor:
-        """Place of this pass's tokens in the whole conversation; [B, M]."""
-        key = ("slots",)
-        if key not in self._done:
-            here = self.stage.positions if self.stage is not None else None
-            if here is None:
-                here = torch.arange(self.length, device=device).expand(self.batch, -1)
-            self._done[key] = here + self.past
-        slots: Tensor = self._done[key]
-        return slots.to(device)
+    def _on(self, device: torch.device) -> KeptTokens:
+        """This pass's tokens, for caches on a device."""
+        assert self._new is not None  # noqa: S101 - asked by `cut`
+        if self._new.slots.device == device:
+            return self._new
+        new = self._new
+        return self._once(
+            ("kept", device),
+            lambda: KeptTokens(
+                new.slots.to(device), None if new.valid is None else new.valid.to(device), self.past + self.length
+            ),
+        )
 
-    def _mask(self, mask: Tensor | None, held: TrackedLayer | None) -> Tensor | None:
+    def _cut_columns(self, mask: Tensor | None, held: TrackedLayer) -> Tensor | None:
+        """All tokens of this pass go on, and see what the layer holds: a decoding step, or text alone."""
+        kept, first, number = held.kept, held.first, held.held() + self.length
+        if mask is not None:
+            offset = self.past + self.length - mask.shape[-1]  # the position of the mask's first column
+            widened = self._once(("widened", id(mask)), lambda: with_closed_columns(mask, offset + 1), mask)
+            key = ("columns", id(mask), id(kept), first, number)
+            return self._once(
+                key, lambda: self._opened(cut_columns(widened, kept.columns(number, first)), kept), mask, kept
+            )
+        if self.length == 1 or self.flat_masks:
+            opened = kept.open(number, first)
+            return opened[:, 0, 0] if self.flat_masks and opened is not None else opened
+        return self._once(("mask", id(kept), first, number), lambda: self._cut_mask(None, held), kept)
+
+    def _opened(self, mask: Tensor, kept: KeptTokens) -> Tensor:
+        """A mask in which no row of several is empty."""
+        return let_fill_see_itself(mask) if self.length > 1 and mask.dim() > 2 and kept.valid is not None else mask
+
+    def _cut_both(self, mask: Tensor | None, held: TrackedLayer | None) -> Tensor | None:
         """Cut once for all layers that were given the same mask and hold the same past."""
         past = held if held is not None and held.held() else None
-        key = ("mask", id(mask), None if past is None else id(past.slots), 0 if past is None else past.held())
-        if key not in self._done:
-            # what the ids in the key belong to is kept alive with the result
-            self._done[key] = (self._cut_mask(mask, past), mask, None if past is None else past.slots)
-        found: Tensor | None = self._done[key][0]
-        return found
+        kept, first, number = (None, 0, 0) if past is None else (past.kept, past.first, past.held())
+        return self._once(("mask", id(mask), id(kept), first, number), lambda: self._cut_mask(mask, past), mask, kept)
 
     def _cut_mask(self, mask: Tensor | None, past: TrackedLayer | None) -> Tensor | None:
-        rows = self._slots(self.device)
-        valid = None if self.stage is None else self.stage.valid
+        rows, valid = self._rows()
         slots = rows
         if past is not None:
             old, old_valid = past.entries()
@@ -98,19 +120,23 @@ class ArgumentCutter:
             slots = torch.cat([old, rows], dim=1)
         if mask is None and self.flat_masks:
             return valid
-        width = 0 if mask is None else mask.shape[-1]
+        width = self.past + self.length if mask is None else mask.shape[-1]
         places = None if self.stage is None else self.stage.positions
         return gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
+
+    def _rows(self) -> tuple[Tensor, Tensor | None]:
+        """Slots of this pass's tokens, and which of them are no fill."""
+        if self._new is not None:
+            return self._new.slots, self._new.valid
+        return torch.arange(self.past, self.past + self.length, device=self.device).expand(self.batch, -1), None
 
     def _per_token(self, name: str, value: Any) -> Any:
         """An argument for the tokens that are left."""
         assert self.stage is not None  # noqa: S101 - asked by `cut`
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        key = (name, id(value))
-        if key not in self._done:
-            self._done[key] = (cut_tokens(value, self.stage.positions, self.batch, self.length), value)
-        return self._done[key][0]
+        positions = self.stage.positions
+        return self._once((name, id(value)), lambda: cut_tokens(value, positions, self.batch, self.length), value)
 
     def _flat_mask(self, mask: Tensor | None) -> Tensor | None:
         """Which of the tokens that are left are real, for layers without attention: [B, M], or None if all are."""
@@ -120,6 +146,13 @@ class ArgumentCutter:
             return valid
         here = take(mask, self.stage.positions.to(mask.device))
         return here if valid is None else here * valid.to(here.device)
+
+    def _once(self, key: tuple[Any, ...], compute: Callable[[], T], *about: object) -> T:
+        """The same result for the same key; what the ids in the key belong to is kept alive with it."""
+        if key not in self._done:
+            self._done[key] = (compute(), about)
+        found: T = self._done[key][0]
+        return found
 
 
 def _device_of(arguments: Arguments, default: torch.device) -> torch.device:

@@ -2,7 +2,7 @@
 
 transformers sizes its masks and positions by the number of tokens that a cache layer has *seen*; a pruned layer holds
 fewer. These two layers tell the two apart: `get_seq_length` is what was seen, `keys.shape[-2]` is what is held, and
-`slots` says which. The state lives in the cache itself, so beam search may reorder it, a conversation may continue on
+`kept` says which. The state lives in the cache itself, so beam search may reorder it, a conversation may continue on
 it, and the engine keeps nothing between two calls.
 """
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
+from vispco.engine.kept import KeptTokens
 from vispco.errors import UnsupportedModelError
 
 SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
@@ -23,68 +24,59 @@ SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, L
 class _Tracked:
     """What the two kinds of pruned layer share: the original position (slot) of every entry they hold.
 
-    slots: int64 [B, n], valid: bool [B, n] or None if all are; entries beyond n are the newest tokens, in order.
+    kept: of the first entries; those beyond are the newest tokens, in order. Layers that hold the same share it.
+    first: how many of them, from the first on, a sliding window has left behind.
     """
 
     keys: Tensor | None
-    slots: Tensor
-    valid: Tensor | None
+    kept: KeptTokens
+    first: int
     seen: int
 
-    def _start(self, slots: Tensor, valid: Tensor | None, seen: int) -> None:
-        self.slots, self.valid, self.seen = slots, valid, seen
-        self._pending: tuple[Tensor, Tensor | None, int] | None = None
+    def _start(self, kept: KeptTokens, seen: int) -> None:
+        self.kept, self.first, self.seen = kept, 0, seen
+        self._pending: tuple[KeptTokens, int] | None = None
 
     def held(self) -> int:
         return 0 if self.keys is None or self.keys.numel() == 0 else int(self.keys.shape[-2])
 
-    def announce(self, slots: Tensor, valid: Tensor | None, advance: int) -> None:
-        """Say which slots the next update brings ([B, m]), and how many tokens they stand for."""
-        self._pending = (slots, valid, advance)
+    def announce(self, new: KeptTokens, advance: int) -> None:
+        """Say which tokens the next update brings, and how many they stand for."""
+        self._pending = (new, advance)
 
     def entries(self) -> tuple[Tensor, Tensor | None]:
         """Slot and validity of every entry held now; [B, held]."""
-        tail = self.held() - self.slots.shape[1]
-        if tail <= 0:
-            return self.slots, self.valid
-        new = torch.arange(self.seen - tail, self.seen, device=self.slots.device).expand(self.slots.shape[0], -1)
-        valid = self.valid
-        if valid is not None:
-            valid = torch.cat([valid, valid.new_ones(valid.shape[0], tail)], dim=1)
-        return torch.cat([self.slots, new], dim=1), valid
+        return self.kept.entries(self.held(), self.first)
 
     def _take_pending(self, incoming: int) -> None:
-        """Before an update: fold what was announced into `slots`; without it the tokens are the next in line."""
+        """Before an update: note what was announced; without it the tokens are the next in line."""
         if self._pending is None:
             self.seen += incoming
             return
-        slots, valid = self.entries()
-        new, new_valid, advance = self._pending
-        if valid is not None or new_valid is not None:
-            valid = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
-            new_valid = torch.ones_like(new, dtype=torch.bool) if new_valid is None else new_valid
-            self.valid = torch.cat([valid, new_valid], dim=1)
-        self.slots, self.seen, self._pending = torch.cat([slots, new], dim=1), self.seen + advance, None
+        new, advance = self._pending
+        self.kept = self.kept.followed_by(new, self.held(), self.first)
+        self.first, self.seen, self._pending = 0, self.seen + advance, None
 
     def _select(self, index: Tensor) -> None:
-        index = index.to(self.slots.device)
-        self.slots = self.slots[index]
-        self.valid = None if self.valid is None else self.valid[index]
+        self.kept = self.kept.select(index)
 
     def _refuse_crop(self, tokens: int) -> None:
-        if abs(tokens) > self.held() - self.slots.shape[1]:
+        if abs(tokens) > self.held() - max(0, self.kept.number - self.first):
             raise UnsupportedModelError(
                 f"The cache cannot be cropped by {abs(tokens)} tokens: that reaches into a pruned prompt. "
                 "Crop generated tokens only, or start again from the prompt."
             )
 
+    def _forget(self) -> None:
+        self._start(self.kept.nothing(), 0)
+
 
 class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
     """A growing cache layer of which the prompt's pruned tokens were never stored."""
 
-    def __init__(self, slots: Tensor, valid: Tensor | None, seen: int) -> None:
+    def __init__(self, kept: KeptTokens, seen: int) -> None:
         DynamicLayer.__init__(self)
-        self._start(slots, valid, seen)
+        self._start(kept, seen)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         self._take_pending(key_states.shape[-2])
@@ -105,7 +97,7 @@ class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         DynamicLayer.batch_repeat_interleave(self, repeats)
-        self._select(torch.arange(self.slots.shape[0], device=self.slots.device).repeat_interleave(repeats))
+        self.kept = self.kept.repeated(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         DynamicLayer.batch_select_indices(self, indices)
@@ -113,7 +105,7 @@ class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
 
     def reset(self) -> None:
         DynamicLayer.reset(self)
-        self._start(self.slots[:, :0], None, 0)
+        self._forget()
 
 
 class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[misc]
@@ -121,9 +113,9 @@ class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[m
     back as the window does in tokens; the mask takes out what lies beyond it.
     """
 
-    def __init__(self, sliding_window: int, slots: Tensor, valid: Tensor | None, seen: int) -> None:
+    def __init__(self, sliding_window: int, kept: KeptTokens, seen: int) -> None:
         DynamicSlidingWindowLayer.__init__(self, sliding_window=sliding_window)
-        self._start(slots, valid, seen)
+        self._start(kept, seen)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if self.record_past:
@@ -134,10 +126,7 @@ class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[m
         self._take_pending(key_states.shape[-2])
         out: tuple[Tensor, Tensor] = DynamicSlidingWindowLayer.update(self, key_states, value_states, *args, **kwargs)
         self.cumulative_length = self.seen
-        tail = out[0].shape[-2] - self.slots.shape[1]  # entries after `slots`, before the window cut them
-        kept = max(self.held() - tail, 0)
-        self.slots = self.slots[:, self.slots.shape[1] - kept :]
-        self.valid = None if self.valid is None else self.valid[:, self.valid.shape[1] - kept :]
+        self.first += out[0].shape[-2] - self.held()
         return out
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -152,7 +141,7 @@ class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[m
 
     def reset(self) -> None:
         DynamicSlidingWindowLayer.reset(self)
-        self._start(self.slots[:, :0], None, 0)
+        self._forget()
 
 
 TrackedLayer = PrunedLayer | PrunedSlidingLayer
@@ -199,22 +188,25 @@ def tracked(cache: Cache | None, layer: int) -> TrackedLayer | None:
     return found if isinstance(found, PrunedLayer | PrunedSlidingLayer) else None
 
 
-def track(cache: Cache, layer: int, batch: int, device: torch.device) -> TrackedLayer:
-    """Put a tracked layer in place of a plain one, with everything that it holds."""
+def track(cache: Cache, layer: int, new: KeptTokens) -> TrackedLayer:
+    """Put a tracked layer in place of a plain one, with everything that it holds; `new` is what will come next."""
     old = cache_layer(cache, layer)
     if isinstance(old, PrunedLayer | PrunedSlidingLayer):
         return old
     seen = int(old.get_seq_length())
     held = 0 if old.keys is None or old.keys.numel() == 0 else old.keys.shape[-2]
-    slots = torch.arange(seen - held, seen, device=device).expand(batch, -1)
-    new: TrackedLayer
+    kept = new.nothing()
+    if held:
+        slots = torch.arange(seen - held, seen, device=new.slots.device)
+        kept = KeptTokens(slots.expand(new.slots.shape[0], -1), None, seen)
+    made: TrackedLayer
     if isinstance(old, DynamicSlidingWindowLayer):
-        new = PrunedSlidingLayer(old.sliding_window, slots, None, seen)
-        new.cumulative_length = seen
+        made = PrunedSlidingLayer(old.sliding_window, kept, seen)
+        made.cumulative_length = seen
     else:
-        new = PrunedLayer(slots, None, seen)
+        made = PrunedLayer(kept, seen)
     if old.is_initialized:
-        new.lazy_initialization(old.keys, old.values)
-        new.keys, new.values = old.keys, old.values
-    cache.layers[layer] = new
-    return new
+        made.lazy_initialization(old.keys, old.values)
+        made.keys, made.values = old.keys, old.values
+    cache.layers[layer] = made
+    return made

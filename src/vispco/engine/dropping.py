@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.gather import Stage, next_stage, restore, spread, take
+from vispco.engine.gather import Stage, next_stage, restore
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
 from vispco.engine.per_token import take_tokens, token_axis
+from vispco.indexing import batch_index, take, token_index
 from vispco.layout import TokenLayout
 from vispco.scorers.base import Selection
 
@@ -32,9 +34,10 @@ class DropPass(PruningPass):
         super().__init__(prefill)
         layout = self.layout
         self.cutter = ArgumentCutter(
-            prefill.layers, layout.batch_size, layout.length, self.past, layout.visual.device, flat_masks
+            prefill.layers, layout.batch_size, layout.length, self.past, layout.device, flat_masks
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
+        self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
         self._places = _Places(None, layout)
 
     @property
@@ -69,19 +72,23 @@ class DropPass(PruningPass):
         return self._places
 
     def _apply(self, layer: int, selection: Selection) -> None:
-        text = self.layout.real & ~self.layout.visual
         wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
-        everything = spread(selection.keep, self.layout.visual_index, text)
-        self.upcoming = next_stage(everything, self.stage, max(wanted), exact=min(wanted) == max(wanted))
+        if self._slots is None:
+            self._slots = self.layout.on_device(self.layout.slot_at)
+        stays = torch.cat([selection.keep, text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
+        here = stays.gather(1, self._slots)
+        self.upcoming = next_stage(here, self.stage, max(wanted), exact=min(wanted) == max(wanted))
 
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        if self.upcoming is None:
+        if self.upcoming is None or self._slots is None:
             return hidden
         hidden = self.merged(hidden)
         stage, local = self.upcoming
         before = self.stage
         self.cutter.enter(stage)
-        self.upcoming, self._places = None, _Places(stage, self.layout)
+        self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
+        if self.more_to_choose:
+            self._slots = self._slots.gather(1, local)
         length = self.layout.length if before is None else before.length
         return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
 
@@ -98,8 +105,15 @@ class _Places:
         if self.stage is None:
             return positions
         if self._inverse is None:
-            batch, n = self.layout.batch_size, self.layout.length
-            places = torch.arange(self.stage.length, device=positions.device).expand(batch, -1)
-            lost = torch.full((batch, n + 1), self.stage.length, device=positions.device)
-            self._inverse = lost.scatter(1, self.stage.positions, places)
+            batch, device = self.layout.batch_size, positions.device
+            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
+            places = token_index(self.stage.length, device)
+            self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
         return self._inverse.gather(1, positions)
+
+
+@lru_cache(maxsize=64)
+def text_and_padding(batch: int, device: torch.device) -> Tensor:
+    """That text stays and padding does not, as two more slots of each sample: uint8 [B, 2]."""
+    with torch.inference_mode(mode=False):
+        return torch.tensor([[1, 0]], dtype=torch.uint8, device=device).expand(batch, -1)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vispco.indexing import batch_index
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -34,29 +36,19 @@ def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
     return room.scatter(1, index, values)[:, :-1]
 
 
-def next_stage(keep: Tensor, stage: Stage | None, length: int, *, exact: bool) -> tuple[Stage, Tensor]:
+def next_stage(here: Tensor, stage: Stage | None, length: int, *, exact: bool) -> tuple[Stage, Tensor]:
     """Pack the tokens to keep.
 
-    keep: bool [B, N] over the original sequence; `length` (host) is the largest count of kept tokens in the batch;
-    `exact` says that every sample keeps just that many. Returns the new stage and, int64 [B, length], where its
-    tokens stand in the old one.
+    here: uint8 [B, M] over the tokens of this stage (of the original sequence, where there is none), 1 for those that
+    stay and 0 for the others and for fill; `length` (host) is the largest count of kept tokens in the batch; `exact` says
+    that every sample keeps just that many. Returns the new stage and, int64 [B, length], where its tokens stand in the
+    old one.
     """
-    here = keep if stage is None else keep.gather(1, stage.positions)
-    if stage is not None and stage.valid is not None:
-        here = here & stage.valid
-    width = here.shape[1]
-    order = torch.arange(width, device=here.device) + width * here.long()
-    picked = order.sort(-1).values[:, width - length :]
-    local = picked % width
-    valid = None if exact else picked >= width
+    first = here.shape[1] - length
+    order = here.sort(dim=-1, stable=True)  # what leaves, in order, then what stays, in order
+    local = order.indices[:, first:]
+    valid = None if exact else order.values[:, first:].bool()
     return Stage(local if stage is None else stage.positions.gather(1, local), valid), local
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """Rows `index` [B, M] of x [B or 1, N, ...]."""
-    x = x.expand(index.shape[0], *x.shape[1:])
-    flat = index.view(*index.shape, *[1] * (x.dim() - 2)).expand(*index.shape, *x.shape[2:])
-    return x.gather(1, flat)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,27 +77,33 @@ def gather_mask(mask: Tensor | None, cut: MaskCut) -> Tensor | None:
         if valid is None:
             return None
         allowed = (slots[:, None, :] <= row_slots[:, :, None]) & valid[:, None, :]
-        return _let_fill_see_itself(allowed[:, None])
+        return let_fill_see_itself(allowed[:, None])
+    barred = None if valid is None else ~valid
+    columns = slots
+    if offset:  # else the mask is as long as what was seen
+        columns = (slots - offset).clamp(0, mask.shape[-1] - 1)
+        outside = (slots < offset) | (slots >= offset + mask.shape[-1])
+        barred = outside if barred is None else outside | barred
     batch = slots.shape[0]
-    columns = (slots - offset).clamp(0, mask.shape[-1] - 1)
-    outside = (slots < offset) | (slots >= offset + mask.shape[-1])
-    barred = outside if valid is None else outside | ~valid
     if mask.dim() == 2:
-        return mask.expand(batch, -1).gather(1, columns).bool() & ~barred
-    mask = mask.expand(batch, *mask.shape[1:])
+        picked = mask.expand(batch, -1).gather(1, columns).bool()
+        return picked if barred is None else picked & ~barred
+    if mask.shape[0] < batch:
+        mask = mask.expand(batch, *mask.shape[1:])
     if rows is None:
         picked = mask.gather(3, columns[:, None, None, :].expand(-1, mask.shape[1], mask.shape[2], -1))
     else:
-        sample = torch.arange(batch, device=mask.device)[:, None, None]
+        sample = batch_index(batch, mask.device)[..., None]
         picked = mask[sample, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    if barred is None:
+        return picked
     closed = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
     picked = picked.masked_fill(barred[:, None, None, :], closed)
-    return _let_fill_see_itself(picked) if valid is not None else picked
+    return let_fill_see_itself(picked) if valid is not None else picked
 
 
-def _let_fill_see_itself(mask: Tensor) -> Tensor:
+def let_fill_see_itself(mask: Tensor) -> Tensor:
     """A fill token sees itself, so that no row is empty (an empty row is NaN in some kernels)."""
-    mask = mask.contiguous()
     opened = True if mask.dtype == torch.bool else 0.0
     mask.diagonal(offset=mask.shape[-1] - mask.shape[-2], dim1=-2, dim2=-1).fill_(opened)
     return mask
@@ -114,8 +112,7 @@ def _let_fill_see_itself(mask: Tensor) -> Tensor:
 def restore(x: Tensor, stage: Stage, length: int) -> Tensor:
     """Put the tokens of a stage [B, M, D] back where they stood; zeros where a token was dropped. [B, length, D]."""
     out = x.new_zeros(x.shape[0], length, *x.shape[2:])
-    index = stage.positions.to(x.device).view(*stage.positions.shape, *[1] * (x.dim() - 2)).expand_as(x)
-    return out.scatter(1, index, x)
+    return out.index_put_((batch_index(x.shape[0], x.device), stage.positions.to(x.device)), x)
 
 
 def merge(hidden: Tensor, into: Tensor, weight: Tensor, *, normalise: bool = True) -> Tensor:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vispco.engine.gather import Stage, take
+from vispco.engine.gather import Stage
+from vispco.indexing import take
 
 
 @dataclass(eq=False)

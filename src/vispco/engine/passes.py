@@ -12,16 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall
-from vispco.engine.gather import merge, spread, take
+from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
 from vispco.engine.rows import RowRequest, received_attention
 from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.indexing import take, token_index
 from vispco.layout import TokenLayout
 from vispco.scorers.base import Merge, Scorer, Selection
 from vispco.scorers.chain import Chain
@@ -103,8 +105,6 @@ class PruningPass(Pass):
         self.live = layout.is_visual_slot
         self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
         self.most_live = max(layout.num_visual, default=0)
-        # One copy to the device for the whole prefill; a layer only slices it.
-        self.counts = prefill.plan.counts.to(layout.visual.device, non_blocking=True)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
@@ -114,21 +114,40 @@ class PruningPass(Pass):
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
         self.trace: list[Tensor] | None = [] if prefill.record else None
-        num_layers = len(self.rows[0])
-        self.first_choice = next((i for i in range(num_layers) if self.chooses_before(i)), None)
+        self._counts: Tensor | None = None
+        self._columns: Tensor | None = None
+        self._find_choices()
+        self.first_choice = next((i for i, chooses in enumerate(self._choices) if chooses), None)
+
+    @property
+    def counts(self) -> Tensor:
+        """The plan's counts on the device: int64 [B, L]. One copy for the whole prefill; a layer only slices it."""
+        if self._counts is None:
+            self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
+        return self._counts
 
     def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
-        return torch.tensor(self.rows), self.trace
+        return torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
+
+    def _find_choices(self) -> None:
+        """Before which layers is there a choice to make? Host arithmetic only."""
+        rows = np.array(self.rows)
+        before = np.column_stack([np.array(self.layout.num_visual), rows[:, :-1]])
+        falls: list[bool] = np.any(rows < before, axis=0).tolist()
+        scorers = [self.chain.scorer_at(layer) for layer in range(rows.shape[1])]
+        self._choices = [
+            scorer is not None and (fall or scorer.acts_at(layer))
+            for layer, (fall, scorer) in enumerate(zip(falls, scorers, strict=True))
+        ]
 
     def chooses_before(self, layer: int) -> bool:
-        """Is there a choice to make before this layer? Host arithmetic only."""
-        if layer >= len(self.rows[0]):
-            return False
-        before = self.layout.num_visual if layer == 0 else tuple(row[layer - 1] for row in self.rows)
-        scorer = self.chain.scorer_at(layer)
-        if scorer is None:
-            return False
-        return any(row[layer] < b for row, b in zip(self.rows, before, strict=True)) or scorer.acts_at(layer)
+        """Is there a choice to make before this layer?"""
+        return layer < len(self._choices) and self._choices[layer]
+
+    @property
+    def more_to_choose(self) -> bool:
+        """Whether a later layer chooses again."""
+        return any(self._choices[self.decided + 1 :])
 
     def wants_attention(self, layer: int) -> bool:
         # layers without attention may follow: what is chosen behind them is read here, too
@@ -203,8 +222,8 @@ class PruningPass(Pass):
             [min(count, n) if place >= layer else count for place, count in enumerate(row)]
             for row, n in zip(self.rows, kept, strict=True)
         ]
-        later = torch.arange(self.counts.shape[1], device=keep.device) >= layer
-        self.counts = torch.where(later, self.counts.minimum(keep.sum(-1, keepdim=True)), self.counts)
+        self._counts = torch.from_numpy(np.array(self.rows)).to(self.layout.device, non_blocking=True)
+        self._find_choices()
 
     def _keeps_states(self, layer: int) -> bool:
         scorer = self.chain.scorer_at(layer + 1)
@@ -217,7 +236,7 @@ class PruningPass(Pass):
             self.live,
             self.counts[:, layer],
             self.prefill.embeddings,
-            torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes,
+            self.sizes,
             tuple(row[layer] for row in self.rows),
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
@@ -231,7 +250,7 @@ class PruningPass(Pass):
         hidden = (
             hidden[0] if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size else hidden
         )  # stacked states
-        return take(hidden, self.slot_positions().clamp(max=hidden.shape[1] - 1).to(hidden.device))
+        return take(hidden, self.slot_columns(hidden.shape[1]).to(hidden.device))
 
     def _read_attention(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor:
         """See `ScoringContext.attention`."""
@@ -243,15 +262,15 @@ class PruningPass(Pass):
             )
         width = call.query.shape[2]
         places = self.call_places
-        columns = places(self.layout.visual_index)
+        columns = places(self.layout.visual_index).clamp(max=width - 1)
         present: Tensor | None = None
         if rows == "last":
-            index = places(self.layout.query[:, None])
+            index = places(self.layout.query[:, None]).clamp(max=width - 1)
         elif rows == "after-image":
-            index = places(self.layout.after_image[:, None])
+            index = places(self.layout.after_image[:, None]).clamp(max=width - 1)
         elif rows == "text":
-            index = places(self.layout.instruction_index)
-            present = self.layout.instruction_index < self.layout.length
+            index = places(self.layout.instruction_index).clamp(max=width - 1)
+            present = self.layout.has_instruction
         elif rows == "visual":
             slots = self._live_slots()
             present = slots < columns.shape[1]
@@ -260,15 +279,20 @@ class PruningPass(Pass):
             weights = None if weights is None else weights.gather(1, slots)
         else:
             raise InvalidInputError(f"rows={rows!r} was asked for. Rows are 'last', 'text', 'visual' or 'after-image'.")
-        index, columns = index.clamp(max=width - 1), columns.clamp(max=width - 1)
         found = received_attention(call, RowRequest(index, columns, heads, weights, present), self.hidden_keys(call))
         return found.to(self.live.device)  # layers may be spread over devices; choices stay with the inputs
+
+    def slot_columns(self, width: int) -> Tensor:
+        """`slot_positions`, with any place in range for a slot that is not there: [B, V]."""
+        if self._columns is None:
+            self._columns = self.slot_positions().clamp(max=width - 1)
+        return self._columns
 
     def _live_slots(self) -> Tensor:
         """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
         width = self.live.shape[1]
-        slots = torch.arange(width, device=self.live.device).expand_as(self.live)
-        return torch.where(self.live, slots, width).sort(-1).values[:, : self.most_live]
+        slots = token_index(width, self.live.device).expand_as(self.live)
+        return slots.masked_fill(~self.live, width).sort(-1).values[:, : self.most_live]
 
     def to_stage(self, positions: Tensor) -> Tensor:
         """Original positions [B, R] -> places in the tensors that layers process now."""

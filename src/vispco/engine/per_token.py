@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vispco.engine.gather import take
+from vispco.indexing import take
 
 
 def token_axis(x: Tensor, batch: int, length: int) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from vispco.engine.layer_map import LayerMap
@@ -28,9 +29,10 @@ class TokenPlan:
     def __post_init__(self) -> None:
         if self.counts.device.type != "cpu":
             raise InvalidInputError("A plan's counts must be on the host, so that no layer has to wait for a device.")
-        if bool((self.counts.diff(dim=-1) > 0).any()):
+        counts = self.counts.numpy()
+        if (np.diff(counts, axis=-1) > 0).any():
             raise InvalidInputError("A plan's counts grow with depth; a dropped token cannot come back.")
-        object.__setattr__(self, "rows", self.counts.tolist())
+        object.__setattr__(self, "rows", counts.tolist())
 
     def at(self, layer: int) -> list[int]:
         """The count of each sample at a layer."""
@@ -50,26 +52,25 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Ch
             f"The schedule is for {tuple(plan.counts.shape)} (samples, layers), but the batch and the model have "
             f"{expected}. Make it with num_layers={num_layers} and one row per sample, or one row for all."
         )
-    visual = torch.tensor(layout.num_visual)
-    if bool((plan.counts > visual[:, None]).any()) or bool((plan.counts < 0).any()):
+    counts, visual = plan.counts.numpy(), np.array(layout.num_visual)[:, None]
+    if (counts > visual).any() or (counts < 0).any():
         raise InvalidInputError("The plan keeps more visual tokens than a sample has, or fewer than none.")
     first = chain.earliest_layer
-    if bool((plan.counts[:, :first] != visual[:, None]).any()):
+    if (counts[:, :first] != visual).any():
         kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
         raise InvalidInputError(
             f"The schedule prunes before layer {first}, but the scorer {chain.name!r} is in charge from layer {first} on. "
             f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
             "before, such as 'random'."
         )
-    _check_reading(plan, visual, layers, chain)
+    _check_reading(np.column_stack([visual, counts]), layers, chain)
 
 
-def _check_reading(plan: TokenPlan, visual: torch.Tensor, layers: LayerMap, chain: Chain) -> None:
-    """Where tokens are chosen by attention, a layer with attention must have run."""
+def _check_reading(counts: Any, layers: LayerMap, chain: Chain) -> None:
+    """Where tokens are chosen by attention, a layer with attention must have run; counts [B, 1 + L], all tokens first."""
     for layer in range(first_readable(layers)):
         scorer = chain.scorer_at(layer)
-        before = visual if layer == 0 else plan.counts[:, layer - 1]
-        if scorer is not None and scorer.needs_attention and bool((plan.counts[:, layer] < before).any()):
+        if scorer is not None and scorer.needs_attention and (counts[:, layer + 1] < counts[:, layer]).any():
             raise UnsupportedModelError(
                 f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer with "
                 f"attention is layer {first_readable(layers) - 1}. Keep all tokens up to there, or begin the chain with a "
@@ -87,8 +88,7 @@ def check_masking(plan: TokenPlan, layout: TokenLayout, layers: LayerMap) -> Non
     last = layers.last_mixing
     if last < 0:
         return
-    visual = torch.tensor(layout.num_visual)
-    if bool((plan.counts[:, : last + 1] < visual[:, None]).any()):
+    if (plan.counts.numpy()[:, : last + 1] < np.array(layout.num_visual)[:, None]).any():
         raise UnsupportedModelError(
             f"Layer {last} of this model is no attention layer: it mixes neighbouring tokens, which a mask cannot undo. Masking "
             f"equals dropping only for schedules that keep all tokens up to layer {last}. Use mode='drop', or prune from layer "

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vispco.engine.attention import AttentionCall
-from vispco.engine.gather import take
+from vispco.indexing import batch_index
 from vispco.scorers.context import Heads
 
 BLOCK_ELEMENTS = 1 << 22
@@ -42,28 +42,32 @@ def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Te
     keys = call.key
     rows, columns = request.rows.to(keys.device), request.columns.to(keys.device)
     shift = keys.shape[2] - call.query.shape[2]
-    factor = torch.ones(rows.shape, device=keys.device)
-    if request.weights is not None:
-        factor = request.weights.float().to(keys.device)
+    columns = columns + shift if shift else columns
+    factor = None if request.weights is None else request.weights.float().to(keys.device)
     if request.present is not None:
-        factor = factor * request.present.to(keys.device)
+        present = request.present.to(keys.device)
+        factor = present if factor is None else factor * present
     block = max(1, BLOCK_ELEMENTS // max(1, rows.shape[0] * call.query.shape[1] * keys.shape[2]))
-    total = torch.zeros(columns.shape, device=keys.device)
+    total: Tensor | None = None
     for start in range(0, rows.shape[1], block):
         part = slice(start, start + block)
         weights = attention_weights(call, rows[:, part], hidden_keys)  # [B, H, r, K]
         reduced = weights.mean(1) if request.heads == "mean" else weights.amax(1)
-        total += (reduced * factor[:, part, None]).sum(1).gather(1, columns + shift)
-    return total
+        summed = (reduced if factor is None else reduced * factor[:, part, None]).sum(1).gather(1, columns)
+        total = summed if total is None else total + summed
+    return torch.zeros(columns.shape, device=keys.device) if total is None else total
 
 
 def attention_weights(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None) -> Tensor:
     """The attention of some queries, rows int64 [B, R]: float32 [B, H, R, K]."""
-    query = take(call.query.transpose(1, 2), rows).transpose(1, 2)  # [B, H, R, d]
-    batch, num_heads, count, dim = query.shape
+    query = call.query[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, H, d]
+    batch, count, num_heads, dim = query.shape
     kv_heads = call.key.shape[1]
-    grouped = query.reshape(batch, kv_heads, num_heads // kv_heads * count, dim)  # query heads share keys
-    logits = (grouped @ call.key.transpose(2, 3)).view(batch, num_heads, count, -1).float() * call.scale
+    if count > 1:
+        query = query.transpose(1, 2)
+    grouped = query.reshape(batch * kv_heads, num_heads // kv_heads * count, dim)  # query heads share keys
+    keys = call.key.reshape(batch * kv_heads, -1, dim).transpose(1, 2)
+    logits = torch.bmm(grouped, keys).view(batch, num_heads, count, -1).float() * call.scale
     if call.softcap is not None:
         logits = torch.tanh(logits / call.softcap) * call.softcap
     logits = _masked(call, logits, rows, hidden_keys)
@@ -84,7 +88,11 @@ def _masked(call: AttentionCall, logits: Tensor, rows: Tensor, hidden_keys: Tens
         if mask is not None:
             logits = logits.masked_fill(~mask.bool()[:, None, None, -keys:], closed)
     else:
-        picked = take(mask[:, 0], rows)[:, None]  # [B, 1, R, K]
+        if mask.shape[0] < rows.shape[0]:
+            mask = mask.expand(rows.shape[0], -1, -1, -1)
+        picked = mask[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, 1, K]
+        if rows.shape[1] > 1:
+            picked = picked.transpose(1, 2)
         logits = logits.masked_fill(~picked, closed) if picked.dtype == torch.bool else logits + picked.float()
     if hidden_keys is not None:
         logits = logits.masked_fill(hidden_keys[:, None, None, :], closed)

@@ -145,7 +145,8 @@ class Family:
         real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if answers is not None and answers.shape != shape:
             answers = None
-        return TokenLayout.build(visual, real, answers=answers, image_sizes=self.image_sizes(model, inputs))
+        # The sizes may lie on a device, and most scorers never ask for them.
+        return TokenLayout.build(visual, real, answers=answers, image_sizes=lambda: self.image_sizes(model, inputs))
 
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
         """Where the visual tokens are: bool [B, N]."""

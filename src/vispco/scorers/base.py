@@ -15,11 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
-from vispco.ranking import ranks
+from vispco.indexing import token_index
+from vispco.ranking import ranked
 from vispco.registry import Registry
 from vispco.scorers.context import Block, ScoringContext
 
@@ -148,7 +150,9 @@ class Scorer:
 
 def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
     """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
-    return (ranks(scores, live) < counts[:, None]) & live
+    order = ranked(scores, live)
+    best = token_index(order.shape[1], order.device) < counts[:, None]
+    return torch.zeros_like(live).scatter_(1, order, best) & live
 
 
 SCORERS: Registry[type[Scorer]] = Registry("scorer", "vispco.scorers")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+import torch
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
+from vispco.indexing import take
 from vispco.layout import TokenLayout
 
 Rows = Literal["last", "text", "visual", "after-image"]
@@ -51,7 +53,7 @@ class ScoringContext:
     hidden: [B, V, D], the visual tokens' states where they would leave, for scorers with `needs_hidden`: the input of
         `layer`, or for the site 'mid' the input of the feed-forward network before it.
     previous_hidden: [B, V, D], their states at the input of `layer - 1`, for scorers with `needs_previous_hidden`.
-    sizes: float [B, V], how many original tokens each one stands for; above 1 after merging.
+    merged_sizes: float [B, V], how many original tokens each one stands for, once something was merged; see `sizes`.
     vision: what was kept of the vision tower, for scorers with `needs_vision`.
     memo: kept for the length of one prefill, for what a scorer computes once.
     """
@@ -61,7 +63,7 @@ class ScoringContext:
     live: Tensor
     counts: Tensor
     embeddings: Tensor
-    sizes: Tensor
+    merged_sizes: Tensor | None
     host_counts: tuple[int, ...]
     hidden: Tensor | None = None
     previous_hidden: Tensor | None = None
@@ -88,12 +90,19 @@ class ScoringContext:
             )
         return self.read_attention(rows, heads, weights)
 
+    @property
+    def sizes(self) -> Tensor:
+        """How many original tokens each one stands for; above 1 after merging: float [B, V]."""
+        return torch.ones(self.live.shape, device=self.live.device) if self.merged_sizes is None else self.merged_sizes
+
     def visual_embeddings(self) -> Tensor:
         """The visual tokens as they entered the language model: [B, V, D], zeros in empty slots."""
         if "visual_embeddings" not in self.memo:
-            index = self.layout.visual_index.to(self.embeddings.device)
-            inside = index.clamp(max=self.embeddings.shape[1] - 1)
-            states = self.embeddings.gather(1, inside[..., None].expand(-1, -1, self.embeddings.shape[2]))
-            self.memo["visual_embeddings"] = states * (index < self.layout.length)[..., None]
+            states = self.embeddings_at(self.layout.visual_index)
+            self.memo["visual_embeddings"] = states * self.layout.is_visual_slot.to(states.device)[..., None]
         found: Tensor = self.memo["visual_embeddings"]
         return found
+
+    def embeddings_at(self, positions: Tensor) -> Tensor:
+        """What entered the language model at positions [B, R], and anything where that is none: [B, R, D]."""
+        return take(self.embeddings, positions.clamp(max=self.layout.length - 1).to(self.embeddings.device))

@@ -48,21 +48,23 @@ class SparseVLM(Scorer):
         return num_instruction
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:
-        return 2 * num_instruction * num_visual * hidden
+        return 2 * num_instruction * num_visual * (hidden + 1)
 
     def _raters(self, context: ScoringContext) -> Tensor:
         """1 for a rater, 0 for another text token; float [B, R], chosen once per prefill."""
         if "raters" not in context.memo:
             layout = context.layout
-            states = torch.nn.functional.pad(context.embeddings, (0, 0, 0, 1)).float()
-            expand = (-1, -1, states.shape[-1])
-            text = states.gather(1, layout.instruction_index[..., None].expand(*expand))
-            visual = states.gather(1, layout.visual_index[..., None].expand(*expand))
-            present = layout.instruction_index < layout.length
-            logits = (visual @ text.transpose(1, 2)).masked_fill(~present[:, None], torch.finfo(torch.float32).min)
-            share = logits.softmax(-1) * layout.is_visual_slot[..., None]
-            relevance = share.sum(1) / layout.is_visual_slot.sum(-1, keepdim=True).clamp(min=1)
-            mean = (relevance * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True).clamp(min=1)
-            context.memo["raters"] = ((relevance >= mean) & present).float()
+            text, visual = (context.embeddings_at(i).float() for i in (layout.instruction_index, layout.visual_index))
+            logits = torch.bmm(visual, text.transpose(1, 2))
+            present = layout.has_instruction
+            if present is not None:
+                logits = logits.masked_fill(~present[:, None], torch.finfo(torch.float32).min)
+            weight = layout.visual_shares[:, None]  # zero in empty slots
+            relevance = torch.bmm(weight, logits.softmax(-1))[:, 0]
+            if present is None:
+                context.memo["raters"] = (relevance >= relevance.mean(-1, keepdim=True)).float()
+            else:
+                mean = (relevance * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True)
+                context.memo["raters"] = ((relevance >= mean) & present).float()
         raters: Tensor = context.memo["raters"]
         return raters

@@ -1,0 +1,60 @@
+"""What pruning adds to a prefill and to a decoding step, in operations and waits: the same on every machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from vispco.bench.operations import Counts, count, counting
+from vispco.engine import Planner
+from vispco.engine.forward import recorded_embeddings
+from vispco.families import family_of
+from vispco.pruner import Pruner
+
+STEPS = 4  # decoding steps that are counted; the dearest behind the first one stands for all
+
+
+def prefill(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None) -> Counts:
+    """The counts of one prefill that fills a cache, the vision tower included."""
+    with nullcontext() if pruner is None else pruner(model):
+        return count(model, **{**inputs, "use_cache": True, "logits_to_keep": 1})
+
+
+def decoding(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None) -> Counts:
+    """The counts of the dearest of some decoding steps behind the first one, which may prepare for those to come."""
+    with nullcontext() if pruner is None else pruner(model), _each_forward(model) as steps:
+        model.generate(**inputs, max_new_tokens=STEPS + 2, min_new_tokens=STEPS + 2, do_sample=False, pad_token_id=0)
+    return max(steps[2:], key=lambda counts: counts.number)
+
+
+@torch.no_grad()
+def planning(model: Any, inputs: Mapping[str, Any], planner: Planner) -> tuple[Counts, Counts]:
+    """The counts of one plan, and of the same plan asked for again."""
+    with recorded_embeddings(model) as seen:
+        model(**inputs)
+    layouts = [family_of(model).layout(model, inputs) for _ in range(2)]
+    first, again = (count(planner, layout, seen[0]) for layout in layouts)
+    return first, again
+
+
+@contextmanager
+def _each_forward(model: Any) -> Iterator[list[Counts]]:
+    found: list[Counts] = []
+    own = model.forward
+
+    @functools.wraps(own)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with counting() as counts:
+            out = own(*args, **kwargs)
+        found.append(counts)
+        return out
+
+    model.__dict__["forward"] = forward
+    try:
+        yield found
+    finally:
+        del model.__dict__["forward"]

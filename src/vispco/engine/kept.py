@@ -1,0 +1,130 @@
+"""Which tokens some layers still hold, shared by all of them: what is computed for one is there for the others.
+
+After a pruned prefill the cache's layers fall into a few groups that hold the same tokens. What a decoding step needs to
+know of a group (where its tokens stand in the model's mask) is computed once and then only made longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ROOM = 256
+"""How many columns for tokens to come are computed at a time."""
+
+
+class KeptTokens:
+    """Tokens that were kept, by their original position (slot).
+
+    slots: int64 [B, n]. valid: bool [B, n], False for fill; None if there is none.
+    end: how many tokens had been seen when the last of these was stored; the next ones are `end`, `end + 1`, ...
+    """
+
+    def __init__(self, slots: Tensor, valid: Tensor | None, end: int) -> None:
+        self.slots, self.valid, self.end = slots, valid, end
+        self._columns: Tensor | None = None
+        self._open: Tensor | None = None
+        self._memo: dict[tuple[Any, ...], tuple[KeptTokens, Any]] = {}
+
+    @property
+    def number(self) -> int:
+        return int(self.slots.shape[1])
+
+    def entries(self, held: int, first: int = 0) -> tuple[Tensor, Tensor | None]:
+        """Slot and validity of `held` entries from the first on, those that came later among them; [B, held]."""
+        tail = first + held - self.number
+        slots, valid = self.slots, self.valid
+        if tail > 0:
+            new = torch.arange(self.end, self.end + tail, device=slots.device).expand(slots.shape[0], -1)
+            slots = torch.cat([slots, new], dim=1)
+            valid = None if valid is None else torch.cat([valid, valid.new_ones(valid.shape[0], tail)], dim=1)
+        if first or tail < 0:
+            return slots[:, first : first + held], None if valid is None else valid[:, first : first + held]
+        return slots, valid
+
+    def followed_by(self, new: KeptTokens, held: int, first: int = 0) -> KeptTokens:
+        """`held` entries and then others. Computed once for all layers that share both."""
+        if held == 0:
+            return new
+        found = self._remembered(("followed", held, first), new)
+        if found is None:
+            slots, valid = self.entries(held, first)
+            if valid is not None or new.valid is not None:
+                valid = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
+                more = torch.ones_like(new.slots, dtype=torch.bool) if new.valid is None else new.valid
+                valid = torch.cat([valid, more], dim=1)
+            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end)
+            self._memo["followed", held, first] = (found, new)
+        return found
+
+    def select(self, index: Tensor) -> KeptTokens:
+        """Other rows of the batch, as beam search asks for them; index [B']."""
+        found = self._remembered(("select",), index)
+        if found is None:
+            places = index.to(self.slots.device)
+            valid = None if self.valid is None else self.valid[places]
+            found = KeptTokens(self.slots[places], valid, self.end)
+            self._memo["select",] = (found, index)
+        return found
+
+    def repeated(self, times: int) -> KeptTokens:
+        """Every row of the batch several times, one after the other."""
+        found = self._remembered(("repeated", times), None)
+        if found is None:
+            valid = None if self.valid is None else self.valid.repeat_interleave(times, dim=0)
+            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end)
+            self._memo["repeated", times] = (found, None)
+        return found
+
+    def nothing(self) -> KeptTokens:
+        """None of them, for a layer that holds nothing yet."""
+        found = self._remembered(("nothing",), None)
+        if found is None:
+            found = KeptTokens(self.slots[:, :0], None, 0)
+            self._memo["nothing",] = (found, None)
+        return found
+
+    def columns(self, number: int, first: int = 0) -> Tensor:
+        """Where so many entries stand in a mask with one closed column in front: int64 [B, 1, 1, number].
+
+        Fill stands at the closed column.
+        """
+        if self._columns is None or self._columns.shape[-1] < first + number:
+            slots, valid = self.entries(first + number + ROOM)
+            columns = slots + 1 if valid is None else (slots + 1) * valid
+            self._columns = columns[:, None, None]
+        return self._columns[..., first : first + number]
+
+    def open(self, number: int, first: int = 0) -> Tensor | None:
+        """Which of so many entries are no fill: bool [B, 1, 1, number]; None if there is no fill."""
+        if self.valid is None:
+            return None
+        if self._open is None or self._open.shape[-1] < first + number:
+            valid = self.entries(first + number + ROOM)[1]
+            assert valid is not None  # noqa: S101 - asked above
+            self._open = valid[:, None, None]
+        return self._open[..., first : first + number]
+
+    def _remembered(self, key: tuple[Any, ...], about: object) -> KeptTokens | None:
+        """What was computed before, if it was about the very same object."""
+        found = self._memo.get(key)
+        return found[0] if found is not None and found[1] is about else None
+
+
+def with_closed_columns(mask: Tensor, number: int) -> Tensor:
+    """A mask [..., K] with columns in front that nobody sees: [..., number + K]."""
+    closed = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
+    return functional.pad(mask, (number, 0), value=closed)
+
+
+def cut_columns(widened: Tensor, columns: Tensor) -> Tensor:
+    """Columns [B, 1, 1, n] of a mask `with_closed_columns`, [B or 1, 1, Q, K] or [B or 1, K]: [B, 1, Q, n] or [B, n]."""
+    columns, batch = columns.to(widened.device), columns.shape[0]
+    if widened.shape[0] < batch:
+        widened = widened.expand(batch, *widened.shape[1:])
+    if widened.dim() == 2:
+        return widened.gather(1, columns[:, 0, 0]).bool()
+    return widened.gather(3, columns if widened.shape[2] == 1 else columns.expand(-1, -1, widened.shape[2], -1))

@@ -1,0 +1,72 @@
+"""What pruning adds, counted in operations and in waits for the device: exact figures, the same on every machine."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import vispco
+from vispco import Pruner, Schedule
+from vispco.bench import overhead
+from vispco.data import dataset
+from vispco.evaluation.encoded import encode
+from vispco.families import family_of
+
+DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110}
+
+
+@cache
+def loaded(name, prompts=8):
+    """A shipped model, and a padded batch of prompts with pictures of different sizes."""
+    model, processor = vispco.load(name)
+    return (
+        model,
+        encode(model, processor, dataset("test", limit=1)[:prompts]).inputs,
+        len(family_of(model).layers(model)),
+    )
+
+
+@cache
+def unpruned():
+    model, inputs, _ = loaded("tiny-qwen")
+    return overhead.prefill(model, inputs)
+
+
+@cache
+def applied():
+    model, inputs, layers = loaded("tiny-qwen")
+    return overhead.prefill(model, inputs, Pruner("fastv", Schedule.full(layers)))
+
+
+def test_a_pruner_that_drops_nothing_adds_next_to_nothing():
+    assert 0 < applied().number - unpruned().number <= 15
+
+
+@pytest.mark.parametrize("scorer", DROP)
+def test_a_drop_is_a_few_operations(scorer):
+    model, inputs, layers = loaded("tiny-qwen")
+    once = overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(2, 0.5, layers)))
+    assert 0 < once.number - applied().number <= DROP[scorer]
+    twice = overhead.prefill(model, inputs, Pruner(scorer, Schedule.stages({2: 0.5, 5: 0.25}, layers)))
+    assert 0 < twice.number - once.number <= DROP[scorer]
+    assert 0 < (twice.waits - unpruned().waits).total() <= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "most"),
+    [
+        ("tiny-qwen", 1, 0),
+        ("tiny-llava", 1, 0),
+        ("tiny-gemma", 1, 12),  # past its sliding window it has a mask for a single prompt too
+        ("tiny-qwen", 8, 12),
+        ("tiny-llava", 8, 12),
+        ("tiny-gemma", 8, 12),
+    ],
+)
+def test_decoding_after_pruning_costs_what_decoding_costs(name, prompts, most):
+    model, inputs, layers = loaded(name, prompts)
+    pruner = Pruner("fastv", Schedule.stages({2: 0.5, 5: 0.25}, layers))
+    before, after = (overhead.decoding(model, inputs, p) for p in (None, pruner))
+    assert after.number - before.number <= most
+    assert (after.waits - before.waits).total() == 0
