@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from frontier.points import frontier, point
 from vispco.errors import InvalidInputError
-from vispco.frontier import Frontier, frontier_info
+from vispco.frontier import Frontier, Point, frontier_info
 
 PAIRS = st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), max_size=12)
 
@@ -154,3 +155,13 @@ def test_a_plot_shows_all_points_and_a_staircase():
     assert info.steps == ((0.2, 0.5), (0.4, 0.5), (0.4, 0.8))
     assert info.axis == "exact:fraction"
     assert frontier_info(Frontier()).steps == ()
+
+
+def test_a_mean_over_samples_says_so_and_old_files_are_known_by_their_solver():
+    ran = point(0.5, 0.9)
+    mean = replace(ran, mean_of=12, provenance={"budget": 0.5, "solver": "table"})
+    assert Point.from_dict(mean.to_dict()) == mean
+    assert "mean_of" not in ran.to_dict()
+    old = {key: value for key, value in mean.to_dict().items() if key != "mean_of"}
+    assert Point.from_dict(old).mean_of == sum(task.n for task in mean.evaluation.tasks)
+    assert Point.from_dict(ran.to_dict()).mean_of == 0

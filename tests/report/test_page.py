@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from report import browser
 from vispco.report import build, write
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=browser.missing() or "")
+OLD_RUN = Path(__file__).parents[1] / "planning" / "old_runs" / "predictor"
 THIN = "\u202f"
 
 
@@ -149,9 +151,12 @@ def test_copy_buttons_give_a_schedule_that_works(desktop, payload):
     as_json, as_python = wait(desktop, "return window.copied.length === 2 && window.copied")
     assert wait(desktop, "return document.getElementById('copied').textContent") == "Python copied."
 
+    from vispco.planning.pruner_config import PrunerConfig
     from vispco.schedule import Schedule
 
-    assert Schedule.from_dict(json.loads(as_json)).retention == point.retention
+    copied = PrunerConfig.from_dict(json.loads(as_json))
+    assert copied.schedule.retention == point.retention
+    assert copied.chain.name == payload.runs[0].scorer
     first, second, third = as_python.splitlines()
     assert first == "import vispco"
     assert third.startswith("with pruner(model):")
@@ -244,3 +249,22 @@ def test_nothing_was_asked_for_and_nothing_went_wrong(desktop):
     """Last: over everything that the tests above did."""
     assert browser.complaints(desktop) == []
     assert [u for u in browser.requests(desktop) if not u.startswith(("file:", "data:", "chrome:"))] == []
+
+
+def test_a_mean_is_called_one_and_what_is_copied_is_what_was_evaluated(driver, tmp_path):
+    """Of a search's point, no sample ran the curve that is drawn: the run and its budget are copied instead."""
+    payload = build([OLD_RUN])
+    assert [point.samples for point in payload.runs[0].points] == [3, 3]
+    browser.show(driver, write(payload, tmp_path / "report.html"))
+    wait(driver, "return document.documentElement.dataset.ready === 'true'")
+    driver.execute_script(
+        "window.copied = []; Object.defineProperty(navigator, 'clipboard',"
+        "{value: {writeText: async (t) => { window.copied.push(t); }}, configurable: true})"
+    )
+    slide(driver, "budget", 8)
+    assert "This is the mean of 3; no sample ran it." in text(driver, "schedule-note")
+    for name in ("copy-json", "copy-python"):
+        driver.execute_script("document.getElementById(arguments[0]).click()", name)
+    as_json, as_python = wait(driver, "return window.copied.length === 2 && window.copied")
+    assert json.loads(as_json) == {"pruner": str(OLD_RUN), "budget": 0.5}
+    assert f"from_pretrained({json.dumps(str(OLD_RUN))}, budget=0.5)" in as_python

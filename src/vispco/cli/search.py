@@ -158,7 +158,14 @@ def points_table(frontier: Frontier, title: str, cost: str) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
     table, measured = Table(title=title), any(point.kl is not None for point in frontier.points)
-    for column in (f"FLOPs ({cost})", "accuracy", "95 % interval", *["KL"] * measured, "retention by layer"):
+    means = any(point.mean_of for point in frontier.points)
+    for column in (
+        f"FLOPs ({cost})",
+        "accuracy",
+        "95 % interval",
+        *["KL"] * measured,
+        "mean retention by layer" if means else "retention by layer",
+    ):
         table.add_column(column, justify="left" if "layer" in column else "right")
     for point in sorted(frontier.points, key=lambda p: p.cost[cost]["fraction"]):
         table.add_row(

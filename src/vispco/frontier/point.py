@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Point:
-    """A schedule, what its evaluation found, and its provenance (study, trial, seed, ...); never NaN or infinite."""
+    """A schedule, what its evaluation found, and its provenance (study, trial, seed, ...); never NaN or infinite.
+
+    mean_of: 0 where the schedule itself was evaluated. A planner gives each sample a schedule of its own: then so many
+        samples were planned for, `schedule` is the mean of their retentions, and no sample ran it.
+    """
 
     schedule: Schedule
     evaluation: Evaluation
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    mean_of: int = 0
 
     def __post_init__(self) -> None:
         found = self.evaluation
@@ -74,16 +79,16 @@ class Point:
         return json.dumps(self.to_dict(), sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        found = {
             "schedule": self.schedule.to_dict(),
             "evaluation": self.evaluation.to_dict(),
             "provenance": dict(self.provenance),
         }
+        return {**found, "mean_of": self.mean_of} if self.mean_of else found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Point:
-        return cls(
-            Schedule.from_dict(data["schedule"]),
-            Evaluation.from_dict(data["evaluation"]),
-            dict(data.get("provenance", {})),
-        )
+        """From `to_dict`. Versions before 0.1 did not say of a search's points that they are means: the solver tells."""
+        evaluation, provenance = Evaluation.from_dict(data["evaluation"]), dict(data.get("provenance", {}))
+        planned = sum(task.n for task in evaluation.tasks) if "solver" in provenance else 0
+        return cls(Schedule.from_dict(data["schedule"]), evaluation, provenance, int(data.get("mean_of", planned)))

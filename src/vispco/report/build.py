@@ -127,7 +127,7 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         flops=found.flops.get(model),
         seconds=found.seconds / items if found.seconds > 0 and items else None,
         kl=found.kl,
-        samples=len(rows) if schedule.per_sample else 0,
+        samples=len(rows) if schedule.per_sample else point.mean_of,
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
         budget=progress.number(point.provenance.get("budget")),
     )

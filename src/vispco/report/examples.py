@@ -113,11 +113,11 @@ def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Sche
     found = {}
     for budget in budgets:
         try:
-            schedule = frontier.pick(budget).schedule
+            point = frontier.pick(budget)
         except InvalidInputError:
             continue
-        if not schedule.per_sample:
-            found[budget] = schedule
+        if not point.schedule.per_sample and not point.mean_of:
+            found[budget] = point.schedule
     return found
 
 

@@ -17,7 +17,8 @@ class PointRow(JsonRecord):
     """One evaluated schedule.
 
     fraction, flops: by the page's cost model; seconds: measured time of one sample, None where none was measured.
-    retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are.
+    retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no sample
+        ran the mean.
     """
 
     fraction: float

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, VispcoError
 from vispco.frontier import Frontier
 from vispco.report.payload import Example
 from vispco.rivals.comparison import Comparison
+from vispco.scorers import Chain
 
 SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
@@ -54,7 +55,9 @@ class RunFiles:
         """A setting of the run, or of one of its sweeps, as a word; a scorer or kernel is known by its name."""
         told = self.studies.get(study or "", {})
         value = told.get(name, self.config.get(name))
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name == "scorer":
+            value = _chain_text(value)
+        elif isinstance(value, dict):
             value = value.get("name")
         return "" if value is None else str(value)
 
@@ -120,6 +123,14 @@ def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
             except (ValueError, KeyError, IndexError, TypeError, AttributeError):
                 continue
     return found
+
+
+def _chain_text(data: dict[str, Any]) -> str:
+    """A chain with its options as `Chain.of` reads it; of scorers that are not known here, the names alone."""
+    try:
+        return str(Chain.of(data))
+    except VispcoError:
+        return "+".join(str(each.get("name", "")) for each in data.get("scorers", [data]))
 
 
 def _json(path: Path) -> Any:

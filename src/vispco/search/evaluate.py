@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class PlanRecorder:
-    """A planner that remembers what it planned: the mean retention, and by how much any sample went over its budget."""
+    """A planner that remembers what it planned: the mean retention, and for how many samples."""
 
     def __init__(self, planner: BudgetPlanner) -> None:
         self.planner = planner
         self._sum: Tensor | None = None
-        self._samples = 0
+        self.samples = 0
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         plan = self.planner(layout, embeddings)
         visual = torch.tensor(layout.num_visual, dtype=torch.float64)
         retention = (plan.counts / visual.clamp_min(1)[:, None]).sum(0)
         self._sum = retention if self._sum is None else self._sum + retention
-        self._samples += len(visual)
+        self.samples += len(visual)
         return plan
 
     def schedule(self) -> Schedule:
         """The mean over all samples so far: what a per-sample planner does on the whole."""
         if self._sum is None:
             return Schedule.full(self.planner.cost.num_layers)
-        return Schedule(tuple((self._sum / self._samples).clamp(0, 1).cummin(0).values.tolist()))
+        return Schedule(tuple((self._sum / self.samples).clamp(0, 1).cummin(0).values.tolist()))
 
 
 def evaluate_planners(
@@ -61,5 +61,7 @@ def evaluate_planners(
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")
         recorded = PlanRecorder(planner)
         evaluation = judge(recorded)
-        points.append(Point(recorded.schedule(), evaluation, {"budget": budget, **(provenance or {})}))
+        points.append(
+            Point(recorded.schedule(), evaluation, {"budget": budget, **(provenance or {})}, mean_of=recorded.samples)
+        )
     return Frontier(points)

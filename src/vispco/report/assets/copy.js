@@ -1,7 +1,13 @@
-// What the two buttons put on the clipboard.
-function scheduleJson() {
+// What the two buttons put on the clipboard is what was evaluated. A mean over samples was not: then it is the run and its
+// budget, as `--config` of a command reads them. Else it is a pruner, as `--pruner` and `Pruner.from_pretrained` read it.
+function copiedJson() {
   const point = chosenPoint();
-  return point && JSON.stringify({ version: 1, retention: point.retention });
+  if (!point) return null;
+  const run = data.runs[state.run];
+  if (run.folder) return JSON.stringify({ pruner: run.folder, budget: point.budget ?? budgetNow() });
+  if (point.samples) return null;
+  const planner = { kind: "schedule", schedule: { version: 1, retention: point.retention } };
+  return JSON.stringify({ format: "vispco-pruner", version: 1, chain: run.scorer || "fastv", planner });
 }
 
 // Six digits, rounded down: a schedule that is typed in never keeps more than the one it stands for.
@@ -23,8 +29,8 @@ function pythonTuple(values) {
 
 function pythonLines() {
   const point = chosenPoint();
-  if (!point) return null;
   const run = data.runs[state.run];
+  if (!point || (point.samples && !run.folder)) return null;
   const pruner = run.folder
     ? `vispco.Pruner.from_pretrained(${JSON.stringify(run.folder)}, budget=${point.budget ?? budgetNow()})`
     : `vispco.Pruner(${JSON.stringify(run.scorer || "fastv")}, vispco.Schedule(${pythonTuple(point.retention)}))`;
@@ -63,7 +69,7 @@ function startCopy() {
     byId("copied").textContent = done ? `${name} copied.` : `The browser refused. Select the text below and copy it.`;
     event.target.focus();
   };
-  byId("copy-json").addEventListener("click", copy(scheduleJson, "Schedule"));
+  byId("copy-json").addEventListener("click", copy(copiedJson, "JSON"));
   byId("copy-python").addEventListener("click", copy(pythonLines, "Python"));
   onChange((changed) => (changed.has("budget") || changed.has("run")) && tell());
   tell();

@@ -48,7 +48,7 @@ function tellSchedule() {
     return;
   }
   const many = point.samples
-    ? ` Every sample has a schedule of its own; this is the mean of ${point.samples}.`
+    ? ` Every sample has a schedule of its own. This is the mean of ${point.samples}; no sample ran it.`
     : run.folder
       ? " Every sample’s schedule is solved for its own size when it comes; this is their mean."
       : "";

@@ -10,7 +10,7 @@ function pointCard(run, point) {
     h("p", { class: "tip-title" }, swatch(run), data.runs[run].label, point.name ? h("span", {}, point.name) : null),
     h("dl", {}, facts.map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)])),
     sparkline(point.retention, run, 212, 40),
-    h("p", { class: "tip-steps" }, stepsText(point.retention)),
+    h("p", { class: "tip-steps" }, (point.samples ? `mean of ${point.samples} schedules: ` : "") + stepsText(point.retention)),
   ];
 }
 
