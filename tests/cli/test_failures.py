@@ -158,7 +158,7 @@ def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
 
 
 def test_a_warning_is_one_line_for_each_budget(invoke, monkeypatch):
-    from vispco.cost.budget import BudgetWarning
+    from vispco.cost import BudgetWarning
 
     def names():
         for budget, floor in ((0.2, 0.21), (0.2, 0.23), (0.3, 0.31)):

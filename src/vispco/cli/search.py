@@ -30,13 +30,10 @@ def numbers(text: str) -> list[float]:
 
 
 def budgets_of(text: str) -> list[float]:
-    """The same, where none may be 0 or above 1: told before a model is loaded."""
-    found = numbers(text)
-    if not found or not all(0.0 < budget <= 1.0 for budget in found):
-        raise InvalidInputError(
-            f"The budgets {text!r} were given. Give fractions of the unpruned FLOPs, above 0, up to 1."
-        )
-    return found
+    """Fractions of the FLOPs as a person types them, 0.2,50%: told before a model is loaded where one is none."""
+    from vispco.cost.budget import parse_budgets  # noqa: PLC0415
+
+    return [budget.fraction for budget in parse_budgets(text)]
 
 
 @spread

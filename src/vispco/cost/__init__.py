@@ -7,10 +7,11 @@ To add a cost: a frozen dataclass that derives from `Cost`, has a `name` and a `
 from collections.abc import Mapping
 from typing import Any
 
-from vispco.cost.budget import BudgetWarning, clamp_budget, parse_budget
+from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.exact import Exact
+from vispco.cost.floor import BudgetWarning, clamp_budget
 from vispco.cost.kv_bytes import KvBytes
 from vispco.cost.paper import Paper
 from vispco.cost.polynomial import PolynomialCost
@@ -42,6 +43,8 @@ def from_dict(data: Mapping[str, Any]) -> Cost:
 
 __all__ = [
     "COSTS",
+    "Budget",
+    "BudgetLike",
     "BudgetWarning",
     "Cost",
     "Dimensions",
@@ -57,6 +60,7 @@ __all__ = [
     "get",
     "meet",
     "parse_budget",
+    "parse_budgets",
     "schedule_for_budget",
     "snap",
     "solve_kernel",

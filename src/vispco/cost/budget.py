@@ -1,58 +1,159 @@
-"""Budgets: fractions of the unpruned model's price, never under what cannot be pruned."""
+"""Budget: what may be spent, as a person writes it: 0.5, 50%, 40ms, 0.6t, 120MB, or mean:0.2,max:0.5."""
 
-import warnings
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, TypeAlias, get_args
 
-from vispco.cost.cost import Cost
-from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
+Kind: TypeAlias = Literal["flops", "time", "ms", "bytes"]
+"""A fraction of the unpruned language model's FLOPs, a fraction of its prefill's time, milliseconds, or KV bytes."""
+BudgetLike: TypeAlias = "float | str | Budget"
 
-class BudgetWarning(UserWarning):
-    """A budget lies under the floor and was raised to it."""
+HOW_TO_WRITE = (
+    "Give a fraction of the unpruned FLOPs (0.5 or 50%), a fraction of the unpruned prefill's time (0.6t), milliseconds "
+    "(40ms), KV bytes (120MB), or a mean with a cap (mean:0.2,max:0.5)."
+)
+BYTES = {
+    "b": 1,
+    **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)},
+    **{f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)},
+}
+UNITS: dict[str, tuple[Kind, float]] = {
+    "": ("flops", 1.0),
+    "%": ("flops", 0.01),
+    "t": ("time", 1.0),
+    "%t": ("time", 0.01),
+    "ms": ("ms", 1.0),
+    "s": ("ms", 1000.0),
+    **{name: ("bytes", float(size)) for name, size in BYTES.items()},
+}
+_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
+_MEAN = re.compile(r"\s*mean:(?P<mean>[^,]+?)\s*(?:,\s*max:(?P<cap>[^,]+?)\s*)?")
 
 
-def parse_budget(given: float | str) -> float:
-    """A budget as a user writes it, 0.5, '0.5' or '50%', as a fraction of the unpruned model's price."""
-    text = str(given).strip()
-    try:
-        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-    except ValueError:
-        value = -1.0
-    if not 0.0 < value <= 1.0:
-        raise InvalidInputError(
-            f"The budget {given!r} was given. Give a fraction of the unpruned model's FLOPs, above 0, up to 1: 0.5 or 50%."
-        )
-    return value
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent. It holds for every sample; with a `cap`, `amount` holds on average and `cap` for every sample.
 
-
-def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
-    """Fractions [B] of the unpruned model's price, raised to each sample's floor; a warning names the highest floor.
-
-    A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
+    kind: of `amount` and `cap`. amount: a fraction in (0, 1] for 'flops' and 'time', else a number above 0.
     """
-    budget = torch.as_tensor(budget, dtype=torch.float64)
-    if bool(((budget < 0) | (budget > 1) | budget.isnan()).any()):
-        raise InvalidInputError(
-            f"The budget {budget.tolist()} was given. "
-            f"A budget is a fraction of the unpruned language model's {cost.unit}: give numbers in (0, 1]."
-        )
-    floor = cost.lowest_fraction(workload)
-    budget = budget.expand_as(floor)
-    under = (budget < floor) & (workload.num_visual > 0)
-    if bool(under.any()):
-        worst = torch.where(under, floor - budget, -1.0).argmax()
-        warnings.warn(
-            f"A budget of {float(budget.flatten()[worst]):.4g} lies under the floor of {float(floor.flatten()[worst]):.4g}: "
-            f"what the text{_unprunable(workload.earliest_layer)} cost "
-            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.numel()} samples). It was raised to the floor.",
-            BudgetWarning,
-            stacklevel=2,
-        )
-    return torch.maximum(budget, floor)
+
+    kind: Kind
+    amount: float
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InvalidInputError(
+                f"kind={self.kind!r} was given for a budget. It is one of {', '.join(get_args(Kind))}."
+            )
+        for number in (self.amount,) if self.cap is None else (self.amount, self.cap):
+            if not math.isfinite(number) or number <= 0 or (self.is_relative and number > 1):
+                allowed = "above 0, up to 1" if self.is_relative else "above 0"
+                raise InvalidInputError(
+                    f"The budget {self._written(number)} was given. It must be {allowed}. {HOW_TO_WRITE}"
+                )
+        if self.cap is not None and self.cap < self.amount:
+            raise InvalidInputError(
+                f"The budget {self} was given. Its cap lies under its mean: raise the cap, or lower the mean."
+            )
+
+    @classmethod
+    def of(cls, value: BudgetLike) -> Budget:
+        """From a number (a fraction of the FLOPs), from what a person writes, or from a budget."""
+        if isinstance(value, Budget):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls("flops", float(value))
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{value!r} was given for a budget. {HOW_TO_WRITE}")
+        mean = _MEAN.fullmatch(value)
+        if mean is None:
+            return cls(*_parse(value, value))
+        kind, amount = _parse(mean["mean"], value)
+        cap_kind, cap = (kind, 1.0) if mean["cap"] is None else _parse(mean["cap"], value)
+        if cap_kind != kind or (mean["cap"] is None and kind not in ("flops", "time")):
+            raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {HOW_TO_WRITE}")
+        return cls(kind, amount, cap)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it is a fraction of what the unpruned model takes."""
+        return self.kind in ("flops", "time")
+
+    @property
+    def is_mean(self) -> bool:
+        return self.cap is not None
+
+    @property
+    def fraction(self) -> float:
+        """The plain fraction of the FLOPs; other budgets are refused, for places that know no other."""
+        if self.kind != "flops" or self.is_mean:
+            raise InvalidInputError(
+                f"The budget {self} was given where a fraction of the FLOPs is meant. Give 0.5, or 50%."
+            )
+        return self.amount
+
+    def __str__(self) -> str:
+        """As `of` reads it again."""
+        if self.cap is None:
+            return self._written(self.amount)
+        return f"mean:{self._written(self.amount)},max:{self._written(self.cap)}"
+
+    @property
+    def label(self) -> str:
+        """What a table calls it."""
+        if self.cap is not None:
+            return f"mean {self._labelled(self.amount)}, at most {self._labelled(self.cap)}"
+        return self._labelled(self.amount)
+
+    def _written(self, number: float) -> str:
+        return f"{number:.12g}" + {"flops": "", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
+
+    def _labelled(self, number: float) -> str:
+        if self.kind == "bytes":
+            unit = next((u for u in ("GB", "MB", "kB") if number >= BYTES[u.lower()]), "B")
+            return f"{number / BYTES[unit.lower()]:.4g} {unit}"
+        if self.kind == "ms":
+            return f"{number:.4g} ms"
+        return f"{100 * number:.4g}%" + (" of the time" if self.kind == "time" else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        if not isinstance(data, Mapping) or "kind" not in data or "amount" not in data:
+            raise InvalidInputError(f'{data!r} is not a budget: it needs "kind" and "amount".')
+        return cls(data["kind"], float(data["amount"]), data.get("cap"))
 
 
-def _unprunable(layers: int) -> str:
-    return "" if layers == 0 else " and the unprunable first layer" + (f"s (0 to {layers - 1})" if layers > 1 else "")
+def parse_budget(given: BudgetLike) -> float:
+    """A budget that is a plain fraction of the FLOPs, as a number; see `Budget.fraction`."""
+    return Budget.of(given).fraction
+
+
+def parse_budgets(text: str | Iterable[BudgetLike]) -> list[Budget]:
+    """Several budgets, as a person writes them: '0.3,0.5', '40ms,60ms', 'mean:0.2,max:0.5'."""
+    if isinstance(text, str):
+        joined = re.sub(r",\s*max:", "\0", text)  # the comma inside a mean budget
+        parts: list[BudgetLike] = [part.replace("\0", ",max:") for part in joined.split(",") if part.strip()]
+    else:
+        parts = list(text)
+    if not parts:
+        raise InvalidInputError(f"No budget was given in {text!r}. {HOW_TO_WRITE} Several are separated by commas.")
+    return [Budget.of(part) for part in parts]
+
+
+def _parse(text: str, whole: str) -> tuple[Kind, float]:
+    found = _AMOUNT.fullmatch(text)
+    unit = None if found is None else UNITS.get(found[2].lower())
+    if found is None or unit is None:
+        raise InvalidInputError(f"The budget {whole!r} cannot be read. {HOW_TO_WRITE}")
+    return unit[0], float(found[1]) * unit[1]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vispco.cost.budget import clamp_budget
 from vispco.cost.cost import Cost
+from vispco.cost.floor import clamp_budget
 from vispco.cost.largest_fitting import largest_fitting
 from vispco.cost.snap import snap
 from vispco.cost.workload import Workload
