@@ -79,12 +79,17 @@ def compare(
     *,
     max_new_tokens: int = 64,
     rounds: int = 3,
+    unpruned: Reply | None = None,
 ) -> Comparison:
-    """Answer greedily with and without the pruner, `rounds` times in turn after one that warms up and records."""
+    """Answer greedily with and without the pruner, `rounds` times in turn after one that warms up and records.
+
+    unpruned: the reply to the same question without a pruner, where it is known already; it is not asked for again.
+    """
     encoded = encode(model, processor, [sample])
     layers = len(family_of(model).layers(model))
     recording = type(pruner)(pruner.chain, pruner.schedule, mode=pruner.mode, record=True)
-    _answer(model, processor, encoded, None, max_new_tokens)
+    if unpruned is None:
+        _answer(model, processor, encoded, None, max_new_tokens)
     with recording(model):
         _answer(model, processor, encoded, None, max_new_tokens)
         counts = recording.token_counts(model)
@@ -92,14 +97,15 @@ def compare(
     whole: list[_Run] = []
     fewer: list[_Run] = []
     for _ in range(max(rounds, 1)):
-        whole.append(_answer(model, processor, encoded, None, max_new_tokens))
+        if unpruned is None:
+            whole.append(_answer(model, processor, encoded, None, max_new_tokens))
         fewer.append(_answer(model, processor, encoded, pruner, max_new_tokens))
     sites = pruner.chain.sites(layers)
     full = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
     return Comparison(
         question=sample.question,
         method=str(pruner.chain),
-        unpruned=_reply(model, encoded, whole, full, sites),
+        unpruned=unpruned or _reply(model, encoded, whole, full, sites),
         pruned=_reply(model, encoded, fewer, counts, sites),
         layers=layers,
         depth=depth,

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import ask, bench, compare, config, demo, evaluate, info, report, search, serve, sweep, zoo
+from vispco.cli import ask, bench, compare, config, demo, evaluate, info, play, report, search, serve, sweep, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("ask")(ask.ask)
+app.command("play")(play.play)
 app.command("serve")(serve.serve)
 app.command("search")(search.search)
 app.command("sweep")(sweep.sweep)
