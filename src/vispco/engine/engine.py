@@ -80,7 +80,7 @@ class Engine:
         *,
         owner: object = None,
     ) -> None:
-        self.model, self.chain, self.planner, self.owner = model, chain, planner, owner
+        self.model, self.chain, self.planner, self.owner = model, chain.for_model(model), planner, owner
         self.options = options or EngineOptions()
         self.family = family_of(model)
         self.family.check_served(model)

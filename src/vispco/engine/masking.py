@@ -40,7 +40,7 @@ class MaskPass(PruningPass):
         return self.layout.visual & ~alive
 
     def _apply(self, layer: int, selection: Selection) -> None:
-        chosen = selection.keep.float()
+        chosen = selection.keep.float() if selection.mask is None else selection.mask
         retention: Any = self.plan.retention
         if self.relaxation is not None and retention is not None:
             scores = chosen if selection.scores is None else selection.scores

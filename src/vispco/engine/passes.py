@@ -133,11 +133,11 @@ class PruningPass(Pass):
         """Before which layers is there a choice to make? Host arithmetic only."""
         rows = np.array(self.rows)
         before = np.column_stack([np.array(self.layout.num_visual), rows[:, :-1]])
-        falls: list[bool] = np.any(rows < before, axis=0).tolist()
+        self._falls: list[bool] = np.any(rows < before, axis=0).tolist()
         scorers = [self.chain.scorer_at(layer) for layer in range(rows.shape[1])]
         self._choices = [
             scorer is not None and (fall or scorer.acts_at(layer))
-            for layer, (fall, scorer) in enumerate(zip(falls, scorers, strict=True))
+            for layer, (fall, scorer) in enumerate(zip(self._falls, scorers, strict=True))
         ]
 
     def chooses_before(self, layer: int) -> bool:
@@ -186,7 +186,7 @@ class PruningPass(Pass):
         """Choose the tokens that enter a layer; hidden [B, M, D] are the states where they would leave."""
         scorer = self.chain.scorer_at(layer)
         assert scorer is not None  # noqa: S101 - chooses_before has asked
-        with torch.no_grad():
+        with torch.set_grad_enabled(scorer.differentiable and torch.is_grad_enabled()):
             selection = scorer.select(self._context(layer, scorer, hidden))
         if selection.merge is not None and not scorer.merges:
             raise InvalidInputError(
@@ -194,7 +194,8 @@ class PruningPass(Pass):
             )
         if scorer.decides_count:
             self._note_counts(layer, selection.keep)
-        self._apply(layer, selection)
+        if self._falls[layer] or selection.merge is not None or selection.mask is not None:
+            self._apply(layer, selection)  # else the pass stays as it is, to the bit
         self.live, self.decided, self.previous = selection.keep, layer, None
         if self.prefill.layers.attentions[layer] is not None:
             self.call = None  # else the layer behind this one may be chosen by the same attention

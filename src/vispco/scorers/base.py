@@ -7,6 +7,8 @@ Three kinds of method, from the simplest to the most general:
   itself how many stay also sets `decides_count` and says at which layers it does (`acts_at`);
 - merging: `select` also returns a `Merge`, which says which tokens live on inside others.
 
+A method with weights of its own is a `LearnedScorer` (see `vispco.scorers.learned`).
+
 A scorer never gathers hidden states, masks or caches: the engine does that.
 """
 
@@ -76,11 +78,14 @@ class Selection:
     keep: bool [B, V], the tokens that stay; at most `context.counts` of each sample, all of them live.
     scores: float [B, V], higher is kept; what a relaxation of the choice ranks by. Default: `keep` itself.
     merge: see `Merge`; None for plain dropping.
+    mask: float [B, V], `keep` in value with a gradient of its own, from scorers that are `differentiable`. Masking
+        multiplies attention by it; dropping has no use for it.
     """
 
     keep: Tensor
     scores: Tensor | None = None
     merge: Merge | None = None
+    mask: Tensor | None = None
 
 
 class Scorer:
@@ -105,10 +110,17 @@ class Scorer:
     decides_count: bool = False
     """Whether fewer than `context.counts` may stay. The engine then asks the device for the real numbers."""
 
+    differentiable: bool = False
+    """Whether `select` is run with gradients, towards weights of its own, and returns a `Selection.mask`."""
+
     @property
     def earliest_layer(self) -> int:
         """The first layer before which it can choose: 0 is before the language model, which has no attention to read."""
         return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")
+
+    def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
+        """What the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
+        return self
 
     def acts_at(self, layer: int) -> bool:  # noqa: ARG002
         """Whether it chooses before this layer even where the schedule asks for no drop (methods with a threshold)."""

@@ -104,6 +104,12 @@ class Chain:
         """The first layer that may see fewer tokens than there are."""
         return self.stages[0][0]
 
+    def for_model(self, model: Any) -> Chain:
+        """The chain that runs on a model; see `Scorer.for_model`."""
+        found = tuple((layer, scorer.for_model(model)) for layer, scorer in self.stages)
+        same = all(new is old for (_, new), (_, old) in zip(found, self.stages, strict=True))
+        return self if same else Chain(found)
+
     def scorer_at(self, layer: int) -> Scorer | None:
         """Who chooses the tokens that enter a layer; None where nobody can."""
         found = None
