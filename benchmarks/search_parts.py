@@ -141,7 +141,7 @@ def grid(lab: Lab, _: Path) -> dict[str, Any]:
     started = time.perf_counter()
     chosen_on = lab.tried(batches, rows, objective)
     told: dict[str, Any] = {"configurations": len(rows)}
-    unpruned_once = sum(objective._full(batch) for batch in batches)  # noqa: SLF001 - where shared layers come from
+    unpruned_once = sum(objective.full_flops(batch) for batch in batches)  # where shared layers come from
     for column, name in ((1, "accuracy"), (2, "kl")):
         sign = 1 if name == "accuracy" else -1
         picks = {}

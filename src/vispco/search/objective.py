@@ -71,19 +71,19 @@ class Objective:
 
     def add_teacher(self, batch: Batch) -> None:
         """Put the teacher's pass over a batch on the bill."""
-        self.spent.teacher += self._full(batch)
+        self.spent.teacher += self.full_flops(batch)
 
     def measure_kl(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
-            return torch.stack([self._kl(logits, batch) for logits in self._dropped(batch, counts)])
+            return torch.stack([self.divergence(logits, batch) for logits in self._dropped(batch, counts)])
         asked = (batch.name, self.scorer.to_dict(), self.meter.direction)
         names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
             self._bill(counts[place], batch)  # as if it had not been known
         for place, logits in zip(new, self._dropped(batch, counts[new]), strict=True):
-            self.journal.add(names[place], self._kl(logits, batch).tolist())
+            self.journal.add(names[place], self.divergence(logits, batch).tolist())
         found = [self.journal[name] for name in names]
         return torch.tensor(found, dtype=batch.teacher.dtype, device=batch.teacher.device)
 
@@ -93,7 +93,7 @@ class Objective:
         assert batch.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
         wanted = batch.encoded.labels[:, -mask.shape[1] :]
         for logits in self._dropped(batch, counts):
-            kl.append(self._kl(logits, batch))
+            kl.append(self.divergence(logits, batch))
             right.append(((logits.argmax(-1) == wanted) | ~mask).all(-1))
         return torch.stack(kl), torch.stack(right)
 
@@ -133,13 +133,14 @@ class Objective:
         pruner = Pruner(self.scorer, planner, mode="mask", relaxation=self.relaxation)
         with pruner(self.model):
             logits = answer_logits(self.model, batch.encoded)
-        spent = self._full(batch)  # masking computes every token
+        spent = self.full_flops(batch)  # masking computes every token
         self.spent.forward += spent
         if retention.requires_grad:
             self.spent.backward += 2 * spent
-        return self._kl(logits, batch)
+        return self.divergence(logits, batch)
 
-    def _kl(self, logits: Tensor, batch: Batch) -> Tensor:
+    def divergence(self, logits: Tensor, batch: Batch) -> Tensor:
+        """KL [B] of answer logits [B, A, V] from the unpruned model's, differentiable in them."""
         return self.meter(logits, batch.teacher, batch.encoded.answer_mask)
 
     def _flops(self, counts: Tensor, batch: Batch) -> float:
@@ -154,5 +155,6 @@ class Objective:
         before = self.cost.full(self._with_answers(batch)) * whole / L
         return self._flops(counts, batch) - float(before.sum())
 
-    def _full(self, batch: Batch) -> float:
+    def full_flops(self, batch: Batch) -> float:
+        """Of an unpruned pass over a batch with its answers."""
         return float(self.cost.full(self._with_answers(batch)).sum())

@@ -16,12 +16,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-FIELDS = ("kl", "violation", "w", "lambda")
+FIELDS = ("kl", "share", "violation", "w", "lambda")
 
 
 def format_values(values: dict[str, float]) -> str:
     """The numbers as the line shows them; those that a solver does not have are left out."""
-    names = {"kl": "KL", "violation": "violation", "w": "w", "lambda": "λ"}
+    names = {"kl": "KL", "share": "FLOPs share", "violation": "violation", "w": "w", "lambda": "λ"}
     return "  ".join(f"{names[key]} {values[key]:.4g}" for key in FIELDS if key in values)
 
 

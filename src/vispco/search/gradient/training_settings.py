@@ -1,4 +1,4 @@
-"""How a predictor is trained by gradient: settings that the paper's tables do not fix, and its random draws.
+"""How something is trained by gradient: settings that the paper's tables do not fix, and random draws.
 
 The draws are functions of a seed and a position, so a run that was killed resumes to the same numbers.
 """
@@ -12,19 +12,25 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """How long and how fast. batches: per optimizer step, over all ranks. inner: steps between two multiplier moves."""
+class LoopSettings:
+    """How long and how fast. batches: per optimizer step, over all ranks. save_every: steps between checkpoints."""
 
     steps: int = 200
     batches: int = 1
-    inner: int = 10
     rate: float = 1e-4
     decay: float = 0.01
     clip: float = 1.0
-    bins: int = 8
-    gamma: tuple[float, float] = (1.0, 10.0)
     save_every: int = 20
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingSettings(LoopSettings):
+    """Of a predictor. inner: steps between two multiplier moves. bins: budgets that have a multiplier of their own."""
+
+    inner: int = 10
+    bins: int = 8
+    gamma: tuple[float, float] = (1.0, 10.0)
 
 
 def batch_index(place: int, count: int, seed: int) -> int:

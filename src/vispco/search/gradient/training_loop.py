@@ -1,0 +1,182 @@
+"""The loop of every training by gradient through a frozen model: batches, ranks, checkpoints, progress.
+
+Data parallel by accelerate: every rank holds the frozen model and a part of the batches; gradients are averaged over
+ranks. All randomness follows from (seed, step), so a run that was killed goes on from its last checkpoint to the same
+numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from vispco import files
+from vispco.errors import InvalidInputError
+from vispco.search.batch import Batch
+from vispco.search.gradient import checkpoint
+from vispco.search.gradient.static import DivergenceError
+from vispco.search.gradient.training_settings import LoopSettings, batch_index
+from vispco.search.objective import Objective, frozen
+from vispco.search.progress import ProgressBar
+
+
+class TrainingLoop:
+    """Trains a module over prepared batches; `run()` gives one record a step. Subclasses say what the loss is.
+
+    batches: any sequence, also one that reads from disk; every rank indexes the same one.
+    directory: where checkpoints and metrics.jsonl go; None for nowhere. It resumes from what it finds there.
+    accelerator: made by the caller for mixed precision, trackers or many processes; default: a plain one.
+    """
+
+    part: ClassVar[str]
+    """What the module's weights are called in a checkpoint."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        module: nn.Module,
+        batches: Sequence[Batch],
+        plan: LoopSettings,
+        *,
+        directory: str | Path | None = None,
+        accelerator: Accelerator | None = None,
+        show: bool = False,
+    ) -> None:
+        self.objective, self.batches, self.loop, self.show = objective, batches, plan, show
+        self.accelerator = accelerator or Accelerator()
+        ranks = self.accelerator.num_processes
+        if plan.batches % ranks:
+            raise InvalidInputError(
+                f"{plan.batches} batches per step cannot be shared by {ranks} processes. Give a multiple of {ranks}."
+            )
+        self.directory = None if directory is None else Path(directory)
+        optimizer = torch.optim.AdamW(module.parameters(), plan.rate, weight_decay=plan.decay)
+        self.module, self.optimizer = self.prepare(module, optimizer)
+        self.step = 0
+        self.history: list[dict[str, float]] = []
+        self._resume()
+
+    def run(self) -> list[dict[str, float]]:
+        """Train to the end of the plan."""
+        with frozen(self.objective.model), ProgressBar(self.loop.steps, done=self.step, show=self._speaks) as bar:
+            self.module.train()
+            while self.step < self.loop.steps:
+                record = self._one_step()
+                self.step += 1
+                self.history.append(record)
+                self.accelerator.log(record, step=self.step)
+                bar.step(record)
+                if self.step % self.loop.save_every == 0 or self.step == self.loop.steps:
+                    self._save()
+        self.module.eval()
+        return self.history
+
+    @abstractmethod
+    def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:
+        """Mean KL of a batch, and what else is minimised, both with a gradient. place: counts batches from the start."""
+
+    def after_step(self) -> dict[str, float]:
+        """Behind the optimizer's step; gives what the step's record says besides the KL."""
+        return {}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON) that a checkpoint must hold besides weights and optimizer."""
+        return {}, {}
+
+    def load_state(self, tensors: dict[str, Tensor], counters: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+
+    def prepare(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
+        """The module and its optimizer as accelerate runs them; gradients are averaged by the module's own backward."""
+        found: tuple[Any, Any] = self.accelerator.prepare(module, optimizer)
+        return found
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Around a backward pass after which ranks do not talk yet."""
+        found: AbstractContextManager[Any] = self.accelerator.no_sync(self.module)
+        return found
+
+    def share_gradients(self) -> None:
+        """After the last backward pass of a step; where `prepare` wrapped the module, ranks have talked already."""
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Over ranks, on the host."""
+        found: Tensor = self.accelerator.reduce(values.clone().to(self.accelerator.device), "mean")
+        return found.cpu()
+
+    def _one_step(self) -> dict[str, float]:
+        plan, ranks, rank = self.loop, self.accelerator.num_processes, self.accelerator.process_index
+        own = plan.batches // ranks
+        self.optimizer.zero_grad()
+        sums = torch.zeros(2, dtype=torch.float64)
+        for number in range(own):
+            place = self.step * plan.batches + rank * own + number
+            batch = self.batches[batch_index(place, len(self.batches), plan.seed)]
+            torch.manual_seed(plan.seed * 1_000_003 + place)
+            with self.accelerator.autocast():
+                kl, penalty = self.loss(batch, place)
+            loss = kl + penalty
+            sums += torch.stack([kl.detach(), (~loss.detach().isfinite()).to(kl)]).double().cpu() / own
+            with self.alone() if number < own - 1 else nullcontext():  # ranks talk once a step
+                self.accelerator.backward(loss / own)
+        self.share_gradients()
+        sums = self.mean(sums)
+        norm = self.accelerator.clip_grad_norm_(self.module.parameters(), plan.clip)
+        if sums[1] > 0 or not bool(torch.as_tensor(norm).isfinite()):
+            raise DivergenceError(self._what_to_do(float(sums[0])))
+        self.optimizer.step()
+        return {"step": float(self.step), "kl": float(sums[0]), **self.after_step()}
+
+    @property
+    def _speaks(self) -> bool:
+        return self.show and bool(self.accelerator.is_main_process)
+
+    def _what_to_do(self, kl: float) -> str:
+        kept = "There is no checkpoint yet."
+        if self.directory is not None and (self.directory / checkpoint.NAME).is_file():
+            kept = f"The last good checkpoint is {self.directory / checkpoint.NAME}."
+        return f"Training stopped at step {self.step}: the loss is not finite (KL {kl:g}). {kept} Lower the rate ({self.loop.rate:g})."
+
+    def _save(self) -> None:
+        if self.directory is None:
+            return
+        more, told = self.state()
+        if not self.accelerator.is_main_process:
+            return
+        weights = self.accelerator.unwrap_model(self.module).state_dict()
+        tensors = {f"{self.part}.{name}": tensor for name, tensor in weights.items()}
+        tensors |= {f"optimizer.{n}": t for n, t in checkpoint.optimizer_tensors(self.optimizer).items()}
+        counters = {"step": self.step, "plan": asdict(self.loop), "history": self.history, **told}
+        checkpoint.save(self.directory, tensors | more, counters | {"spent": asdict(self.objective.spent)})
+        lines = "".join(json.dumps(record) + "\n" for record in self.history)
+        files.write_text(self.directory / "metrics.jsonl", lines)
+
+    def _resume(self) -> None:
+        found = None if self.directory is None else checkpoint.load(self.directory)
+        if found is None:
+            return
+        tensors, counters = found
+        if {**counters["plan"], "steps": 0} != {**json.loads(json.dumps(asdict(self.loop))), "steps": 0}:
+            raise InvalidInputError(
+                f"{self.directory} holds a run with another plan ({counters['plan']}). Give that plan, or another folder."
+            )
+        self.accelerator.unwrap_model(self.module).load_state_dict(tensors_of(self.part, tensors))
+        checkpoint.load_optimizer(self.optimizer, tensors_of("optimizer", tensors))
+        self.step, self.history = counters["step"], counters["history"]
+        self.load_state(tensors, counters)
+        for name, value in counters["spent"].items():
+            setattr(self.objective.spent, name, value)
+
+
+def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those of one part of a checkpoint, by their own names."""
+    return {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
