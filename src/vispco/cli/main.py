@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import ask, bench, compare, config, demo, evaluate, info, play, report, search, serve, sweep, zoo
+from vispco.cli import ask, bench, compare, config, demo, evaluate, info, play, report, search, serve, sweep, train, zoo
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -33,6 +33,7 @@ app.command("play")(play.play)
 app.command("serve")(serve.serve)
 app.command("search")(search.search)
 app.command("sweep")(sweep.sweep)
+app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
 app.add_typer(compare.app, name="compare")

@@ -9,6 +9,7 @@ from vispco.scorers.divprune import DivPrune
 from vispco.scorers.fastv import FastV
 from vispco.scorers.fitprune import FitPrune
 from vispco.scorers.hiprune import HiPrune
+from vispco.scorers.learned import MADTP, ATPLLaVA, DynamicLLaVA, LearnedScorer
 from vispco.scorers.random import Random
 from vispco.scorers.scope import Scope
 from vispco.scorers.sparsevlm import SparseVLM
@@ -19,15 +20,19 @@ from vispco.scorers.vispruner import VisPruner
 from vispco.scorers.vscan import VScan
 
 __all__ = [
+    "MADTP",
     "SCORERS",
+    "ATPLLaVA",
     "AimMerge",
     "CDPruner",
     "Chain",
     "ChainLike",
     "DivPrune",
+    "DynamicLLaVA",
     "FastV",
     "FitPrune",
     "HiPrune",
+    "LearnedScorer",
     "Merge",
     "Random",
     "Scope",

@@ -1,0 +1,98 @@
+"""`vispco train`: the weights of a learned method, for a model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
+from vispco.cli.model import MODEL, ModelOptions
+from vispco.cli.options import spread
+from vispco.cli.output import show
+from vispco.errors import InvalidInputError
+
+
+@spread
+def train(
+    method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    *,
+    out: Annotated[Path, typer.Option(help="The run folder; the same command goes on where it was stopped.")],
+    target: Annotated[
+        float | None,
+        typer.Option(
+            help="What it aims at: dynamic-llava: share of tokens kept; atp-llava: the mean share that its modules keep; "
+            "madtp: share of FLOPs (default: as published)."
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 300,
+    rate: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples of a step.")] = 16,
+    options: Annotated[
+        str, typer.Option(help="Of the method's network: width=64,blocks=2.", show_default=False, metavar="K=V,...")
+    ] = "",
+    learned: TrainingOptions,
+    tasks: Annotated[str, typer.Option(help="Drawn tasks to learn from: 'all', or names.")] = "all",
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    loading: ModelOptions,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier training in the folder.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+) -> None:
+    """Train a learned method for a model, through the mask engine; the model itself does not change.
+
+    Examples:
+
+        vispco train dynamic-llava tiny-qwen --out runs/dynamic
+
+        vispco train madtp tiny-qwen --out runs/madtp --target 0.4 --steps 500 --samples 64
+    """
+    from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
+    from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415
+
+    first = os.environ.get("RANK", "0") == "0"  # of many processes, one speaks and writes
+
+    def say(line: str) -> None:
+        if first and not json:
+            typer.echo(line, err=True)
+
+    check_method(method)
+    settings = ScorerSettings(steps=steps, rate=rate, target=target, batch_size=batch_size, seed=seed)
+    network = read_options(options)
+    learned.check()
+    loaded, processor = loading.load(model)
+    samples, about = learned.load(TaskOptions(tasks=tasks), processor, seed=seed)
+    tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
+    scorer = train_scorer(
+        loaded,
+        processor,
+        samples,
+        method,
+        settings,
+        directory=out,
+        options=network,
+        facts={**facts(loaded.device), "data": about},
+        overwrite=overwrite,
+        show=not json,
+        say=say,
+    )
+    told = {"method": method, "model": model, "scorer": f"{method}(weights={out})", **scorer.network.config.options}
+    if first:
+        show(told, as_json=json, table=f"{out}: {told['scorer']} is a scorer for {model} now")
+
+
+def read_options(text: str) -> dict[str, Any]:
+    """'width=64,blocks=2' -> options; numbers as numbers."""
+    found: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        try:
+            found[name] = float(value) if "." in value or "e" in value else int(value)
+        except ValueError as error:
+            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.") from error
+        if not equals:
+            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.")
+    return found

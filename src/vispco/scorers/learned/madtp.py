@@ -1,0 +1,108 @@
+"""MADTP style: a threshold that a trained dictionary sets for each sample, and a controller towards a share of FLOPs.
+
+Cao et al., "MADTP" (CVPR 2024), prunes the vision and text encoders of BLIP and CLIP; how it was ever run on a decoder
+is not public. This is its threshold rule for the layers of a decoder, and no more than a style. From its code: the
+importance of a token is the mean of the attention of one summarising token, the column mass of the head-wise maximum of
+self-attention, and its greatest similarity to a dictionary of 100 entries, each of sum 1 over the tokens; an entry's
+score is the mean importance of the tokens weighted by the softmax, over tokens, of its similarity to them, at a
+temperature; the threshold is the least of these scores; it acts before every layer from 1 on; the temperature is not
+trained but nudged towards the target FLOPs, up where a step took more.
+After: the last instruction token stands for the class token; similarities are of normalised states, and their greatest
+is made positive by a softmax over tokens; every sample keeps its own number, where the code keeps the batch's
+greatest; a sample of which nothing is above the threshold keeps all. Not here: the text encoder, the alignment loss
+between the modalities, and the merging of all dropped tokens into one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vispco.scorers.base import Selection, register
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.learned.learned_scorer import LearnedScorer
+from vispco.scorers.learned.network import LearnedNetwork
+
+NUDGE = 1.0  # change of the logarithm of the temperature for a share that is off by 1
+STEEPEST = 0.25  # largest change of that logarithm in one step
+LOWEST, HIGHEST = math.log(1e-3), math.log(1e3)
+SOFTNESS = 0.25  # width of the soft threshold, in units of the mean importance
+
+
+class Dictionary(LearnedNetwork):
+    """States [B, V, D] -> similarities to the entries [B, V, K]; the temperature is a buffer of it."""
+
+    log_temperature: Tensor
+
+    @classmethod
+    def defaults(cls, hidden: int, num_layers: int) -> dict[str, Any]:  # noqa: ARG003
+        return {"entries": 100, "temperature": 0.5}
+
+    def build(self, *, entries: int, temperature: float) -> None:  # type: ignore[override]
+        self.norm = nn.LayerNorm(self.config.hidden, elementwise_affine=False)
+        self.entries = nn.Parameter(torch.randn(entries, self.config.hidden) * self.config.hidden**-0.5)
+        self.register_buffer("log_temperature", torch.tensor(math.log(temperature)))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        similar: Tensor = self.norm(hidden) @ self.entries.T
+        return similar
+
+
+@register
+class MADTP(LearnedScorer):
+    """Keeps what is more important than the least of a dictionary's weighted means."""
+
+    name = "madtp"
+    needs_hidden = True
+    decides_count = True
+    network_class = Dictionary
+    target_meaning = "the mean share of the unpruned language model's FLOPs"
+    default_target = 0.5
+
+    def acts_at(self, layer: int) -> bool:
+        return layer >= self.earliest_layer
+
+    def select(self, context: ScoringContext) -> Selection:
+        similar = self.network(self.states(context)).to(context.live.device)
+        importance = self._importance(context, similar)
+        threshold = self._threshold(similar, importance, context.live)
+        above = (importance > threshold[:, None]) & context.live
+        wanted = above | ~above.any(-1, keepdim=True)
+        live = context.live.sum(-1, keepdim=True).clamp_min(1)
+        soft = ((importance - threshold[:, None]) * live / SOFTNESS).sigmoid()
+        return self.selected(context, wanted, importance, soft)
+
+    def penalty(self, target: float) -> Tensor:  # noqa: ARG002
+        return torch.zeros(())  # the controller is what holds the target
+
+    def adjust(self, share: float, target: float) -> bool:
+        """The controller: a higher temperature flattens the weights, lifts the threshold and drops more."""
+        change = max(-STEEPEST, min(STEEPEST, NUDGE * (share - target)))
+        heat = self.network.log_temperature
+        heat.copy_((heat + change).clamp(LOWEST, HIGHEST))
+        return True
+
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
+        return 1 + num_live
+
+    def _importance(self, context: ScoringContext, similar: Tensor) -> Tensor:
+        """[B, V], of sum 1 over the live tokens, 0 elsewhere."""
+        found = similar.amax(-1).masked_fill(~context.live, torch.finfo(similar.dtype).min).softmax(-1)
+        with torch.no_grad():
+            attention = context.attention("last"), context.attention("visual", heads="max")
+        parts = [_of_sum_1(part.masked_fill(~context.live, 0.0)) for part in (*attention, found)]
+        return torch.stack(parts).mean(0)
+
+    def _threshold(self, similar: Tensor, importance: Tensor, live: Tensor) -> Tensor:
+        """The least weighted mean of importance over the dictionary's entries: [B]."""
+        heat = self.network.log_temperature.exp().to(similar.device)
+        logits = (similar / heat).masked_fill(~live[..., None], torch.finfo(similar.dtype).min)
+        means: Tensor = (logits.softmax(1) * importance[..., None]).sum(1)
+        return means.amin(-1)
+
+
+def _of_sum_1(values: Tensor) -> Tensor:
+    return values / values.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)

@@ -1,0 +1,124 @@
+"""`train_scorer`: from a model, samples and a method's name to weights in a run folder that a chain can name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate import Accelerator
+
+from vispco.cost import Dimensions
+from vispco.errors import InvalidInputError
+from vispco.provenance import machine, versions
+from vispco.run_folder import RunFolder
+from vispco.scorers import SCORERS, LearnedScorer
+from vispco.scorers.learned.network import TRAINED
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.gradient import checkpoint
+from vispco.search.learned.scorer_trainer import LAST, ScorerSettings, ScorerTrainer
+from vispco.search.objective import Objective
+from vispco.version import __version__
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+TRAINING = "training"
+
+
+def check_method(method: str) -> type[LearnedScorer]:
+    """The class of a method that can be trained; any other is refused."""
+    found = {name: SCORERS.get(name) for name in SCORERS}
+    learned = {name: kind for name, kind in found.items() if issubclass(kind, LearnedScorer)}
+    if method not in learned:
+        raise InvalidInputError(f"The method {method!r} has nothing to train. Methods that have: {', '.join(learned)}.")
+    return learned[method]
+
+
+def train_scorer(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    method: str,
+    settings: ScorerSettings | None = None,
+    *,
+    directory: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    cost: str = "exact",
+    facts: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    show: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> LearnedScorer:
+    """Train a method on samples (never those that it is judged on), and return it with its weights.
+
+    method: such as 'dynamic-llava'. options: of its network. directory: the run folder; the same call goes on where an
+    earlier one was stopped. Afterwards '{method}(weights={directory})' is a scorer.
+    """
+    kind, settings = check_method(method), settings or ScorerSettings()
+    target = kind.default_target if settings.target is None else settings.target
+    settings = replace(settings, target=target)
+    torch.manual_seed(settings.seed)
+    scorer = kind.fresh(model, target=target, **(options or {}))
+    config = scorer.network.config
+    asked = {
+        "method": method,
+        "model": config.model,
+        "dimensions": Dimensions.from_config(model.config).to_dict(),
+        "cost": cost,
+        "samples": len(samples),
+        "options": config.options,
+        "settings": asdict(settings),
+    }
+    accelerator = Accelerator()
+    with ExitStack() as stack:
+        folder: RunFolder | None = None
+        if directory is not None and accelerator.is_main_process:  # of many processes, one owns the folder
+            folder = stack.enter_context(RunFolder(directory, overwrite=overwrite).claim("train", asked))
+            for name in (checkpoint.NAME, "metrics.jsonl"):
+                folder.file(f"{TRAINING}/{name}")
+        accelerator.wait_for_everyone()
+        began = time.perf_counter()
+        objective = Objective(model, scorer, cost=cost)
+        say(f"vision tower and teacher: {len(samples)} samples, once each")
+        batches = CalibrationBatches(
+            model, processor, samples, batch_size=settings.batch_size, on_new=objective.add_teacher
+        )
+        trainer = ScorerTrainer(
+            objective,
+            scorer,
+            batches,
+            settings,
+            directory=None if directory is None else Path(directory) / TRAINING,
+            accelerator=accelerator,
+            show=show,
+        )
+        history = trainer.run()
+        share = trainer.settle()
+        last = history[-LAST:]
+        say(
+            f"{method}: KL {sum(r['kl'] for r in last) / len(last):.4g}, {share:.1%} of the FLOPs on the training samples"
+        )
+        if folder is not None:
+            with folder.staging(TRAINED) as temporary:
+                scorer.network.save_pretrained(temporary)
+            folder.write_json(
+                "config.json",
+                {
+                    "vispco": __version__,
+                    **asked,
+                    "versions": versions(),
+                    "machine": machine(model.device),
+                    **(facts or {}),
+                    "share": share,
+                    "spent": objective.spent.to_dict(),
+                    "seconds": time.perf_counter() - began,
+                },
+            )
+            folder.finish()
+    scorer.network.eval().requires_grad_(requires_grad=False)
+    return scorer
