@@ -107,11 +107,11 @@ def test_each_scorer_chooses_where_it_is_in_charge(family, mode):
 
 
 def test_only_what_the_scorer_in_charge_needs_is_computed(monkeypatch):
-    from vispco.engine import passes
+    from vispco.engine import reading
 
     read = []
-    real = passes.received_attention
-    monkeypatch.setattr(passes, "received_attention", lambda *a: read.append(1) or real(*a))
+    real = reading.received_attention
+    monkeypatch.setattr(reading, "received_attention", lambda *a: read.append(1) or real(*a))
     model, x = build("llava"), inputs("llava", [DEFAULT])
     with torch.no_grad(), Pruner("random+fastv@2", Schedule((0.5, 0.4, 0.3, 0.3)))(model):
         model(**x)

@@ -59,6 +59,12 @@ class AttentionCall:
         given = self.options.get("is_causal")
         return bool(getattr(self.module, "is_causal", True) if given is None else given)
 
+    def of_head(self, head: int) -> AttentionCall:
+        """The part of one query head."""
+        shared = head * self.key.shape[1] // self.query.shape[1]
+        query, key = self.query[:, head : head + 1], self.key[:, shared : shared + 1]
+        return AttentionCall(self.module, query, key, None, self.mask, self.options)
+
     def run(self) -> Attended:
         """The model's own attention function on this call."""
         function = own_function(self.module)
@@ -67,6 +73,13 @@ class AttentionCall:
             module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
         out: Attended = function(module, self.query, self.key, self.value, self.mask, **self.options)
         return out
+
+
+class ProbedCall(Exception):  # noqa: N818 - it carries a result out of a layer that need not go on
+    """Ends a layer at its attention call, where only that was wanted."""
+
+    def __init__(self, call: AttentionCall) -> None:
+        self.call = call
 
 
 Handler: TypeAlias = Callable[[int, AttentionCall], Attended]

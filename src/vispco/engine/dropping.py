@@ -71,6 +71,9 @@ class DropPass(PruningPass):
     def places_now(self) -> Callable[[Tensor], Tensor]:
         return self._places
 
+    def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:
+        return self.cutter.cut(layer, arguments)
+
     def _apply(self, layer: int, selection: Selection) -> None:
         wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
         if self._slots is None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
 from vispco.engine.cache import check_cache
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers
@@ -24,7 +24,7 @@ from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass, Relaxation
-from vispco.engine.passes import Pass, Prefill
+from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
@@ -59,6 +59,7 @@ class _CallState(threading.local):
     layout: TokenLayout | None = None
     labels: Tensor | None = None
     current: Pass | None = None
+    probing: bool = False  # a layer runs only to show its queries and keys
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
     past: int = 0
     injected: Injections | None = None
@@ -112,7 +113,7 @@ class Engine:
             raise
 
     def _attach(self) -> None:
-        if self.chain.needs_attention or self.options.mode == "mask":
+        if self.chain.taps_attention or self.options.mode == "mask":
             masks = self.options.mode == "mask"
             self._tap = AttentionTap(self.map.modules, self._text_configs(), self._attend, dense=masks)
             self._tap.install()
@@ -161,7 +162,7 @@ class Engine:
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(self.layers) - 1}."
             )
-        if self.chain.needs_attention:
+        if self.chain.taps_attention:
             self.family.check_attention(self.model)
         if any(scorer.site == "mid" for scorer in self.chain.scorers):
             self.family.ffn(self.layers[0])
@@ -187,8 +188,29 @@ class Engine:
             self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
+        if self.state.probing:
+            raise ProbedCall(call)
         current = self.current
         return call.run() if current is None else current.attend(index, call)
+
+    def _probe(self, index: int, hidden: Tensor, arguments: Arguments) -> AttentionCall:
+        """The attention call that a layer would make on these states; nothing behind it runs, and no hook of the layer."""
+        if self.map.attentions[index] is None:
+            raise UnsupportedModelError(
+                f"Layer {index} of this model has no attention, so a scorer cannot read what would enter it. Let tokens leave "
+                "before another layer, or use a scorer that reads none there, such as 'v2drop'."
+            )
+        self.state.probing = True
+        try:
+            self.layers[index].forward(hidden, **arguments)
+        except ProbedCall as found:
+            return found.call
+        finally:
+            self.state.probing = False
+        raise UnsupportedModelError(
+            f"Layer {index} has not called transformers' attention function, so its attention cannot be read. Use scorers "
+            "that need no attention, such as 'random', at this depth."
+        )
 
     def _on_model(self, _: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
         self.state.labels = kwargs.get("labels")
@@ -249,7 +271,9 @@ class Engine:
         self._check_windows(past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
-        prefill = Prefill(layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected)
+        prefill = Prefill(
+            layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected, self._probe
+        )
         state.plan = plan
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

@@ -33,10 +33,10 @@ class MaskPass(PruningPass):
         keys = torch.ones(self.layout.visual.shape, device=call.query.device)
         return attend_masked(call, spread(self.mask.to(keys.device), self.layout.visual_index.to(keys.device), keys))
 
-    def hidden_keys(self, call: AttentionCall) -> Tensor | None:  # noqa: ARG002
-        if self.mask is None or bool(self.call_live is self.layout.is_visual_slot):
+    def hidden_keys(self, live: Tensor) -> Tensor | None:
+        if self.mask is None or live is self.layout.is_visual_slot:
             return None
-        alive = spread(self.call_live, self.layout.visual_index, torch.zeros_like(self.layout.visual))
+        alive = spread(live, self.layout.visual_index, torch.zeros_like(self.layout.visual))
         return self.layout.visual & ~alive
 
     def _apply(self, layer: int, selection: Selection) -> None:

@@ -21,15 +21,17 @@ from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
-from vispco.engine.rows import RowRequest, received_attention
-from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.engine.reading import AttentionReader
+from vispco.errors import InvalidInputError
 from vispco.indexing import take, token_index
 from vispco.layout import TokenLayout
 from vispco.scorers.base import Merge, Scorer, Selection
 from vispco.scorers.chain import Chain
-from vispco.scorers.context import Heads, Rows, ScoringContext, VisionRecord
+from vispco.scorers.context import ScoringContext, VisionRecord
 
 Arguments = dict[str, Any]
+Probe = Callable[[int, Tensor, Arguments], AttentionCall]
+"""(layer, hidden [B, M, D], its keyword arguments) -> the attention call that the layer would make."""
 
 
 class Pass:
@@ -77,11 +79,20 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
+class Entry:
+    """A layer that is about to be entered: hidden [B, M, D] and its keyword arguments, before the choice takes effect."""
+
+    layer: int
+    hidden: Tensor
+    arguments: Arguments
+
+
+@dataclass(frozen=True, eq=False)
 class Prefill:
     """What a pruning pass is about.
 
     layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
-    record: keep which tokens were live at each layer.
+    record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
     """
 
     layout: TokenLayout
@@ -93,6 +104,7 @@ class Prefill:
     vision: VisionRecord | None = None
     record: bool = False
     injections: Injections | None = None
+    probe: Probe | None = None
 
 
 class PruningPass(Pass):
@@ -110,6 +122,7 @@ class PruningPass(Pass):
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
         self.call_places: Callable[[Tensor], Tensor] = self.to_stage
         self.call_live = self.live
+        self.entry: Entry | None = None  # the layer that is about to be entered
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
@@ -168,7 +181,9 @@ class PruningPass(Pass):
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if self.chooses_before(layer) and self.decided < layer:
+            self.entry = Entry(layer, hidden, arguments)
             self.decide(layer, hidden)
+            self.entry = None
         if self.decided == layer:
             hidden = self._take_effect(layer, hidden)
         if self._keeps_states(layer):
@@ -241,47 +256,25 @@ class PruningPass(Pass):
             tuple(row[layer] for row in self.rows),
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
+            text_hidden=self._text_states(hidden) if scorer.needs_text_hidden else None,
             vision=self.prefill.vision,
-            read_attention=self._read_attention if scorer.needs_attention else None,
+            source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )
 
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
-        hidden = (
-            hidden[0] if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size else hidden
-        )  # stacked states
-        return take(hidden, self.slot_columns(hidden.shape[1]).to(hidden.device))
+        return self._states_at(hidden, self.slot_columns(hidden.shape[-2]))
 
-    def _read_attention(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor:
-        """See `ScoringContext.attention`."""
-        call = self.call
-        if call is None:
-            raise UnsupportedModelError(
-                "The layer before has not called transformers' attention function, so its attention cannot be read. Use "
-                "scorers that need no attention, such as 'random', at this depth."
-            )
-        width = call.query.shape[2]
-        places = self.call_places
-        columns = places(self.layout.visual_index).clamp(max=width - 1)
-        present: Tensor | None = None
-        if rows == "last":
-            index = places(self.layout.query[:, None]).clamp(max=width - 1)
-        elif rows == "after-image":
-            index = places(self.layout.after_image[:, None]).clamp(max=width - 1)
-        elif rows == "text":
-            index = places(self.layout.instruction_index).clamp(max=width - 1)
-            present = self.layout.has_instruction
-        elif rows == "visual":
-            slots = self._live_slots()
-            present = slots < columns.shape[1]
-            slots = slots.clamp(max=columns.shape[1] - 1)
-            index = columns.gather(1, slots)
-            weights = None if weights is None else weights.gather(1, slots)
-        else:
-            raise InvalidInputError(f"rows={rows!r} was asked for. Rows are 'last', 'text', 'visual' or 'after-image'.")
-        found = received_attention(call, RowRequest(index, columns, heads, weights, present), self.hidden_keys(call))
-        return found.to(self.live.device)  # layers may be spread over devices; choices stay with the inputs
+    def _text_states(self, hidden: Tensor) -> Tensor:
+        """The states of the instruction tokens: [B, M, D] -> [B, R, D]."""
+        places = self.to_stage(self.layout.instruction_index.clamp(max=self.layout.length - 1))
+        return self._states_at(hidden, places.clamp(max=hidden.shape[-2] - 1))
+
+    def _states_at(self, hidden: Tensor, places: Tensor) -> Tensor:
+        if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size:  # stacked states
+            hidden = hidden[0]
+        return take(hidden, places.to(hidden.device))
 
     def slot_columns(self, width: int) -> Tensor:
         """`slot_positions`, with any place in range for a slot that is not there: [B, V]."""
@@ -289,7 +282,11 @@ class PruningPass(Pass):
             self._columns = self.slot_positions().clamp(max=width - 1)
         return self._columns
 
-    def _live_slots(self) -> Tensor:
+    def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:  # noqa: ARG002
+        """The arguments of a layer for the tokens that are there before the choice takes effect."""
+        return arguments
+
+    def live_slots(self) -> Tensor:
         """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
         width = self.live.shape[1]
         slots = token_index(width, self.live.device).expand_as(self.live)
@@ -307,8 +304,8 @@ class PruningPass(Pass):
         """Where each visual slot stands in the tensors that layers process now; [B, V]."""
         return self.to_stage(self.layout.visual_index)
 
-    def hidden_keys(self, call: AttentionCall) -> Tensor | None:  # noqa: ARG002
-        """Keys that nobody sees: bool [B, K], or None."""
+    def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Keys that nobody sees while these visual slots are live: bool [B, K], or None."""
         return None
 
     def merged(self, hidden: Tensor) -> Tensor:

@@ -60,6 +60,15 @@ def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Te
 
 def attention_weights(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None) -> Tensor:
     """The attention of some queries, rows int64 [B, R]: float32 [B, H, R, K]."""
+    logits = attention_logits(call, rows, hidden_keys)
+    if call.sinks is None:
+        return logits.softmax(-1)
+    sinks = call.sinks.float().view(1, -1, 1, 1).expand(logits.shape[0], -1, logits.shape[2], -1)
+    return torch.cat([logits, sinks], dim=-1).softmax(-1)[..., :-1]
+
+
+def attention_logits(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None) -> Tensor:
+    """What softmax is taken of, masks included: rows int64 [B, R] -> float32 [B, H, R, K]."""
     query = call.query[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, H, d]
     batch, count, num_heads, dim = query.shape
     kv_heads = call.key.shape[1]
@@ -70,11 +79,7 @@ def attention_weights(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | N
     logits = torch.bmm(grouped, keys).view(batch, num_heads, count, -1).float() * call.scale
     if call.softcap is not None:
         logits = torch.tanh(logits / call.softcap) * call.softcap
-    logits = _masked(call, logits, rows, hidden_keys)
-    if call.sinks is None:
-        return logits.softmax(-1)
-    sinks = call.sinks.float().view(1, -1, 1, 1).expand(batch, -1, count, -1)
-    return torch.cat([logits, sinks], dim=-1).softmax(-1)[..., :-1]
+    return _masked(call, logits, rows, hidden_keys)
 
 
 def _masked(call: AttentionCall, logits: Tensor, rows: Tensor, hidden_keys: Tensor | None) -> Tensor:

@@ -13,15 +13,15 @@ from vispco.presets.planner import PresetPlanner
 from vispco.presets.preset import Preset, mean_tokens
 from vispco.presets.pruners import pruner
 from vispco.presets.registry import PRESETS, get, parse, register
-from vispco.presets.setting import Label, Setting, Stage
+from vispco.presets.setting import Label, PresetStage, Setting
 
 __all__ = [
     "PRESETS",
     "Label",
     "Preset",
     "PresetPlanner",
+    "PresetStage",
     "Setting",
-    "Stage",
     "get",
     "mean_tokens",
     "parse",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from vispco.cost import Cost, Workload, clamp_budget, snap
 from vispco.cost.largest_fitting import largest_fitting
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.presets.setting import Setting, Stage
+from vispco.presets.setting import PresetStage, Setting
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 
@@ -25,7 +26,8 @@ class Preset:
     """A method: its scorers by depth, and its published settings by name.
 
     name: of the method. paper: where it is from. chain: (layer, scorer) pairs at the depth of the settings' model; the first
-        scorer inside the language model may choose from its earliest layer on, since the schedule says where it does.
+        scorer inside the language model may choose from its earliest layer on, since the schedule says where it does. '{stages}'
+        in a scorer's options stands for the layers of the stages.
     settings: by name, the default first. after: True where the card leaves something open that is our choice here.
     """
 
@@ -50,8 +52,9 @@ class Preset:
     def chain_for(self, num_layers: int, setting: str | None = None) -> Chain:
         """The scorers by depth of a model with so many layers."""
         found, chosen = self.setting(setting), {}
+        places = [stage.layer for stage in found.for_depth(num_layers)]
         for number, (layer, text) in enumerate(self.chain):
-            scorer = Chain.of(text).scorers[0]
+            scorer = Chain.of(text.replace("{stages}", json.dumps(places))).scorers[0]
             first = not any(before > 0 for before, _ in self.chain[:number])
             place = found.layer_for_depth(layer, num_layers)
             chosen[max(1, scorer.earliest_layer) if layer and first else place] = scorer
@@ -117,7 +120,7 @@ def mean_tokens(counts: Tensor, over: str = "inputs") -> Tensor:
     return counts.double().mean(dim=-1)
 
 
-def _counts(stages: Sequence[Stage], num_layers: int, num_visual: int) -> Tensor:
+def _counts(stages: Sequence[PresetStage], num_layers: int, num_visual: int) -> Tensor:
     counts = torch.full((num_layers,), num_visual)
     for stage in stages:
         counts[stage.layer :] = stage.count(num_visual)
@@ -128,7 +131,7 @@ def _pinned(workload: Workload, first: int) -> Workload:
     return Workload(workload.num_text, workload.num_visual, workload.site, first)
 
 
-def _curve(stages: Sequence[Stage], num_layers: int) -> Tensor:
+def _curve(stages: Sequence[PresetStage], num_layers: int) -> Tensor:
     curve = torch.ones(num_layers, dtype=torch.float64)
     for stage in stages:
         curve[stage.layer :] = stage.keep

@@ -16,7 +16,7 @@ NUM_LAYERS, NUM_VISUAL = 32, 576  # LLaVA-1.5-7B, which most papers report
 
 
 @dataclass(frozen=True)
-class Stage:
+class PresetStage:
     """From this layer on, this share of the original visual tokens stays, and at least so many of them."""
 
     layer: int
@@ -36,7 +36,7 @@ class Setting:
     models take them at the same relative depth. label: what a number in the setting's name counts; None if it has none.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[PresetStage, ...]
     num_layers: int = NUM_LAYERS
     num_visual: int = NUM_VISUAL
     label: Label | None = None
@@ -56,22 +56,22 @@ class Setting:
     @classmethod
     def tokens(cls, stages: Mapping[int, int], *, label: Label | None = "kept") -> Setting:
         """Layer -> whole tokens of LLaVA-1.5-7B's 576."""
-        return cls(tuple(Stage(layer, count / NUM_VISUAL) for layer, count in stages.items()), label=label)
+        return cls(tuple(PresetStage(layer, count / NUM_VISUAL) for layer, count in stages.items()), label=label)
 
     @classmethod
     def shares(cls, stages: Mapping[int, float], **other: Any) -> Setting:
         """Layer -> share of the original visual tokens."""
-        return cls(tuple(Stage(layer, share) for layer, share in stages.items()), **other)
+        return cls(tuple(PresetStage(layer, share) for layer, share in stages.items()), **other)
 
-    def for_depth(self, num_layers: int, *, front: float = 1.0) -> tuple[Stage, ...]:
+    def for_depth(self, num_layers: int, *, front: float = 1.0) -> tuple[PresetStage, ...]:
         """The stages at the same relative depth of another model; of those that meet at one layer, the deepest holds.
 
         front: below 1 moves all of them toward the input by that factor. A stage inside the language model stays inside.
         """
-        found: dict[int, Stage] = {}
+        found: dict[int, PresetStage] = {}
         for stage in self.stages:
             layer = self.layer_for_depth(stage.layer, num_layers, front=front)
-            found[layer] = Stage(layer, stage.keep, stage.least)
+            found[layer] = PresetStage(layer, stage.keep, stage.least)
         return tuple(found.values())
 
     def layer_for_depth(self, layer: int, num_layers: int, *, front: float = 1.0) -> int:

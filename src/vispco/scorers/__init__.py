@@ -1,25 +1,37 @@
 """Scorers, by name. To add one: its file here, one row in `tests/test_scorers.py`, one line in the README."""
 
+from vispco.scorers.aim import AIM
 from vispco.scorers.aim_merge import AimMerge
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
+from vispco.scorers.btp import BTP
 from vispco.scorers.cdpruner import CDPruner
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.context import ScoringContext, VisionRecord
+from vispco.scorers.dart import DART
 from vispco.scorers.divprune import DivPrune
 from vispco.scorers.fastv import FastV
 from vispco.scorers.fitprune import FitPrune
+from vispco.scorers.himap import HiMAP
 from vispco.scorers.hiprune import HiPrune
 from vispco.scorers.learned import MADTP, ATPLLaVA, DynamicLLaVA, LearnedScorer
+from vispco.scorers.priortr import PriorTR
+from vispco.scorers.pyramiddrop import PyramidDrop
 from vispco.scorers.random import Random
 from vispco.scorers.scope import Scope
 from vispco.scorers.sparsevlm import SparseVLM
+from vispco.scorers.topv import TopV
 from vispco.scorers.uniform import Uniform
 from vispco.scorers.v2drop import V2Drop
 from vispco.scorers.visionzip import VisionZip
 from vispco.scorers.vispruner import VisPruner
 from vispco.scorers.vscan import VScan
+from vispco.scorers.vscan_inside import VScanInside
+from vispco.scorers.vtw import Withdrawal
 
 __all__ = [
+    "AIM",
+    "BTP",
+    "DART",
     "MADTP",
     "SCORERS",
     "ATPLLaVA",
@@ -31,22 +43,28 @@ __all__ = [
     "DynamicLLaVA",
     "FastV",
     "FitPrune",
+    "HiMAP",
     "HiPrune",
     "LearnedScorer",
     "Merge",
+    "PriorTR",
+    "PyramidDrop",
     "Random",
     "Scope",
     "Scorer",
     "ScoringContext",
     "Selection",
     "SparseVLM",
+    "TopV",
     "Uniform",
     "V2Drop",
     "VScan",
+    "VScanInside",
     "VisPruner",
     "VisionNeeds",
     "VisionRecord",
     "VisionZip",
+    "Withdrawal",
     "get",
     "register",
     "top_tokens",

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
 from vispco.indexing import token_index
@@ -97,10 +98,14 @@ class Scorer:
     name: ClassVar[str]
     needs_attention: bool = True
     """Reads attention of the layer before (`context.attention`)."""
+    needs_entering: bool = False
+    """Reads attention of the layer that the tokens are about to enter (`context.attention(..., of="entering")`)."""
     needs_hidden: bool = False
     """Looks at the hidden states of the visual tokens (`context.hidden`)."""
     needs_previous_hidden: bool = False
     """Also looks at their states one layer earlier (`context.previous_hidden`)."""
+    needs_text_hidden: bool = False
+    """Looks at the hidden states of the instruction tokens (`context.text_hidden`)."""
     needs_vision: VisionNeeds = VisionNeeds()
     """What it reads of the vision tower (`context.vision`)."""
     site: Site = "entry"
@@ -139,6 +144,13 @@ class Scorer:
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         """How many attention rows one choice reads, given the text rows and the live visual tokens; see `scoring_flops`."""
+        return 0
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        """FLOPs of matrix products in one choice, besides those rows.
+
+        num_tokens: all that are left, text and visual; num_visual: the original visual tokens, which is how wide a context is.
+        """
         return 0
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002

@@ -144,6 +144,11 @@ class Chain:
         return any(scorer.needs_attention for scorer in self.scorers)
 
     @property
+    def taps_attention(self) -> bool:
+        """Whether attention calls are seen at all: of the layer before, or of the one that is entered."""
+        return any(scorer.needs_attention or scorer.needs_entering for scorer in self.scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:
         """All that any of the scorers reads of the vision tower."""
         needs = VisionNeeds()

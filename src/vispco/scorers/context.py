@@ -17,12 +17,20 @@ Rows = Literal["last", "text", "visual", "after-image"]
 Heads = Literal["mean", "max"]
 Block: TypeAlias = int | float
 """A block of the vision tower; see `VisionNeeds`."""
+Of = Literal["before", "entering"]
+"""Whose attention is read: of the layer before, or of the layer that the tokens are about to enter."""
 
 
 class AttentionSource(Protocol):
-    """How a context asks the engine for attention rows; see `ScoringContext.attention`."""
+    """How a context asks the engine for attention; see the methods of `ScoringContext` of the same names."""
 
-    def __call__(self, rows: Rows, heads: Heads, weights: Tensor | None) -> Tensor: ...
+    def attention(self, rows: Rows, heads: Heads, weights: Tensor | None, of: Of, *, rotary: bool) -> Tensor: ...
+
+    def attention_table(self, rows: Literal["text"]) -> Tensor: ...
+
+    def keys(self, rows: Literal["text", "visual"]) -> Tensor: ...
+
+    def attention_flow(self, steps: int, temperature: float) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +62,8 @@ class ScoringContext:
         `layer`, or for the site 'mid' the input of the feed-forward network before it.
     previous_hidden: [B, V, D], their states at the input of `layer - 1`, for scorers with `needs_previous_hidden`.
     merged_sizes: float [B, V], how many original tokens each one stands for, once something was merged; see `sizes`.
+    text_hidden: [B, R, D], the states of the instruction tokens in the order of `layout.instruction_index`, for scorers with
+        `needs_text_hidden`.
     vision: what was kept of the vision tower, for scorers with `needs_vision`.
     memo: kept for the length of one prefill, for what a scorer computes once.
     """
@@ -67,8 +77,9 @@ class ScoringContext:
     host_counts: tuple[int, ...]
     hidden: Tensor | None = None
     previous_hidden: Tensor | None = None
+    text_hidden: Tensor | None = None
     vision: VisionRecord | None = None
-    read_attention: AttentionSource | None = None
+    source: AttentionSource | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,19 +87,52 @@ class ScoringContext:
         """The largest of the counts, on the host: greedy methods make so many picks."""
         return max(self.host_counts)
 
-    def attention(self, rows: Rows, heads: Heads = "mean", weights: Tensor | None = None) -> Tensor:
+    def attention(
+        self,
+        rows: Rows,
+        heads: Heads = "mean",
+        weights: Tensor | None = None,
+        *,
+        of: Of = "before",
+        rotary: bool = True,
+    ) -> Tensor:
         """Attention that each visual token receives in layer `layer - 1`, summed over query rows; float32 [B, V].
 
         rows: 'last' is the last instruction token, 'text' the instruction tokens after the first visual token, 'visual'
         the live visual tokens, 'after-image' the first text token after the last picture, which has seen the pictures
         and no question yet. heads: how the heads are reduced, row by row. weights: [B, R], for 'text' in the order of
-        `layout.instruction_index`, for 'visual' of `layout.visual_index`.
+        `layout.instruction_index`, for 'visual' of `layout.visual_index`. of: 'entering' reads layer `layer` itself, as if
+        nothing left before it (declare `needs_entering`); rotary=False then leaves positions out of queries and keys, and
+        out of the softmax what an earlier turn has left in the cache.
         """
-        if self.read_attention is None:
+        return self._source().attention(rows, heads, weights, of, rotary=rotary)
+
+    def attention_table(self, rows: Literal["text"] = "text") -> Tensor:
+        """Attention in layer `layer - 1` row by row, mean over heads: float32 [B, R, V], 0 for rows that are not there."""
+        return self._source().attention_table(rows)
+
+    def keys(self, rows: Literal["text", "visual"]) -> Tensor:
+        """Keys of layer `layer - 1` of the instruction tokens [B, R, H_kv, d] or of the visual ones [B, V, H_kv, d].
+
+        They are as the layer used them, rotated. Anything stands in slots that are empty or not live.
+        """
+        return self._source().keys(rows)
+
+    def attention_flow(self, steps: int, temperature: float) -> Tensor:
+        """Where attention ends up after so many hops in layer `layer - 1`; float32 [B, V].
+
+        All tokens that are left begin with the same share; each hop hands it on by the attention map at a temperature. The
+        root mean square over heads. Only one head's map is in memory at a time.
+        """
+        return self._source().attention_flow(steps, temperature)
+
+    def _source(self) -> AttentionSource:
+        if self.source is None:
             raise InvalidInputError(
-                "This scorer reads attention but does not declare it. Set `needs_attention = True` on its class."
+                "This scorer reads attention but does not declare it. Set `needs_attention = True` on its class, or "
+                "`needs_entering = True` for the attention of the layer that the tokens are about to enter."
             )
-        return self.read_attention(rows, heads, weights)
+        return self.source
 
     @property
     def sizes(self) -> Tensor:

@@ -26,9 +26,14 @@ def scoring_flops(
     total = 0
     for layer in drops:
         scorer = found.scorer_at(layer)
-        if scorer is None or layer == 0:
+        if scorer is None:
             continue
-        rows = scorer.attention_rows(num_instruction, counts[layer - 1])
-        total += rows * (num_text + counts[layer - 1]) * 2 * dimensions.heads * dimensions.head_dim
+        live, tokens = before[layer], num_text + before[layer]
+        width = dimensions.heads * dimensions.head_dim
+        if layer or scorer.needs_entering:
+            total += scorer.attention_rows(num_instruction, live) * tokens * 2 * width
+        if scorer.needs_entering:  # queries, keys and values of the layer are computed once for the choice
+            total += tokens * dimensions.hidden * (2 * width + 4 * dimensions.kv_heads * dimensions.head_dim)
+        total += scorer.choice_flops(tokens, original, dimensions)
     busy = {id(scorer): scorer for layer in drops if (scorer := found.scorer_at(layer)) is not None}
     return total + sum(s.setup_flops(num_instruction, original, dimensions.hidden) for s in busy.values())

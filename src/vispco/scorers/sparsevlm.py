@@ -3,8 +3,16 @@
 Zhang et al., "SparseVLM" (ICML 2025). Raters are chosen once, on the input embeddings: softmax over text of the dot
 products visual . text, averaged over visual tokens; text tokens above the mean are raters. The score is their
 head-mean attention, averaged.
-Recycling is an option, off by default as in the method's version 2.
+Options: `recycle` averages some of the rest into centres, which are among the tokens that stay (off as in version 2).
+`rank` is the paper's adaptive rule: at most rank * R + bias tokens stay, R the rank of the raters' attention over the visual
+tokens that are left; the released code has constants instead. The schedule still bounds it; `layers` are where the rule is
+asked even if the schedule drops nothing there.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +21,8 @@ from vispco.scorers.base import Merge, Scorer, Selection, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.recycling import recycle
 
+RANK_TOLERANCE = 1e-5  # of the largest singular value
+
 
 @register
 class SparseVLM(Scorer):
@@ -20,8 +30,10 @@ class SparseVLM(Scorer):
 
     name = "sparsevlm"
 
-    def __init__(self, *, recycle: bool = False) -> None:
-        self.recycle = recycle
+    def __init__(
+        self, *, recycle: bool = False, rank: float | None = None, bias: float = 0.0, layers: Sequence[int] = ()
+    ) -> None:
+        self.recycle, self.rank, self.bias, self.layers = recycle, rank, bias, tuple(layers)
 
     @property
     def needs_hidden(self) -> bool:  # type: ignore[override]
@@ -31,24 +43,46 @@ class SparseVLM(Scorer):
     def merges(self) -> bool:  # type: ignore[override]
         return self.recycle
 
+    @property
+    def decides_count(self) -> bool:  # type: ignore[override]
+        return self.rank is not None
+
+    def acts_at(self, layer: int) -> bool:
+        return self.rank is not None and layer in self.layers
+
     def score(self, context: ScoringContext) -> Tensor:
         raters = self._raters(context)
         return context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
 
     def select(self, context: ScoringContext) -> Selection:
+        scores, counts = self.score(context), self._counts(context)
         if not self.recycle:
-            return super().select(context)
-        scores = self.score(context)
-        chosen, into = recycle(context, scores)
+            return Selection(top_tokens(scores, context.live, counts), scores)
+        chosen, into = recycle(context, scores, counts)
         scores = scores + 2 * chosen  # attention is at most 1, so those that were chosen outrank all others
         weight = torch.ones_like(scores)  # the method's means are plain ones
-        return Selection(top_tokens(scores, context.live, context.counts), scores, Merge(into, weight))
+        return Selection(top_tokens(scores, context.live, counts), scores, Merge(into, weight))
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
-        return num_instruction
+        return num_instruction * (1 if self.rank is None else 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rank rule is left out where it is not used."""
+        ruled = {} if self.rank is None else {"rank": self.rank, "bias": self.bias, "layers": list(self.layers)}
+        return {"name": self.name, "recycle": self.recycle, **ruled}
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:
         return 2 * num_instruction * num_visual * (hidden + 1)
+
+    def _counts(self, context: ScoringContext) -> Tensor:
+        """How many stay: what the schedule allows, or less by the rank rule."""
+        if self.rank is None:
+            return context.counts
+        rows = context.attention_table("text") * self._raters(context)[..., None] * context.live[:, None]  # [B, R, V]
+        ruled = (
+            (self.rank * torch.linalg.matrix_rank(rows, rtol=RANK_TOLERANCE) + self.bias).floor().long().clamp(min=0)
+        )
+        return context.counts.minimum(ruled)
 
     def _raters(self, context: ScoringContext) -> Tensor:
         """1 for a rater, 0 for another text token; float [B, R], chosen once per prefill."""

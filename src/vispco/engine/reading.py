@@ -1,0 +1,170 @@
+"""What a scorer may read of attention at one boundary, from the calls that a pass has seen or can ask a layer to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from vispco.engine.attention import AttentionCall
+from vispco.engine.gather import spread
+from vispco.engine.rows import RowRequest, attention_logits, attention_weights, received_attention
+from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.indexing import take
+from vispco.scorers.context import Heads, Of, Rows
+
+if TYPE_CHECKING:
+    from vispco.engine.passes import PruningPass
+
+
+Places = Callable[[Tensor], Tensor]
+"""Original positions [B, R] -> places among the tokens of a call."""
+
+
+@dataclass(frozen=True, eq=False)
+class SeenCall:
+    """An attention call and who took part: live bool [B, V]; columns int64 [B, V], the places of the visual slots."""
+
+    call: AttentionCall
+    places: Places
+    live: Tensor
+    columns: Tensor
+    hidden_keys: Tensor | None
+
+    @property
+    def width(self) -> int:
+        """Tokens of this pass in the call."""
+        return int(self.call.query.shape[2])
+
+
+class AttentionReader:
+    """The `AttentionSource` of one choice."""
+
+    def __init__(self, state: PruningPass) -> None:
+        self.state, self.layout = state, state.layout
+        self.probed: dict[bool, AttentionCall] = {}  # with and without rotary embeddings
+
+    def attention(self, rows: Rows, heads: Heads, weights: Tensor | None, of: Of, *, rotary: bool) -> Tensor:
+        """See `ScoringContext.attention`."""
+        if of not in ("before", "entering") or (of == "before" and not rotary):
+            raise InvalidInputError(
+                f"of={of!r}, rotary={rotary} was asked for. Attention is of the layer 'before', as it was computed, or of "
+                "the layer that is 'entering', with or without rotary embeddings."
+            )
+        seen = self.before() if of == "before" else self.entering(rotary=rotary)
+        index, present, weights = self._rows(rows, weights, seen.places)
+        request = RowRequest(index.clamp(max=seen.width - 1), seen.columns, heads, weights, present)
+        found = received_attention(seen.call, request, seen.hidden_keys)
+        return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs
+
+    def attention_table(self, rows: Rows) -> Tensor:
+        """See `ScoringContext.attention_table`."""
+        seen = self.before()
+        device = seen.call.key.device
+        index, present, _ = self._rows(rows, None, seen.places)
+        weights = attention_weights(seen.call, index.clamp(max=seen.width - 1).to(device), seen.hidden_keys)
+        table = weights.mean(1)[..., -seen.width :]  # [B, R, M]
+        table = table.gather(2, seen.columns.to(device)[:, None].expand(-1, table.shape[1], -1))
+        if present is not None:
+            table = table * present.to(table.device)[..., None]
+        return table.to(self.state.live.device)
+
+    def keys(self, rows: Literal["text", "visual"]) -> Tensor:
+        """See `ScoringContext.keys`."""
+        seen = self.before()
+        keys = seen.call.key[:, :, -seen.width :].transpose(1, 2)  # [B, M, H_kv, d], of this pass
+        places = self._rows("text", None, seen.places)[0] if rows == "text" else seen.columns
+        return take(keys, places.clamp(max=seen.width - 1).to(keys.device)).to(self.state.live.device)
+
+    def attention_flow(self, steps: int, temperature: float) -> Tensor:
+        """See `ScoringContext.attention_flow`."""
+        seen = self.before()
+        call, width = seen.call, seen.width
+        batch, heads = call.query.shape[:2]
+        present = self._present(seen).to(call.query.device)
+        start = present.float() / present.sum(-1, keepdim=True).clamp(min=1)
+        rows = torch.arange(width, device=call.query.device).expand(batch, -1)
+        lowest = torch.finfo(torch.float32).min
+        total = torch.zeros_like(start, dtype=torch.float64)  # squares of small shares
+        for head in range(heads):
+            logits = attention_logits(call.of_head(head), rows, seen.hidden_keys)[:, 0] / temperature  # [B, M, K]
+            passed_on = logits.clamp(min=lowest).softmax(-1)[..., -width:]
+            share = start[:, None]
+            for _ in range(steps):
+                share = share @ passed_on
+            total += share[:, 0].double() ** 2
+        found = (total / heads).sqrt().float()
+        return found.gather(1, seen.columns.to(found.device)).to(self.state.live.device)
+
+    def before(self) -> SeenCall:
+        """The call of the layer before (the last one that has attention)."""
+        if self.state.call is None:
+            raise UnsupportedModelError(
+                "The layer before has not called transformers' attention function, so its attention cannot be read. Use "
+                "scorers that need no attention, such as 'random', at this depth."
+            )
+        state = self.state
+        return self._seen(self.state.call, state.call_places, state.call_live)
+
+    def entering(self, *, rotary: bool) -> SeenCall:
+        """The call that the layer about to be entered would make on all tokens that are there."""
+        if rotary not in self.probed:
+            self.probed[rotary] = self._probe(rotary=rotary)
+        return self._seen(self.probed[rotary], self.state.to_stage, self.state.live)
+
+    def _seen(self, call: AttentionCall, places: Places, live: Tensor) -> SeenCall:
+        columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
+        return SeenCall(call, places, live, columns, self.state.hidden_keys(live))
+
+    def _present(self, seen: SeenCall) -> Tensor:
+        """The tokens that take part in a call, text and visual: bool [B, M]."""
+        layout = self.layout
+        there = spread(seen.live, layout.visual_index, layout.real & ~layout.visual)
+        everywhere = torch.arange(layout.length, device=there.device).expand_as(there)
+        room = torch.zeros(there.shape[0], seen.width + 1, dtype=torch.bool, device=there.device)
+        return room.scatter(1, seen.places(everywhere).clamp(max=seen.width), there)[:, : seen.width]
+
+    def _probe(self, *, rotary: bool) -> AttentionCall:
+        entry, probe = self.state.entry, self.state.prefill.probe
+        if entry is None or probe is None:
+            raise InvalidInputError(
+                "A scorer whose tokens leave mid-layer cannot read the layer that they would enter next."
+            )
+        arguments = self.state.arguments_now(entry.layer, entry.arguments)
+        cache = arguments.get("past_key_values")
+        arguments = {**arguments, "past_key_values": None}  # the real run fills the cache
+        if not rotary:
+            if arguments.get("position_embeddings") is None:
+                raise UnsupportedModelError(
+                    "This model gives its layers no rotary embeddings, so they cannot be left out of attention. Use a scorer "
+                    "of attention as it is, such as 'pyramiddrop'."
+                )
+            cos, sin = arguments["position_embeddings"]
+            arguments["position_embeddings"] = (torch.ones_like(cos), torch.zeros_like(sin))
+        call = probe(entry.layer, entry.hidden, arguments)
+        held = cache.layers[entry.layer].keys if cache is not None and entry.layer < len(cache.layers) else None
+        if held is not None and held.numel():
+            if rotary:
+                call.key = torch.cat([held, call.key], dim=2)
+            elif call.mask is not None:  # what the cache holds is rotated: only the tokens of this pass are compared
+                call.mask = call.mask[..., -call.key.shape[2] :]
+        return call
+
+    def _rows(self, rows: Rows, weights: Tensor | None, places: Places) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Places of the rows in a call, int64 [B, R]; which of them are there; and the weights in their order."""
+        state, layout = self.state, self.layout
+        if rows == "last":
+            return places(layout.query[:, None]), None, weights
+        if rows == "after-image":
+            return places(layout.after_image[:, None]), None, weights
+        if rows == "text":
+            return places(layout.instruction_index), layout.has_instruction, weights
+        if rows == "visual":
+            columns, slots = places(layout.visual_index), state.live_slots()
+            present = slots < columns.shape[1]
+            slots = slots.clamp(max=columns.shape[1] - 1)
+            return columns.gather(1, slots), present, None if weights is None else weights.gather(1, slots)
+        raise InvalidInputError(f"rows={rows!r} was asked for. Rows are 'last', 'text', 'visual' or 'after-image'.")
