@@ -157,7 +157,7 @@ def test_a_file_that_is_no_pruner_is_refused_by_name(tmp_path, write, sentence):
 def test_a_budget_is_asked_for_where_none_was_saved():
     with pytest.raises(InvalidInputError, match="works at any budget, and none was given"):
         Pruner.from_pretrained(OLD / "static")
-    with pytest.raises(InvalidInputError, match="The budget 'half' was given"):
+    with pytest.raises(InvalidInputError, match="The budget 'half' cannot be read"):
         Pruner.from_pretrained(OLD / "static", budget="half")
 
 

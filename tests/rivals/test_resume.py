@@ -5,7 +5,7 @@ import pytest
 from rivals.conftest import evaluator
 from rivals.synthetic_search import SyntheticEvaluator, make_sizes
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.plots.searches import draw_searches, placed
+from vispco.plots.searches import axis_positions, draw_searches
 from vispco.rivals import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
 from vispco.rivals.comparison import load_finished_rows
 from vispco.search.gradient.static import DescentSettings
@@ -97,8 +97,8 @@ def test_a_terminal_gets_two_tables_with_all_that_the_one_has():
 def test_the_figure_shows_every_method_and_takes_searches_that_cost_nothing(tmp_path):
     pytest.importorskip("matplotlib")
     info = search_cost_info(compared(["vtw", "random-4", "single-grid"]))
-    assert placed([0.0, 6.0, 3.0]) == [1.0, 6.0, 3.0]
-    assert placed([0.0]) == [1 / 3]
+    assert axis_positions([0.0, 6.0, 3.0]) == [1.0, 6.0, 3.0]
+    assert axis_positions([0.0]) == [1 / 3]
     text = draw_searches(info, tmp_path / "figure.svg").read_text()
     assert all(name in text for name in ("vtw (no FLOPs)", "random-4", "single-grid", "unpruned"))
 

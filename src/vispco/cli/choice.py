@@ -22,7 +22,7 @@ COST = "What a budget is a fraction of: {costs}."
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubjectOptions:
+class PruningOptions:
     """How a model is pruned: a schedule with a scorer, or a search's directory with a budget."""
 
     schedule: Annotated[
@@ -54,7 +54,7 @@ class SubjectOptions:
             return self.schedule
         return self.pruner if self.budget is None else f"{self.pruner} at {self.budget:.0%}"
 
-    def subject(self, num_layers: int) -> Schedule | Pruner | None:
+    def candidate(self, num_layers: int) -> Schedule | Pruner | None:
         """What an evaluator takes; None for the full model."""
         if self.pruner is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import SubjectOptions, chain_of
+from vispco.cli.choice import PruningOptions, chain_of
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -35,7 +35,7 @@ def evaluate(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     asked: TaskOptions,
-    pruning: SubjectOptions,
+    pruning: PruningOptions,
     split: Annotated[str, typer.Option(help="Of drawn tasks: test, calibration or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
@@ -76,8 +76,7 @@ def evaluate(
     with bars(silent=json) as bar:
         line = bar.add_task(f"{model}, {pruning.title}", total=None)
         evaluator = spec.build(progress=lambda done, total: bar.update(line, completed=done, total=total))
-        subject = pruning.subject(evaluator.num_layers)
-        result = evaluator(subject)
+        result = evaluator(pruning.candidate(evaluator.num_layers))
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "model": model,

@@ -94,7 +94,7 @@ def sweep(
         """What was asked for is written when it has been found to make sense."""
         write_json(out / f"{study}.run.json", {"model": model, **facts()})
 
-    def told(progress: Progress) -> None:
+    def show_progress(progress: Progress) -> None:
         begin()
         if display is not None:
             display(progress)
@@ -113,7 +113,7 @@ def sweep(
             engine=engine,
             seed=seed,
             fingerprint=spec.fingerprint(),
-            on_progress=told,
+            on_progress=show_progress,
             budget=window,
             earliest_layer=Chain.of(scorer).earliest_layer,
             cost=lambda schedule: sizes().fraction(schedule),

@@ -23,7 +23,7 @@ BRIEF = 3  # skipped items that are named in a result without details: a sweep h
 
 
 class Tally:
-    """Counts per-sample results of one subject."""
+    """Counts per-sample results of one candidate."""
 
     def __init__(self, costs: Mapping[str, Cost]) -> None:
         self.costs = costs
@@ -61,7 +61,7 @@ class Tally:
         ]
         told: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
         if left_out:
-            told["skipped"] = {task: _told(report, details=details) for task, report in left_out.items()}
+            told["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
         figures = samples.figures(self.score_of)
         if figures:
             told["figures"] = figures
@@ -75,7 +75,7 @@ class Tally:
         )
 
 
-def _told(report: SkipReport, *, details: bool) -> dict[str, Any]:
+def _skip_entry(report: SkipReport, *, details: bool) -> dict[str, Any]:
     told = report.to_dict()
     return told if details else {**told, "listed": told["listed"][:BRIEF]}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vispco.cost import Workload, parse_budget
+from vispco.cost import Budget, Workload
 from vispco.engine.plan import Planner
 from vispco.errors import InvalidInputError
 from vispco.planning.found_shape import FoundShape
@@ -21,14 +21,12 @@ def load(source: str | Path | PrunerSource, budget: float | str | None = None) -
     """Chain and planner of a saved pruner or of what a search found, for a budget.
 
     source: a saved pruner, the folder of a search, a saved predictor, or one of them on the hub.
-    budget: a fraction of each sample's unpruned FLOPs; default: the one that the pruner was saved with. A predictor gives
+    budget: as `Budget.of` reads it, such as 0.5; default: the one that the pruner was saved with. A predictor gives
         each sample its own shape; without one, the shape of the nearest budget that was searched is moved to this one.
     """
     found = read(source)
     config = at_budget(found.config, budget)
-    return PLANNERS.get(config.kind)(
-        config, None if config.budget is None else parse_budget(config.budget), found.folder
-    )
+    return PLANNERS.get(config.kind)(config, None if config.budget is None else Budget.of(config.budget), found.folder)
 
 
 def read(source: str | Path | PrunerSource) -> PrunerSource:
@@ -39,10 +37,10 @@ def read(source: str | Path | PrunerSource) -> PrunerSource:
 def at_budget(config: PrunerConfig, budget: float | str | None) -> PrunerConfig:
     """The config for a budget: the given one, or its own."""
     if budget is not None:
-        parse_budget(budget)
+        Budget.of(budget)  # a wrong one is refused here
     if config.fixed:
         own = config.budget
-        if budget is not None and (own is None or parse_budget(own) != parse_budget(budget)):
+        if budget is not None and (own is None or Budget.of(own) != Budget.of(budget)):
             made = "" if own is None else f", made for the budget {own}"
             raise InvalidInputError(
                 f"The budget {budget} was given, but this pruner is one schedule{made}. Give no budget, or export another "
@@ -62,7 +60,7 @@ def export(
     num_text, num_visual: the size; default: the median of the calibration set. For samples of that size it meets the
     budget to the token; at other sizes the same retention costs another fraction (use `load` where that matters).
     """
-    value, config = parse_budget(budget), read(source).config
+    value, config = Budget.of(budget).fraction, read(source).config
     typical = config.planner.get("typical") or (None, None)
     text, visual = (own if given is None else given for own, given in zip(typical, (num_text, num_visual), strict=True))
     if text is None or visual is None:

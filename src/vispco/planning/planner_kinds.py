@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vispco import cost as costs
 from vispco import kernels
-from vispco.cost import Cost
+from vispco.cost import Budget, Cost
 from vispco.engine.plan import Planner, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
@@ -27,38 +27,39 @@ from vispco.registry import Registry
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 
-BuildPlanner: TypeAlias = Callable[[PrunerConfig, Any, Path], tuple[Chain, Planner]]
-"""(config, budget as `parse_budget` gives it, the folder of the config) -> what runs at this budget."""
+BuildPlanner: TypeAlias = Callable[[PrunerConfig, Budget | None, Path], tuple[Chain, Planner]]
+"""(config, budget, the folder of the config) -> what runs at this budget. Only a fixed schedule may get no budget."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
 PREDICTOR = "predictor"  # the folder of a predictor, beside the config
 
 
 @PLANNERS.register(name="schedule")
-def build_schedule(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
+def build_schedule(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
     """{"schedule": as `Schedule.to_dict` gives it}. The budget says what it was made for and changes nothing."""
     return config.chain, SchedulePlanner(config.schedule)
 
 
 @PLANNERS.register(name="shapes")
-def build_shapes(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
+def build_shapes(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
     """{"kernel": ..., "shapes": [...]}: the shape of the nearest budget that was searched, moved to this one.
 
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the config.
     """
-    nearest = nearest_shape(config, budget)
-    chain, kernel, shape = nearest
+    fraction = fraction_of(budget)
+    chain, kernel, shape = nearest_shape(config, fraction)
     cost = cost_of(config)
-    return chain, BudgetPlanner(static_shape(shape.params), kernel, budget, cost, site=chain.sites(cost.num_layers))
+    return chain, BudgetPlanner(static_shape(shape.params), kernel, fraction, cost, site=chain.sites(cost.num_layers))
 
 
 @PLANNERS.register(name="predictor")
-def build_predictor(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:
+def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:
     """{"folder": where it lies, relative to the config}: a shape of each sample's own."""
     predictor = load_predictor(config, folder)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
-    shape = predicted_shape(predictor, budget)
-    return chain, BudgetPlanner(shape, predictor.kernel, budget, cost, site=chain.sites(cost.num_layers))
+    fraction = fraction_of(budget)
+    shape = predicted_shape(predictor, fraction)
+    return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, site=chain.sites(cost.num_layers))
 
 
 class SchedulePlanner:
@@ -71,7 +72,14 @@ class SchedulePlanner:
         return TokenPlan(self.schedule.counts(layout.num_visual))
 
 
-def nearest_shape(config: PrunerConfig, budget: Any) -> tuple[Chain, Kernel, FoundShape]:
+def fraction_of(budget: Budget | None) -> float:
+    """The budget as a fraction of the cost of the unpruned model."""
+    if budget is None:
+        raise InvalidInputError("This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5).")
+    return budget.fraction
+
+
+def nearest_shape(config: PrunerConfig, budget: float) -> tuple[Chain, Kernel, FoundShape]:
     """Of the shapes that were found, the one whose budget is nearest, with its chain and kernel."""
     shapes = config.planner.get("shapes") or ()
     if not shapes:

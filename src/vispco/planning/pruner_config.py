@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vispco import files, provenance
-from vispco.cost import parse_budget
+from vispco.cost import Budget
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
@@ -28,7 +28,7 @@ class PrunerConfig:
     chain: the scorers, with options. A planner may have other chains at other budgets.
     planner: how many tokens each layer gets: {"kind": ..., and what that kind needs} (see `vispco.planning.planner_kinds`).
         "schedule" is one schedule, "shapes" a shape for each budget that was searched, "predictor" a network.
-    budget: the budget that it is used at unless another one is given, as a user writes it (0.5, "50%"); None for none.
+    budget: the budget that it is used at unless another one is given, as a user writes it (0.5, "50%", "40ms"); None for none.
     cost: what budgets are measured in, as `Cost.to_dict` gives it; None where no budget is solved for.
     model, fingerprint: the model that it was made for, where known.
     versions: of vispco and of the packages that its results depend on.
@@ -48,7 +48,7 @@ class PrunerConfig:
                 f'{self.planner!r:.80} was given as the planner of a pruner. It is {{"kind": "schedule", ...}} or another kind.'
             )
         if self.budget is not None:
-            parse_budget(self.budget)  # a wrong one is refused here
+            Budget.of(self.budget)  # a wrong one is refused here
         for name in ("planner", "cost", "fingerprint"):  # as JSON gives it back, so that configs can be compared
             object.__setattr__(self, name, json.loads(json.dumps(getattr(self, name))))
 

@@ -88,10 +88,13 @@ def _swept_beside(run: RunFiles, runs: list[RunFiles]) -> list[Frontier]:
 
 def _alike(one: RunFiles, other: RunFiles) -> bool:
     """Whether both tell the same model and scorer."""
-    return all(_told(one, name) and _told(one, name) == _told(other, name) for name in ("model", "scorer"))
+    return all(
+        _known_values(one, name) and _known_values(one, name) == _known_values(other, name)
+        for name in ("model", "scorer")
+    )
 
 
-def _told(run: RunFiles, name: str) -> set[str]:
+def _known_values(run: RunFiles, name: str) -> set[str]:
     return {run.text(name, study) for study in (*run.swept, None)} - {""}
 
 

@@ -12,7 +12,7 @@ from vispco.rivals.comparison_views import SearchCostInfo
 FREE = 3.0  # what cost nothing stands so many times left of the cheapest
 
 
-def placed(costs: Sequence[float]) -> list[float]:
+def axis_positions(costs: Sequence[float]) -> list[float]:
     """Costs for a logarithmic axis: a search that cost nothing stands at its left end."""
     paid = [cost for cost in costs if cost > 0]
     least = min(paid, default=1.0) / FREE
@@ -26,7 +26,7 @@ def draw_searches(info: SearchCostInfo, path: str | Path) -> Path:
             (axes[0, 0], info.relative, "FLOPs of the search, in unpruned prompts"),
             (axes[0, 1], info.seconds, "seconds of the search"),
         ):
-            _points(plot, info, placed(costs))
+            _points(plot, info, axis_positions(costs))
             plot.axhline(info.full_accuracy, color=style.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label="unpruned")
             style.log_axis(plot.xaxis)
             plot.set_xlabel(label)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
-from vispco.report import beside, progress
+from vispco.report import progress, side_files
 from vispco.report.payload import BudgetRow, Convergence, Curve, Example, MethodRow, Payload, PointRow, Run
 from vispco.report.run_files import RunFiles, read
 from vispco.version import __version__
@@ -36,24 +36,24 @@ def build(
     named = _named(folders)
     chosen = cost_model or _common_cost([frontier for _, _, frontier, _ in named])
     axis = Axis(chosen, "fraction")
-    placed = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
-    shown = tuple(_run(*entry) for entry in placed)
+    entries = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
+    shown = tuple(_run(*entry) for entry in entries)
     return Payload(
         title=title or _title(shown),
         cost_model=chosen,
         runs=shown,
         budgets=tuple(
-            BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in placed)) for budget in budgets
+            BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
         ),
-        examples=_examples(placed),
-        convergence=_convergence(placed),
-        hypervolume=_curves(placed),
+        examples=_examples(entries),
+        convergence=_convergence(entries),
+        hypervolume=_curves(entries),
         method_budgets=METHOD_BUDGETS,
-        methods=_methods(placed),
-        areas=tuple(beside.areas(files) for files in folders if files.areas is not None),
-        comparisons=tuple(beside.comparison(f, f.comparison) for f in folders if f.comparison is not None),
-        bench=tuple(beside.bench(files) for files in folders if files.bench is not None),
-        provenance=tuple(source for files in folders for source in beside.provenance(files)),
+        methods=_methods(entries),
+        areas=tuple(side_files.areas(files) for files in folders if files.areas is not None),
+        comparisons=tuple(side_files.comparison(f, f.comparison) for f in folders if f.comparison is not None),
+        bench=tuple(side_files.bench(files) for files in folders if files.bench is not None),
+        provenance=tuple(source for files in folders for source in side_files.provenance(files)),
         vispco=__version__,
         created=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
@@ -138,35 +138,35 @@ def _title(runs: tuple[Run, ...]) -> str:
     return " and ".join(models) if models else runs[0].label
 
 
-def _owners(placed: list[Named]) -> list[tuple[RunFiles, str]]:
+def _owners(entries: list[Named]) -> list[tuple[RunFiles, str]]:
     """Each folder once, with the label of its search, or else of its first sweep."""
     first: dict[int, tuple[RunFiles, str]] = {}
-    for files, label, _, _ in sorted(placed, key=lambda entry: entry[3] != "searched"):
+    for files, label, _, _ in sorted(entries, key=lambda entry: entry[3] != "searched"):
         first.setdefault(id(files), (files, label))
-    return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in placed)]
+    return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in entries)]
 
 
-def _examples(placed: list[Named]) -> tuple[Example, ...]:
-    return tuple(replace(one, run=label) for files, label in _owners(placed) for one in files.examples)
+def _examples(entries: list[Named]) -> tuple[Example, ...]:
+    return tuple(replace(one, run=label) for files, label in _owners(entries) for one in files.examples)
 
 
-def _convergence(placed: list[Named]) -> tuple[Convergence, ...]:
-    return tuple(replace(one, run=label) for files, label in _owners(placed) for one in progress.convergence(files))
+def _convergence(entries: list[Named]) -> tuple[Convergence, ...]:
+    return tuple(replace(one, run=label) for files, label in _owners(entries) for one in progress.convergence(files))
 
 
-def _curves(placed: list[Named]) -> tuple[Curve, ...]:
+def _curves(entries: list[Named]) -> tuple[Curve, ...]:
     curves = [
         progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
-        for files, label, frontier, kind in placed
+        for files, label, frontier, kind in entries
     ]
     return tuple(curve for curve in curves if curve is not None)
 
 
-def _methods(placed: list[Named]) -> tuple[MethodRow, ...]:
+def _methods(entries: list[Named]) -> tuple[MethodRow, ...]:
     rows = []
-    for entry in placed:
+    for entry in entries:
         files, label, frontier, kind = entry
-        rivals = [rival[2] for rival in placed if rival[3] == "empirical" and _comparable(entry, rival, placed)]
+        rivals = [rival[2] for rival in entries if rival[3] == "empirical" and _comparable(entry, rival, entries)]
         whole = rivals[0].merge(*rivals[1:]).hypervolume(progress.WHOLE) if rivals else 0.0
         picks = [choice(frontier, budget) for budget in METHOD_BUDGETS]
         own = frontier.hypervolume(progress.WHOLE)

@@ -137,7 +137,7 @@ def _static(run: SearchRun, budget: float) -> FoundShape:
 def _table(run: SearchRun) -> SearchResult:
     spec, effort = run.spec, run.spec.work
     with ProgressBar(effort.scouting.num_passes(run.batches), show=run.show, share=True) as bar:
-        taught = train_on_table(
+        result = train_on_table(
             run.objective,
             run.batches,
             spec.kernel,
@@ -146,12 +146,12 @@ def _table(run: SearchRun) -> SearchResult:
             progress=bar.advance,
             **effort.predictor,
         )
-    fitted = taught.held_out
+    fitted = result.held_out
     run.say(
         f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
     )
     record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
-    return SearchResult([taught.best_static(budget) for budget in spec.budgets], taught.predictor, [record])
+    return SearchResult([result.best_static(budget) for budget in spec.budgets], result.predictor, [record])
 
 
 def _gradient(run: SearchRun) -> SearchResult:
