@@ -35,6 +35,7 @@ TABLE = [
     ("uniform", {}, False, False, "entry", 0),
     ("divprune", {}, False, False, "entry", 0),
     ("visionzip", {"contextual": 0.2, "merge": False}, False, False, "entry", 0),
+    ("prumerge", {"adaptive": True, "merge": False}, False, False, "entry", 0),
     ("vispruner", {"important_ratio": 0.4}, False, False, "entry", 0),
     ("scope", {"alpha": 2.0}, False, False, "entry", 0),
     ("hiprune", {"alpha": 0.2, "block": 3}, False, False, "entry", 0),

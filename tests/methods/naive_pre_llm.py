@@ -7,6 +7,7 @@ gives back the places of those that stay.
 from __future__ import annotations
 
 import math
+import statistics
 from fractions import Fraction
 
 
@@ -216,3 +217,22 @@ def aim_merge(states, where, count):
             values[target] = mean([values[i] for i in group])
         alive = [i for i in alive if i not in [pair[1] for pair in pairs]]
     return alive[:count], {i: values[i] for i in alive[:count]}
+
+
+def prumerge(attention, keys, states, count, *, adaptive=True):
+    """(kept, {place: merged state})"""
+    if not attention or not count:
+        return [], {}
+    if adaptive:
+        lower, _, upper = (
+            statistics.quantiles(attention, n=4, method="inclusive") if len(attention) > 1 else attention * 3
+        )
+        bound = upper + 1.5 * (upper - lower)
+        count = min(count, max(1, sum(value > bound for value in attention)))
+    kept = best_first(attention)[:count]
+    merged = {k: list(states[k]) for k in kept}
+    for i in range(len(states)):
+        if i not in kept:
+            target = nearest(keys, i, sorted(kept))
+            merged[target] = [a + attention[i] * b for a, b in zip(merged[target], states[i], strict=True)]
+    return kept, merged

@@ -99,7 +99,13 @@ NAIVE = {
     "hiprune(alpha=0.8,block=0.5)": lambda s, k: naive.hiprune(s.received[MIDDLE], s.received[-1], s.where, k, 0.8),
     "vscan(merge=false,block=0.5)": lambda s, k: naive.vscan(s.attention[MIDDLE], s.attention[-1], s.where, s.sizes, k),
 }
+OWN_COUNT = "prumerge(merge=false)"
+NAIVE[OWN_COUNT] = lambda seen, k: naive.prumerge(seen.attention[-1], seen.keys, seen.states, k)[0]
 METHODS = list(NAIVE)
+
+
+def by_attention(seen, count):
+    return naive.best_first(seen.attention[-1])[:count]
 
 
 def vscan_merged(seen, count):
@@ -111,6 +117,8 @@ MERGING = {
     "visionzip": lambda seen, k: naive.visionzip(seen.attention[-1], seen.keys, seen.states, k),
     "visionzip(contextual=0.3)": lambda seen, k: naive.visionzip(seen.attention[-1], seen.keys, seen.states, k, "0.3"),
     "vscan(block=0.5)": vscan_merged,
+    "prumerge": lambda seen, k: naive.prumerge(seen.attention[-1], seen.keys, seen.states, k),
+    "prumerge(adaptive=false)": lambda s, k: naive.prumerge(s.attention[-1], s.keys, s.states, k, adaptive=False),
     "aim-merge": lambda seen, k: naive.aim_merge(seen.states, seen.where, k),
 }
 
@@ -126,8 +134,9 @@ def expected(method, name, sample, counts):
     seen = seen_in(name, sample)
     left, out = list(range(len(seen.states))), []
     for count in counts:
-        if count < len(left):
-            left = sorted(left[i] for i in NAIVE[method](seen.only(left), count))
+        if count < len(left) or (method == OWN_COUNT and not out):
+            chooses = by_attention if method == OWN_COUNT and out else NAIVE[method]  # its own count holds at layer 0
+            left = sorted(left[i] for i in chooses(seen.only(left), count))
         out.append(left)
     return out
 
@@ -198,7 +207,8 @@ def test_merged_tokens_are_what_a_naive_loop_merges(method, name, layer):
                 plain = record_layers(deep(name), x)[layer][0][0].double()
             places = [i for i, token in enumerate(ids) if token == IMAGE]
             seen = seen_in(name, sample).only(list(range(len(places))), [plain[i].tolist() for i in places])
-            wanted, merged = MERGING[method](seen, counts_of(name, sample, retention)[layer])
+            merging = "prumerge(adaptive=false)" if method == "prumerge" and layer else method
+            wanted, merged = MERGING[merging](seen, counts_of(name, sample, retention)[layer])
             assert kept[b] == sorted(wanted)
             rows = [
                 merged.get(places.index(i), plain[i]) if token == IMAGE else plain[i]
@@ -214,7 +224,11 @@ def test_merging_holds_the_count_on_the_way_to_nothing(method):
     retention = (0.5, 0.2, 0.1, 0.0)
     kept, _, _ = survivors(method, "qwen2_5_vl", list(SAMPLES), retention)
     for sample, rows in zip(SAMPLES, kept, strict=True):
-        assert [len(row) for row in rows] == list(counts_of("qwen2_5_vl", sample, retention))
+        most = list(counts_of("qwen2_5_vl", sample, retention))
+        if method == "prumerge":
+            assert all(len(row) <= count for row, count in zip(rows, most, strict=True))
+        else:
+            assert [len(row) for row in rows] == most
 
 
 def test_a_method_that_merges_is_refused_as_a_mask():
@@ -297,7 +311,7 @@ def test_counts_and_live_tokens_differ_by_sample(method, ties):
     found = chosen(method, context_of(seen, counts, live))
     for b, count in enumerate(counts):
         left = live[b].nonzero()[:, 0].tolist()
-        wanted = ALL[method](seen[b].only(left), count) if count < len(left) else range(len(left))
+        wanted = ALL[method](seen[b].only(left), count)
         assert found[b] == sorted(left[i] for i in wanted), b
 
 

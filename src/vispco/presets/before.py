@@ -30,3 +30,12 @@ _published("vispruner", "Zhang et al., ICCV 2025")
 _published("scope", "NeurIPS 2025")
 _published("hiprune", "ACL 2026")
 _published("uniform", "the baseline of an even grid")
+register(
+    Preset(
+        name="prumerge",
+        paper="Shang et al., ICCV 2025, with as many tokens as it keeps on average",
+        chain=((0, "prumerge(adaptive=false)"),),
+        settings={"32": Setting.tokens({0: 32})},
+        after=True,  # one kept token for each of the others
+    )
+)

@@ -15,6 +15,7 @@ from vispco.scorers.himap import HiMAP
 from vispco.scorers.hiprune import HiPrune
 from vispco.scorers.learned import MADTP, ATPLLaVA, DynamicLLaVA, LearnedScorer
 from vispco.scorers.priortr import PriorTR
+from vispco.scorers.prumerge import PruMerge
 from vispco.scorers.pyramiddrop import PyramidDrop
 from vispco.scorers.random import Random
 from vispco.scorers.scope import Scope
@@ -48,6 +49,7 @@ __all__ = [
     "LearnedScorer",
     "Merge",
     "PriorTR",
+    "PruMerge",
     "PyramidDrop",
     "Random",
     "Scope",

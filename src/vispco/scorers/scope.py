@@ -31,10 +31,10 @@ class Scope(Scorer):
         assert context.vision is not None  # noqa: S101 - declared by needs_vision
         saliency = context.vision.attention[-1].float() ** self.alpha
         similar = feature_cosines(context).masked_fill(~context.live[:, None], 0)  # [B, choice, covered]
-        covered = torch.zeros_like(saliency)
+        covered, closer = torch.zeros_like(saliency), torch.empty_like(similar)  # one buffer for all picks
 
         def gains() -> Tensor:
-            return (similar - covered[:, None]).clamp(min=0).sum(-1) * saliency
+            return torch.sub(similar, covered[:, None], out=closer).clamp_(min=0).sum(-1) * saliency
 
         def cover(_: int, picked: Tensor, __: Tensor) -> Tensor:
             nonlocal covered

@@ -4,7 +4,8 @@ Zhang et al., "Beyond Text-Visual Attention: Exploiting Visual Cues for Effectiv
 share of the tokens by attention from the class token. The others stand in a line by that attention; again and again
 those at even places are compared with those at odd ones, and the eight that are most alike leave.
 Faithful: both parts and the order of the line. After the paper: attention is the mean over all patches in towers without
-a class token (SigLIP, Qwen); several pictures of a sample are one pool of tokens.
+a class token (SigLIP, Qwen); several pictures of a sample are one pool of tokens. The line is sorted again after each
+comparison, so that rounding errors may lead to another set: the method is like that, not only this file.
 """
 
 from __future__ import annotations
@@ -40,20 +41,22 @@ class VisPruner(Scorer):
         attention, counts = context.vision.attention[-1], context.counts
         important = share_of(counts, self.important_ratio)
         rest = context.live & ~top_tokens(attention, context.live, important)
-        diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context))
+        most = max(n - count for n, count in zip(context.layout.num_visual, context.host_counts, strict=True))
+        rounds = most // AT_ONCE + AT_ONCE.bit_length() + 1  # fewer than eight leave only when fewer than 16 are left
+        diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context), rounds)
         return fill(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
 
 
-def _unlike(rest: Tensor, place: Tensor, wanted: Tensor, similar: Tensor) -> Tensor:
+def _unlike(rest: Tensor, place: Tensor, wanted: Tensor, similar: Tensor, rounds: int) -> Tensor:
     """Which tokens are left when the most alike have gone: bool [B, V].
 
     rest: bool [B, V]; place: int64 [B, V], where each stands in line; wanted: int64 [B]; similar: [B, V, V].
     """
     rest = rest & (wanted > 0)[:, None]
-    width = rest.shape[1]
-    for _ in range(width // AT_ONCE + AT_ONCE.bit_length()):  # fewer than eight leave only when fewer than 16 are left
+    width, compared = rest.shape[1], torch.empty_like(similar)  # one buffer for all comparisons
+    for _ in range(rounds):
         even, odd = rest & (place % 2 == 0), rest & (place % 2 == 1)
-        alike = similar.masked_fill(~odd[:, None], -torch.inf).amax(-1)
+        alike = torch.add(similar, torch.where(odd, 0.0, -torch.inf)[:, None], out=compared).amax(-1)
         by_line = torch.where(even, place, width).argsort(-1)  # ties are broken by the place in line
         ahead = torch.empty_like(place).scatter_(1, by_line, ranks(alike.gather(1, by_line), even.gather(1, by_line)))
         leaving = (rest.sum(-1) - wanted).clamp(0, AT_ONCE).minimum(even.sum(-1))[:, None]

@@ -1,0 +1,74 @@
+"""PruMerge: the tokens that stick out in the vision tower's attention, each with what is most like it.
+
+Shang et al., "LLaVA-PruMerge: Adaptive Token Reduction for Efficient Large Multimodal Models" (ICCV 2025). Kept are outliers of
+the class token's attention, above the third quartile by 1.5 times the distance of the quartiles: their number is the
+method's own, at most the schedule's. Other tokens are added to a kept one, weighted by their attention.
+After the paper: attention is the mean over heads of the last block that the projector sees (all patches in towers without a
+class token), and each token joins the one kept token with the most similar key, behind the projector; in the released
+code each kept token takes up its 32 nearest, shared with others, and one more token takes up what is left.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.nearest import nearest
+
+REACH = 1.5  # quartile distances above the third quartile
+
+
+@register
+class PruMerge(Scorer):
+    """Outliers of attention.
+
+    adaptive: before the language model keep no more than the outliers (at least one); without, and deeper, the schedule's
+    count. merge: add the others to those kept.
+    """
+
+    name = "prumerge"
+    needs_attention = False
+
+    def __init__(self, *, adaptive: bool = True, merge: bool = True) -> None:
+        self.adaptive, self.merge = adaptive, merge
+
+    @property
+    def merges(self) -> bool:  # type: ignore[override]
+        return self.merge
+
+    @property
+    def decides_count(self) -> bool:  # type: ignore[override]
+        return self.adaptive
+
+    @property
+    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
+        return VisionNeeds(attention=(-1,), keys=(-1,) if self.merge else ())
+
+    def acts_at(self, layer: int) -> bool:
+        return self.adaptive and layer == 0
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.vision is not None  # noqa: S101 - declared by needs_vision
+        attention, live, counts = context.vision.attention[-1], context.live, context.counts
+        if self.acts_at(context.layer):
+            lower, upper = (_quantile(attention, live, share) for share in (0.25, 0.75))
+            outliers = (live & (attention > upper + REACH * (upper - lower))).sum(-1)
+            counts = counts.minimum(outliers.clamp(min=1))
+        keep = top_tokens(attention, live, counts)
+        if not self.merge:
+            return Selection(keep, attention)
+        into = torch.where(live, nearest(context.vision.keys[-1], keep, context.max_count), -1)
+        slots = torch.arange(live.shape[1], device=live.device)
+        weight = torch.where(keep, 1.0, attention.float())
+        return Selection(keep, attention, Merge(torch.where(keep, slots, into), weight, normalise=False))
+
+
+def _quantile(values: Tensor, among: Tensor, share: float) -> Tensor:
+    """A quantile of the marked values of each sample, interpolated: [B, V] -> [B, 1]."""
+    ordered = torch.where(among, values.float(), torch.inf).sort(-1).values
+    place = share * (among.sum(-1, keepdim=True) - 1).clamp(min=0)
+    below = place.long()
+    low, high = ordered.gather(1, below), ordered.gather(1, (below + 1).clamp(max=values.shape[1] - 1))
+    return torch.where(place > below, low + (place - below) * (high - low), low)
