@@ -47,7 +47,7 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both replies, and for each token of the grid [rows][columns] how many layers processed it.
+    """Both replies, and for each token of the grid (rows, then columns) how many layers processed it.
 
     depth is None where the family's token grid is not known, or where the method merges tokens that come back.
     """

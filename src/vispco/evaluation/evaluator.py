@@ -11,11 +11,10 @@ import torch
 
 from vispco import cost
 from vispco.errors import InvalidInputError
-from vispco.evaluation.batches import SampleBatch, batches
+from vispco.evaluation.batches import SampleBatch, answer_limits, batches
 from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
-from vispco.evaluation.lengths import answer_limits
 from vispco.evaluation.prefix_shelf import PrefixShelf
 from vispco.evaluation.reference import Reference
 from vispco.evaluation.tally import Tally, mean
