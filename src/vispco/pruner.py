@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vispco.engine import Engine, EngineOptions, Mode, Planner, Relaxation, TokenPlan, engine_on
+from vispco.engine import Engine, EngineOptions, Mode, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
@@ -144,7 +144,8 @@ class Pruner:
 
     def _engine(self, model: nn.Module) -> Engine | None:
         """The engine of this pruner on a model; the model itself knows it."""
-        engine = engine_on(family_of(model).base(model))
+        inner = unwrap(model)
+        engine = engine_on(family_of(inner).base(inner))
         return engine if engine is not None and engine.owner is self else None
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:

@@ -1,10 +1,11 @@
 """Runs a schedule inside an unmodified transformers model."""
 
 from vispco.engine.engine import Engine, EngineOptions, Mode
-from vispco.engine.forward import answers_at, attention_calls, recorded_embeddings
+from vispco.engine.forward import answers_at, attention_calls, recorded_embeddings, visual_at
 from vispco.engine.hooks import engine_on
 from vispco.engine.masking import Relaxation
 from vispco.engine.plan import Planner, TokenPlan
+from vispco.engine.wrappers import unwrap
 
 __all__ = [
     "Engine",
@@ -17,4 +18,6 @@ __all__ = [
     "attention_calls",
     "engine_on",
     "recorded_embeddings",
+    "unwrap",
+    "visual_at",
 ]

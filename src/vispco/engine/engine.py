@@ -13,20 +13,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
-from vispco.engine.cache import check_cache
+from vispco.engine.cache import check_cache, check_own_cache
 from vispco.engine.dropping import ContinuationPass, DropPass
-from vispco.engine.forward import known_answers
+from vispco.engine.forward import known_answers, known_visual
 from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass, Relaxation
 from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
+from vispco.engine.safety import RowCheck, row_check
 from vispco.engine.vision import VisionTap, vision_record
+from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
@@ -61,6 +64,8 @@ class _CallState(threading.local):
     current: Pass | None = None
     probing: bool = False  # a layer runs only to show its queries and keys
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
+    prompt: int | None = None  # its length, while a generation runs
+    check: RowCheck | None = None
     past: int = 0
     injected: Injections | None = None
     # of the last prefill:
@@ -81,13 +86,15 @@ class Engine:
         *,
         owner: object = None,
     ) -> None:
-        self.model, self.chain, self.planner, self.owner = model, chain.for_model(model), planner, owner
+        self.model: nn.Module = unwrap(model)
+        self.chain, self.planner, self.owner = chain.for_model(self.model), planner, owner
         self.options = options or EngineOptions()
-        self.family = family_of(model)
-        self.family.check_served(model)
-        self.base, self.text = self.family.base(model), self.family.text_model(model)
-        self.layers = self.family.layers(model)
-        self.map = LayerMap.of(self.family, model)
+        self.family = family_of(self.model)
+        self.family.check_served(self.model)
+        self.base, self.text = self.family.base(self.model), self.family.text_model(self.model)
+        self.layers = self.family.layers(self.model)
+        self.map = LayerMap.of(self.family, self.model)
+        self._detours = Detours(model, self._on_prompt)
         self.state = _CallState()
         self._handles: list[Any] = []
         self._tap: AttentionTap | None = None
@@ -127,11 +134,13 @@ class Engine:
         if self.chain.needs_vision:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
+        self._detours.install()
 
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._detours.remove()
         for tap in (self._tap, self._vision):
             if tap is not None:
                 tap.remove()
@@ -162,7 +171,8 @@ class Engine:
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(self.layers) - 1}."
             )
-        if self.chain.taps_attention:
+        check_own_cache(self.text.config)
+        if self.chain.taps_attention or self.options.mode == "mask":
             self.family.check_attention(self.model)
         if any(scorer.site == "mid" for scorer in self.chain.scorers):
             self.family.ffn(self.layers[0])
@@ -190,8 +200,17 @@ class Engine:
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
             raise ProbedCall(call)
-        current = self.current
-        return call.run() if current is None else current.attend(index, call)
+        current, check = self.current, self.state.check
+        if current is None:
+            return call.run()
+        attended = current.attend(index, call)
+        if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
+            masked = isinstance(current, MaskPass) and current.mask is not None
+            check.see(index, call, call.run() if masked else attended)
+        return attended
+
+    def _on_prompt(self, length: int | None) -> None:
+        self.state.prompt = length
 
     def _probe(self, index: int, hidden: Tensor, arguments: Arguments) -> AttentionCall:
         """The attention call that a layer would make on these states; nothing behind it runs, and no hook of the layer."""
@@ -217,7 +236,8 @@ class Engine:
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        state.layout = state.expected = state.current = None
+        state.layout = state.expected = state.current = state.check = None
+        check_not_checkpointing(self.layers)
         inputs = dict(self._signature.bind_partial(*args, **kwargs).arguments)
         inputs |= inputs.pop("kwargs", {})
         cache = inputs.get("past_key_values")
@@ -230,12 +250,21 @@ class Engine:
         labels = state.labels if state.labels is not None else inputs.get("labels")
         answers = known_answers() if labels is None else labels != -100
         state.labels = None
-        if self.family.has_pictures(inputs):
-            state.layout = self.family.layout(self.model, inputs, answers=answers)
+        visual = known_visual()
+        if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
+            answers = self._written(inputs, past) if answers is None else answers
+            state.layout = self.family.layout(self.model, inputs, answers=answers, visual=visual)
         else:
             state.expected = self.family.check_without_pictures(self.model, inputs)
         if self._vision is not None:
             self._vision.begin(inputs)
+
+    def _written(self, inputs: dict[str, Any], past: int) -> Tensor | None:
+        """Tokens that a generation has written already, in passes that begin from the prompt again: bool [B, N]."""
+        prompt, ids = self.state.prompt, inputs.get("input_ids")
+        if prompt is None or past or ids is None or ids.shape[1] <= prompt:
+            return None
+        return (torch.arange(ids.shape[1], device=ids.device) >= prompt).expand(ids.shape[0], -1)
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
@@ -275,6 +304,7 @@ class Engine:
             layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected, self._probe
         )
         state.plan = plan
+        state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:
@@ -305,6 +335,9 @@ class Engine:
         current, state.current = state.current, None
         if current is None:
             return None
+        if state.check is not None:
+            check, state.check = state.check, None
+            check.settle()
         outcome = current.outcome()
         if outcome is not None:
             state.counts, state.trace = outcome

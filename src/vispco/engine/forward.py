@@ -13,6 +13,7 @@ from vispco.engine.attention import Attended, AttentionCall, AttentionTap
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 
+_VISUAL: ContextVar[Tensor | None] = ContextVar("visual", default=None)
 _ANSWERS: ContextVar[Tensor | None] = ContextVar("answers", default=None)
 
 
@@ -32,6 +33,24 @@ def answers_at(mask: Tensor) -> Iterator[None]:
 def known_answers() -> Tensor | None:
     """What `answers_at` said, if anything."""
     return _ANSWERS.get()
+
+
+@contextmanager
+def visual_at(mask: Tensor) -> Iterator[None]:
+    """Inside the block, a prefill has its visual tokens where the mask says (bool [B, N]).
+
+    For prompts given as `inputs_embeds` into which the features of pictures were merged beforehand.
+    """
+    token = _VISUAL.set(mask)
+    try:
+        yield
+    finally:
+        _VISUAL.reset(token)
+
+
+def known_visual() -> Tensor | None:
+    """What `visual_at` said, if anything."""
+    return _VISUAL.get()
 
 
 @contextmanager

@@ -136,15 +136,38 @@ class Family:
         """Whether pictures or videos come with the inputs of `base(model)`."""
         return any(inputs.get(name) is not None for name in self.picture_inputs)
 
-    def layout(self, model: nn.Module, inputs: Mapping[str, Any], *, answers: Tensor | None = None) -> TokenLayout:
-        """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`."""
+    def has_merged_pictures(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether a prompt came as embeddings, together with types that say which of its tokens are visual."""
+        types = inputs.get("mm_token_type_ids")
+        return inputs.get("input_ids") is None and types is not None and bool(((types == 1) | (types == 2)).any())
+
+    def layout(
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Any],
+        *,
+        answers: Tensor | None = None,
+        visual: Tensor | None = None,
+    ) -> TokenLayout:
+        """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`.
+
+        visual: bool [B, N], where they are, if the caller knows it.
+        """
         given = self._given(inputs)
         shape = given.shape[:2]
-        visual = self.find_visual(model, inputs)
+        visual = self.find_visual(model, inputs) if visual is None else visual.to(given.device)
+        if visual.shape != shape:
+            raise InvalidInputError(
+                f"Visual tokens were given for a batch of shape {tuple(visual.shape)}, but the inputs have {tuple(shape)}."
+            )
         mask = inputs.get("attention_mask")
         real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if answers is not None and answers.shape != shape:
             answers = None
+        if answers is not None:
+            # Training labels may lie on all of the text. What comes before the last picture is no answer about it.
+            behind = visual.flip(-1).cumsum(-1).flip(-1) == 0
+            answers = answers.to(visual.device) & behind & visual.any(-1, keepdim=True)
         # The sizes may lie on a device, and most scorers never ask for them.
         return TokenLayout.build(visual, real, answers=answers, image_sizes=lambda: self.image_sizes(model, inputs))
 
@@ -153,6 +176,9 @@ class Family:
         given, ids = self._given(inputs), inputs.get("input_ids")
         if ids is not None:
             return torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
+        if self.has_merged_pictures(inputs):
+            types: Tensor = inputs["mm_token_type_ids"]
+            return (types == 1) | (types == 2)
         return self._placeholders_in(model, given)
 
     def check_served(self, model: nn.Module) -> None:
@@ -177,6 +203,12 @@ class Family:
         given = self._given(inputs)
         batch, length = given.shape[:2]
         ids = inputs.get("input_ids")
+        if length > 1 and ids is None:
+            raise UnsupportedModelError(
+                "The prompt came as inputs_embeds without pictures, so its visual tokens cannot be told from text. Pass "
+                "input_ids with pixel_values (or mm_encoder_outputs), or say where they are: "
+                "`with vispco.engine.visual_at(mask): ...`."
+            )
         if length > 1 and ids is not None:
             known = torch.tensor(self.visual_token_ids(model), device=ids.device)
             if bool(torch.isin(ids, known).any()):

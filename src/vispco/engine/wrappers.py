@@ -1,0 +1,132 @@
+"""Models inside of other objects, and calls that go around a model's forward pass: compiled code, adapters, `generate`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from torch import Tensor, nn
+
+from vispco.errors import UnsupportedModelError
+
+OnPrompt = Callable[[int | None], None]
+"""Told the length of the prompt when a generation begins, and None when it ends."""
+
+
+def unwrap(model: Any) -> Any:
+    """The transformers model inside of `torch.compile`, PEFT, DataParallel and their like."""
+    while True:
+        inner = _inside(model)
+        if inner is None or inner is model:
+            return model
+        model = inner
+
+
+def _inside(model: Any) -> Any:
+    if not isinstance(model, nn.Module):
+        return None
+    parts = model._modules  # noqa: SLF001 - wrappers forward every other attribute to what is inside
+    for name in ("_orig_mod", "module"):  # torch.compile; DataParallel, DistributedDataParallel, FSDP
+        if isinstance(parts.get(name), nn.Module) and len(parts) == 1:
+            return parts[name]
+    peft = getattr(type(model), "get_base_model", None)
+    return peft(model) if callable(peft) else None
+
+
+class Detours:
+    """While installed, compiled wrappers run the plain model, and every generation says how long its prompt is."""
+
+    def __init__(self, given: Any, on_prompt: OnPrompt) -> None:
+        self.model, self.on_prompt = unwrap(given), on_prompt
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        self._run_plain()
+        self._stay_plain()
+        self._watch_generate()
+        forget_compiled()
+
+    def remove(self) -> None:
+        """Safe in any state."""
+        if self._undo:
+            forget_compiled()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _run_plain(self) -> None:
+        """Compiled code does not see hooks that came after it."""
+        for wrapper in _compiled_wrappers():
+            if unwrap(wrapper) is self.model:
+                self._shadow(wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
+        for module in self.model.modules():
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                self._shadow(module, "_compiled_call_impl", None)
+
+    def _stay_plain(self) -> None:
+        """A compiled function that calls the model while it is pruned calls it as it is."""
+        own = self.model.forward
+
+        @wraps(own)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            dynamo = sys.modules.get("torch._dynamo")
+            return own(*args, **kwargs) if dynamo is None else dynamo.disable(own)(*args, **kwargs)
+
+        self._shadow(self.model, "forward", forward)
+
+    def _watch_generate(self) -> None:
+        own = getattr(self.model, "generate", None)
+        if own is None:
+            return
+
+        @wraps(own)
+        def generate(*args: Any, **kwargs: Any) -> Any:
+            given = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
+            prompt = next((x for x in given if isinstance(x, Tensor) and x.dim() > 1), None)
+            self.on_prompt(None if prompt is None else int(prompt.shape[1]))
+            try:
+                return own(*args, **kwargs)
+            finally:
+                self.on_prompt(None)
+
+        self._shadow(self.model, "generate", generate)
+
+    def _shadow(self, module: Any, name: str, value: Any) -> None:
+        """Put an attribute on an instance; what it had of its own comes back afterwards."""
+        missing = object()
+        before = module.__dict__.get(name, missing)
+
+        def undo() -> None:
+            if before is missing:
+                module.__dict__.pop(name, None)
+            else:
+                module.__dict__[name] = before
+
+        module.__dict__[name] = value
+        self._undo.append(undo)
+
+
+def _compiled_wrappers() -> list[Any]:
+    """What `torch.compile` made of modules and is still in use. A model does not know its wrappers."""
+    if "torch._dynamo" not in sys.modules:
+        return []
+    return [found for found in gc.get_objects() if type(found).__name__ == "OptimizedModule"]
+
+
+def forget_compiled() -> None:
+    """Have compiled code made again: hooks that came or went after it was made are not among what it looks at."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and hasattr(dynamo, "reset"):
+        dynamo.reset()
+
+
+def check_not_checkpointing(layers: Iterable[nn.Module]) -> None:
+    """Refuse layers that would run a second time in the backward pass."""
+    if any(getattr(layer, "gradient_checkpointing", False) and layer.training for layer in layers):
+        raise UnsupportedModelError(
+            "Gradient checkpointing is on: it runs the layers a second time in the backward pass, when the tokens of the forward "
+            "pass are gone. Call model.gradient_checkpointing_disable() first; pruning saves memory of its own."
+        )

@@ -1,0 +1,208 @@
+"""Uses that people meet: threads, compiled models, adapters, embeddings, decoding methods, training, copies."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from transformers import LlavaForConditionalGeneration
+
+from tiny import DEFAULT, FIRST_CLASS, IMAGE, _built, build, inputs, picture, words
+from vispco import Pruner, Schedule
+from vispco.engine import visual_at
+from vispco.errors import PrunerStateError, UnsupportedModelError
+
+SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))
+PRUNER = Pruner("fastv", SCHEDULE)
+
+
+def generated(model, x, new=4, **options):
+    return model.generate(**x, max_new_tokens=new, do_sample=False, **options)
+
+
+def test_one_pruned_model_serves_eight_threads():
+    """8 threads x 25 generations with different pictures: each equals the single-threaded one."""
+    family = "llava"
+    model = build(family)
+    prompts = [inputs(family, [(words(2, n), picture(), words(3 + n, n))], seed=n) for n in range(8)]
+    found: dict[tuple[int, int], bool] = {}
+    with PRUNER(model):
+        expected = [generated(model, x, 2) for x in prompts]
+
+        def work(thread):
+            for turn in range(25):
+                n = (thread + turn) % len(prompts)
+                found[thread, turn] = torch.equal(generated(model, prompts[n], 2), expected[n])
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sum(found.values()) == 200
+
+
+@pytest.fixture
+def shallow():
+    """Two layers, so that it compiles in seconds."""
+    config = copy.deepcopy(_built("llava", 0).config)
+    config.text_config.num_hidden_layers, config.vision_config.num_hidden_layers = 2, 1
+    config.vision_feature_layer = -1
+    torch._dynamo.reset()
+    yield LlavaForConditionalGeneration(config).eval()
+    torch._dynamo.reset()
+
+
+def test_a_model_compiled_and_run_before_is_pruned(shallow):
+    """Whether the pruner is put on what torch.compile made, on the model inside, or on a model compiled in place."""
+    x, pruner = inputs("llava", [DEFAULT]), Pruner("random", Schedule((0.5, 0.25)))
+    with torch.no_grad():
+        with pruner(shallow):
+            want = shallow(**x).logits
+        compiled = torch.compile(shallow, backend="eager")
+        whole = compiled(**x).logits
+        assert not torch.allclose(whole, want)
+        for given in (compiled, shallow):
+            with pruner(given):
+                assert torch.equal(compiled(**x).logits, want)
+        shallow.compile(backend="eager")
+        with pruner(shallow):
+            assert torch.equal(shallow(**x).logits, want)
+
+
+class Adapter(nn.Module):
+    """A wrapper with the interface of PEFT: what it does not have is asked of the model inside."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.base_model = model
+
+    def get_base_model(self):
+        return self.base_model
+
+    def forward(self, *args, **kwargs):
+        return self.base_model(*args, **kwargs)
+
+    def generate(self, *args, **kwargs):
+        return self.base_model.generate(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("base_model"), name)
+
+
+@pytest.mark.parametrize("wrap", [Adapter, nn.DataParallel])
+def test_wrappers_are_unwrapped(wrap):
+    model, x = build("qwen2_5_vl"), inputs("qwen2_5_vl", [DEFAULT])
+    wrapped = wrap(model)
+    with torch.no_grad():
+        with PRUNER(model):
+            want = model(**x).logits
+        assert PRUNER.apply(wrapped) is wrapped
+        assert torch.equal(wrapped(**x).logits, want)
+        assert PRUNER.token_counts(wrapped).tolist() == [[16, 8, 8, 4]]
+        PRUNER.remove(wrapped)
+
+
+def test_peft_models_are_pruned():
+    peft = pytest.importorskip("peft")
+    model, x = copy.deepcopy(_built("llava", 0)), inputs("llava", [DEFAULT])
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
+    with torch.no_grad():
+        with PRUNER(adapted):
+            got, tokens = adapted(**x).logits, generated(adapted, x)
+        inner = adapted.get_base_model()
+        with PRUNER(inner):
+            assert torch.equal(inner(**x).logits, got)
+            assert torch.equal(generated(inner, x), tokens)
+
+
+class TestMergedEmbeddings:
+    def merged(self, model, x):
+        """What the language model is handed: pictures and text in one."""
+        seen = {}
+
+        def hook(_, __, kwargs):
+            seen.update(kwargs)
+
+        handle = model.model.language_model.register_forward_pre_hook(hook, with_kwargs=True)
+        with torch.no_grad():
+            model(**x)
+        handle.remove()
+        return seen["inputs_embeds"]
+
+    def test_they_are_refused_where_nothing_says_which_tokens_are_visual(self):
+        model, x = build("llava"), inputs("llava", [DEFAULT])
+        embeds = self.merged(model, x)
+        with PRUNER(model), pytest.raises(UnsupportedModelError, match="visual_at"):
+            model(inputs_embeds=embeds, attention_mask=x["attention_mask"])
+
+    def test_the_caller_can_say_it(self):
+        model, x = build("llava"), inputs("llava", [DEFAULT])
+        embeds = self.merged(model, x)
+        with torch.no_grad(), PRUNER(model):
+            want = model(**x).logits
+            with visual_at(x["input_ids"] == IMAGE):
+                got = model(inputs_embeds=embeds, attention_mask=x["attention_mask"]).logits
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+def test_generation_without_a_cache_gives_the_tokens_that_a_cache_gives(family):
+    model, x = build(family), inputs(family, [DEFAULT, (words(2, 3), picture(4, 4), words(9, 4))])
+    with PRUNER(model):
+        assert torch.equal(generated(model, x, 6, use_cache=False), generated(model, x, 6))
+
+
+@pytest.mark.parametrize("mode", ["drop", "mask"])
+def test_gradient_checkpointing_is_refused_before_any_layer_runs(mode):
+    model, x = copy.deepcopy(_built("llava", 0)).train(), inputs("llava", [DEFAULT])
+    model.gradient_checkpointing_enable()
+    with Pruner("fastv", SCHEDULE, mode=mode)(model):
+        with pytest.raises(UnsupportedModelError, match="gradient_checkpointing_disable"):
+            model(**x)
+        model.gradient_checkpointing_disable()
+        model(**x, labels=x["input_ids"].masked_fill(x["input_ids"] == IMAGE, -100)).loss.backward()
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+def test_labels_on_all_text_choose_as_if_the_text_were_not_there_yet(family):
+    """The usual labels of fine-tuning. What follows the picture is to be written, so it cannot choose."""
+    model = build(family)
+    kept = []
+    for seed in (2, 3):
+        x = inputs(family, [(words(2, 1), picture(), words(5, seed))])
+        labels = x["input_ids"].masked_fill(x["input_ids"] == IMAGE, -100)
+        pruner = Pruner("fastv", SCHEDULE, record=True)
+        with torch.no_grad(), pruner(model):
+            assert model(**x, labels=labels).loss.isfinite()
+            kept.append(pruner.survivors(model))
+    assert all(torch.equal(a, b) for a, b in zip(*kept, strict=True))
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda model: torch.save(model, io.BytesIO())])
+def test_a_pruned_model_is_not_copied(how):
+    model = build("llava")
+    with PRUNER(model), pytest.raises(PrunerStateError, match="Remove the pruner first"):
+        how(model)
+    assert type(copy.deepcopy(model)) is type(model)
+
+
+@pytest.mark.parametrize("mode", ["drop", "mask"])
+def test_a_model_that_is_deleted_with_its_pruner_on_is_freed(mode):
+    model = copy.deepcopy(_built("llava", 0))
+    with torch.no_grad():
+        Pruner("fastv", SCHEDULE, mode=mode).apply(model)
+        model(**inputs("llava", [DEFAULT]))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
