@@ -17,12 +17,17 @@ UNPRUNED = "unpruned"
 
 @dataclass(frozen=True, kw_only=True)
 class BenchCandidate:
-    """Prunes by a schedule and a scorer, or by what a run found at a budget; without both it is the unpruned model."""
+    """Prunes by a schedule and a scorer, by a published method, or by what a run found; without any it is the unpruned model.
+
+    method: of `vispco.presets`, with `cost` (its `to_dict()`) of the model; as published, or at the budget.
+    """
 
     name: str
     scorer: Mapping[str, Any] | None = None
     schedule: Schedule | None = None
     run: str | None = None
+    method: str | None = None
+    cost: Mapping[str, Any] | None = None
     budget: float | None = None
 
     @classmethod
@@ -35,6 +40,10 @@ class BenchCandidate:
 
         if self.run is not None:
             return Pruner.from_pretrained(self.run, budget=self.budget)
+        if self.method is not None:
+            from vispco import cost, presets  # noqa: PLC0415
+
+            return presets.pruner(self.method, None, budget=self.budget, cost=cost.from_dict(self.cost or {}))
         if self.schedule is None:
             return None
         return Pruner(self.scorer or "fastv", self.schedule)

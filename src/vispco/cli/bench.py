@@ -33,6 +33,12 @@ def bench(
         list[str] | None, typer.Option(help="single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file; the same.")
     ] = None,
     scorer: Annotated[str, typer.Option(help="For schedules: {scorers}.")] = "fastv",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A published method (pyramiddrop, sparsevlm:64), or one at a budget (pyramiddrop@0.5); the same."
+        ),
+    ] = None,
     budgets: Annotated[str, typer.Option(help="For folders of searches: fractions of the unpruned FLOPs.")] = (
         "0.25,0.5,0.75"
     ),
@@ -56,6 +62,8 @@ def bench(
 
         vispco bench tiny-qwen --schedule single:2:0.5 --scorer sparsevlm
 
+        vispco bench tiny-qwen --method pyramiddrop --method v2drop@0.5
+
         vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
     """
     from vispco.cli.search import budgets_of  # noqa: PLC0415
@@ -71,7 +79,9 @@ def bench(
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
     judge = spec.build()
     layers = len(family_of(judge.model).layers(judge.model))
-    candidates = chosen([*(pruner or ()), *(schedule or ())] or [FASTV], scorer, fractions, layers)
+    named = [*(pruner or ()), *(schedule or ())]
+    candidates = chosen(named if named or method else [FASTV], scorer, fractions, layers)
+    candidates += [method_candidate(text, judge.model.config) for text in method or ()]
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bars(silent=json) as bar:
         line = bar.add_task("bench", total=None)
@@ -113,6 +123,20 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
         else:
             found.append(BenchCandidate(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
     return found
+
+
+def method_candidate(text: str, config: Any) -> BenchCandidate:
+    """A published method as a person types it: pyramiddrop, sparsevlm:64, or pyramiddrop@0.5 at a budget."""
+    from vispco import cost  # noqa: PLC0415
+    from vispco.bench import BenchCandidate  # noqa: PLC0415
+    from vispco.cli.search import budgets_of  # noqa: PLC0415
+    from vispco.presets import parse  # noqa: PLC0415
+
+    name, at, budget = text.partition("@")
+    parse(name)
+    return BenchCandidate(
+        name=text, method=name, budget=budgets_of(budget)[0] if at else None, cost=cost.get("exact", config).to_dict()
+    )
 
 
 def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:

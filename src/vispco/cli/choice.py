@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, or a JSON file of a schedule"
 
 SCORER = "Which tokens stay, alone or as a chain (divprune+fastv): {scorers}."
+METHOD = "A published method as its paper sets it, such as pyramiddrop or sparsevlm:64; see vispco info --methods."
 COST = "What a budget is a fraction of: {costs}."
 
 
 @dataclass(frozen=True, kw_only=True)
 class PruningOptions:
-    """How a model is pruned: a schedule with a scorer, or a search's directory with a budget."""
+    """How a model is pruned: a schedule with a scorer, a published method, or a search's directory with a budget."""
 
     schedule: Annotated[
         str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
@@ -35,8 +36,10 @@ class PruningOptions:
             help="A saved pruner, the directory of a search, or a saved predictor (in place of --schedule and --scorer)."
         ),
     ] = None
+    method: Annotated[str | None, typer.Option(help=METHOD)] = None
     budget: Annotated[
-        float | None, typer.Option(help="With --pruner: a fraction of the unpruned FLOPs, met by every sample.")
+        float | None,
+        typer.Option(help="With --pruner or --method: a fraction of the unpruned FLOPs, met by every sample."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -44,18 +47,31 @@ class PruningOptions:
             raise InvalidInputError(f"--pruner {self.pruner} was given without --budget. Give one, such as 0.5.")
         if self.pruner is not None and self.schedule != "full":
             raise InvalidInputError("--pruner and --schedule were both given. Keep one of them.")
-        if self.pruner is None and self.budget is not None:
-            raise InvalidInputError("--budget goes with --pruner. For a schedule of your own, give --schedule alone.")
+        if self.method is not None and (self.pruner is not None or self.schedule != "full" or self.scorer != "fastv"):
+            raise InvalidInputError("--method was given with --pruner, --schedule or --scorer. Keep one of them.")
+        if self.pruner is None and self.method is None and self.budget is not None:
+            raise InvalidInputError(
+                "--budget goes with --pruner or --method. For a schedule of your own, give --schedule alone."
+            )
+        if self.method is not None:
+            from vispco.presets import parse  # noqa: PLC0415 - torch
+
+            parse(self.method)  # an unknown one is told before a model is loaded
 
     @property
     def title(self) -> str:
         """What a table calls it."""
-        if self.pruner is None:
-            return self.schedule
-        return self.pruner if self.budget is None else f"{self.pruner} at {self.budget:.0%}"
+        name = self.pruner or self.method
+        if name is None:
+            return f"{self.scorer}, {self.schedule}"
+        return name if self.budget is None else f"{name} at {self.budget:.0%}"
 
-    def candidate(self, num_layers: int) -> Schedule | Pruner | None:
+    def candidate(self, model: Any, num_layers: int) -> Schedule | Pruner | None:
         """What an evaluator takes; None for the full model."""
+        if self.method is not None:
+            from vispco import presets  # noqa: PLC0415 - torch
+
+            return presets.pruner(self.method, model, budget=self.budget)
         if self.pruner is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch
 
@@ -66,6 +82,9 @@ class PruningOptions:
         """What a result keeps of it."""
         if self.pruner is not None:
             return {"pruner": self.pruner, "budget": self.budget}
+        if self.method is not None:
+            chain = method_chain(self.method, self.scorer, num_layers)
+            return {"method": self.method, "scorer": chain, "budget": self.budget}
         return {"scorer": self.scorer, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
 
 
@@ -74,6 +93,18 @@ def chain_of(text: str) -> dict[str, Any]:
     from vispco.scorers import Chain  # noqa: PLC0415 - torch
 
     return Chain.of(text).to_dict()
+
+
+def method_chain(method: str | None, scorer: str, num_layers: int) -> str:
+    """The chain that --scorer names, or that of a published method for a model of so many layers."""
+    if method is None:
+        return scorer
+    from vispco.presets import parse  # noqa: PLC0415 - torch
+
+    preset, setting = parse(method)
+    if scorer != "fastv":
+        raise InvalidInputError("--method and --scorer were both given. Keep one of them.")
+    return str(preset.chain_for(num_layers, setting))
 
 
 def has_own_budget(pruner: str) -> bool:

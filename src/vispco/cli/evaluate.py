@@ -24,6 +24,8 @@ Examples:
 
     vispco evaluate tiny-qwen --scorer fastv --schedule single:2:0.5 --limit 32
 
+    vispco evaluate tiny-qwen --method pyramiddrop --budget 0.5
+
     vispco evaluate ./my-model --pruner runs/qwen --budget 0.4 --tasks mmbench=MMBench_DEV_EN.tsv,chartqa=ChartQA_TEST.tsv
 
     vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
@@ -76,7 +78,7 @@ def evaluate(
     with bars(silent=json) as bar:
         line = bar.add_task(f"{model}, {pruning.title}", total=None)
         evaluator = spec.build(progress=lambda done, total: bar.update(line, completed=done, total=total))
-        result = evaluator(pruning.candidate(evaluator.num_layers))
+        result = evaluator(pruning.candidate(evaluator.model, evaluator.num_layers))
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "model": model,
@@ -93,7 +95,7 @@ def evaluate(
         write_predictions(predictions, evaluator.samples, result.details["predictions"])
     if out is not None:
         write_json(out, data)
-    show(data, as_json=json, table=_table(result, f"{model}, {pruning.scorer}, {pruning.title}"))
+    show(data, as_json=json, table=_table(result, f"{model}, {pruning.title}"))
     if not json:
         tell_skipped(evaluator.skipped, lambda line: typer.echo(line, err=True))
 

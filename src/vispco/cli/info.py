@@ -13,8 +13,13 @@ from vispco.errors import InvalidInputError
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A shipped model, a folder, a hub id, or a config.json alone.")],
+    model: Annotated[
+        str | None, typer.Argument(help="A shipped model, a folder, a hub id, or a config.json alone.")
+    ] = None,
     *,
+    methods: Annotated[
+        bool, typer.Option("--methods", help="What published settings mean in tokens and FLOPs; no model is needed.")
+    ] = False,
     image_size: Annotated[str, typer.Option(help="A picture's WIDTHxHEIGHT in pixels.")] = "640x480",
     visual: Annotated[int | None, typer.Option(min=1, help="Visual tokens of a sample, in place of a size.")] = None,
     text: Annotated[int, typer.Option(min=1, help="Text tokens of a prompt.")] = 64,
@@ -38,7 +43,19 @@ def info(
         vispco info tiny-qwen --image-size 168x168
 
         vispco info Qwen2.5-VL-3B-config.json --image-size 1024x768 --tflops 312 --bandwidth 2 --gpus 8
+
+        vispco info --methods
     """
+    if methods:
+        from vispco.presets import account  # noqa: PLC0415
+
+        rows = account(text)
+        show({"model": "LLaVA-1.5-7B", "methods": rows}, as_json=json, table=None if json else _methods(rows, text))
+        return
+    if model is None:
+        raise InvalidInputError(
+            "No model was given. Give one (`vispco info tiny-qwen`), or --methods, which needs none."
+        )
     size = pixels(image_size)
     config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
     from vispco.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
@@ -145,6 +162,35 @@ def _table(data: dict[str, Any]) -> Any:
     table.add_row("attention", ", ".join(data["supported"]["attention"]))
     table.add_row("refused", ", ".join(data["supported"]["refused"]))
     table.add_row("scorers", ", ".join(data["scorers"]))
+    return table
+
+
+def _methods(rows: list[dict[str, Any]], text: int) -> Any:
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(
+        title="published settings on LLaVA-1.5-7B: 576 visual tokens, 32 layers",
+        caption="visual tokens of a mean layer; FLOPs of a prefill of the language model (exact, "
+        f"{text} text tokens), and their share of the unpruned ones.\nlabel: what the number in a setting's name counts. "
+        "*: after the method, see its docstring",
+        caption_justify="left",
+    )
+    table.add_column("method")
+    table.add_column("setting")
+    table.add_column("label")
+    for column in ("inputs", "outputs", "TFLOPs", "FLOPs"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        known = row["flops"] is not None
+        table.add_row(
+            row["method"] + ("*" if row["after"] else ""),
+            row["setting"],
+            row["label"] or "",
+            f"{row['mean_inputs']:.1f}" if known else "by sample",
+            f"{row['mean_outputs']:.1f}" if known else "",
+            f"{row['flops'] / 1e12:.2f}" if known else "",
+            f"{row['fraction']:.1%}" if known else "",
+        )
     return table
 
 

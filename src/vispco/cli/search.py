@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import COST, SCORER
+from vispco.cli.choice import COST, SCORER, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -42,6 +42,7 @@ def search(
     *,
     out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/search"),
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
     mode: Annotated[str, typer.Option(help="predictor (a schedule for each input), static or line.")] = "predictor",
     solver: Annotated[
@@ -66,6 +67,8 @@ def search(
 
         vispco search tiny-qwen --mode static --solver lagrangian --kernel single --budgets 0.3,0.5
 
+        vispco search tiny-qwen --method v2drop --mode static --budgets 0.3,0.5
+
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
@@ -86,6 +89,7 @@ def search(
 
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded, here and below
+    scorer = scorer if method is None else method_chain(method, scorer, loading.num_layers(model))
     spec = SearchSpec.of(scorer, kernel, mode=mode, solver=solver, budgets=tuple(fractions), cost=cost, seed=seed)
     judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = judged.samples()

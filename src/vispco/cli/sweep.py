@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.choice import SCORER, chain_of
+from vispco.cli.choice import SCORER, chain_of, method_chain
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -25,6 +25,7 @@ def sweep(
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
     trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs.")
     ] = None,
@@ -64,6 +65,8 @@ def sweep(
     from vispco.scorers import Chain  # noqa: PLC0415
     from vispco.sweep import Progress, ProgressDisplay, run  # noqa: PLC0415
 
+    num_layers = loading.num_layers(model)
+    scorer = method_chain(method, scorer, num_layers)
     spec = EvaluatorSpec(
         model=model,
         scorer=chain_of(scorer),
@@ -105,7 +108,7 @@ def sweep(
             name=study,
             space=space,
             strategy=strategy,
-            num_layers=loading.num_layers(model),
+            num_layers=num_layers,
             directory=out,
             trials=trials,
             storage=storage,

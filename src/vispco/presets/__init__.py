@@ -9,6 +9,7 @@ The hyper-parameters of searches are another thing: `vispco.search.presets`.
 """
 
 from vispco.presets import before, inside  # noqa: F401 - they register what they hold
+from vispco.presets.account import LLAVA_7B, account
 from vispco.presets.planner import PresetPlanner
 from vispco.presets.preset import Preset, mean_tokens
 from vispco.presets.pruners import pruner
@@ -16,12 +17,14 @@ from vispco.presets.registry import PRESETS, get, parse, register
 from vispco.presets.setting import Label, PresetStage, Setting
 
 __all__ = [
+    "LLAVA_7B",
     "PRESETS",
     "Label",
     "Preset",
     "PresetPlanner",
     "PresetStage",
     "Setting",
+    "account",
     "get",
     "mean_tokens",
     "parse",
