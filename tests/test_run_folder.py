@@ -300,7 +300,7 @@ def test_an_output_replaces_its_own_kind_only(tmp_path):
     files.write_json(tmp_path / "a" / "evaluation.json", {"format": "vispco-evaluation"})
     record_output(tmp_path / "a" / "evaluation.json")
     check_output(tmp_path / "a" / "evaluation.json", "vispco-evaluation")
-    files.write_json(tmp_path / "old.json", {"provenance": {"versions": {"vispco": "0.1"}}})
+    files.write_json(tmp_path / "old.json", {"provenance": {"versions": {"vispco": "0.1", "python": "3.11"}}})
     check_output(tmp_path / "old.json", "vispco-evaluation")
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     (tmp_path / "frontier.json").write_text('{"format": "vispco-frontier"}')
@@ -311,3 +311,32 @@ def test_an_output_replaces_its_own_kind_only(tmp_path):
     (tmp_path / "a" / "evaluation.json").write_text("{}")
     with pytest.raises(files.DamagedFileError, match=r"evaluation\.json is damaged"):
         check_files(tmp_path / "a")
+
+
+def test_a_folder_of_an_older_version_is_taken_over_by_a_run_that_knows_its_files(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "journal.log").write_text("1")
+    folder = RunFolder(tmp_path / "a")
+    folder.check(older=["*.log"])
+    with folder.claim("sweep", {}, older=["*.log"]):
+        folder.write_text("journal.log", "2")
+    (tmp_path / "a" / RECORD).unlink()
+    (tmp_path / "a" / "mine").write_text("")
+    with pytest.raises(RunFolderError, match="mine"):
+        folder.check(older=["*.log"])
+
+
+def test_a_run_that_is_held_finishes_when_all_of_it_is_there(tmp_path):
+    with RunFolder(tmp_path / "a").held() as folder:
+        with folder.claim("search", SETTINGS):
+            folder.declare("config.json", "never-written.json")
+            files.write_json(tmp_path / "a" / "config.json", {})
+            journal = folder.until_finish("journal.jsonl")
+            journal.write_text("")
+            folder.finish()
+        assert not read_record(tmp_path / "a").finished
+        assert (tmp_path / "a" / LOCK).exists()
+        folder.write_text("examples.json", "[]")
+        folder.finish()
+    assert check_files(tmp_path / "a").files.keys() == {"config.json", "examples.json"}
+    assert sorted(contents(tmp_path / "a")) == ["config.json", "examples.json", RECORD]

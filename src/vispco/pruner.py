@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.planning import deployment
+from vispco.planning.model_fingerprint import check_model
 from vispco.planning.pruner_config import PrunerConfig
 from vispco.planning.pruner_source import PrunerSource
 from vispco.schedule import Schedule
@@ -47,6 +49,7 @@ class Pruner:
         self.chain = Chain.of(scorer)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._source: PrunerSource | None = None  # what it was loaded from
+        self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
 
     @property
     def scorer(self) -> Chain:
@@ -106,7 +109,10 @@ class Pruner:
             self.remove(model)
 
     def apply(self, model: nn.Module) -> nn.Module:
-        """Prune from now on, until `remove`."""
+        """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
+        if self._source is not None and model not in self._checked:
+            check_model(self._source, model)
+            self._checked.add(model)
         options = EngineOptions(self.mode, self.relaxation, self.record)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model

@@ -8,6 +8,14 @@
             predictor.save_pretrained(temporary)
         folder.finish()                                  # checksums of everything; the run is complete
 
+A function that takes `RunFolder` or a path claims it itself. Who calls it and adds files of its own holds the folder
+around the call, so that the run is finished when all of it is there:
+
+    with RunFolder("runs/one").held() as folder:
+        vispco.search(model, processor, samples, directory=folder)      # claims it
+        folder.write_json("examples.json", [...])
+        folder.finish()
+
 `run.json` says whose the folder is (see `run_record`); `run.lock` names the process that writes now.
 """
 
@@ -19,9 +27,10 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,6 +55,14 @@ class RunFolder:
         self.overwrite = overwrite
         self._numbered = False
         self._record: RunRecord | None = None
+        self._depth = 0  # blocks of `held` and `claim` around the caller
+        self._new = self._shared = False
+        self._until_finish: set[str] = set()
+
+    @classmethod
+    def of(cls, place: str | os.PathLike[str] | RunFolder) -> RunFolder:
+        """The folder at a path, or the folder itself."""
+        return place if isinstance(place, RunFolder) else cls(place)
 
     @classmethod
     def new(cls, parent: str | os.PathLike[str], name: str) -> Self:
@@ -56,24 +73,49 @@ class RunFolder:
 
     @contextmanager
     def claim(
-        self, kind: str, settings: Mapping[str, Any], *, model: Any = None, shared: bool = False
+        self,
+        kind: str,
+        settings: Mapping[str, Any],
+        *,
+        model: Any = None,
+        shared: bool = False,
+        older: Sequence[str] = (),
     ) -> Iterator[Self]:
         """Make the folder ours for the block, or raise before anything is written.
 
         kind: the command ("search"). settings: everything that the results depend on, as JSON. model: the fingerprint
         of the model, compared with the settings. An unfinished or finished run with the same settings continues.
         shared: any number of processes may hold the folder at once (a sweep, whose journal has its own locks).
+        older: patterns of the files that versions without run.json wrote; a folder with nothing else is taken over.
         Inside a block of the same object, a second claim is part of the first run and compares nothing.
         """
-        if self._record is not None:
+        if self._record is None:
+            wanted = json.loads(json.dumps({**settings, **({} if model is None else {"model": model})}))
+            self._new, self._shared = self._enter(kind, wanted, older, shared=shared), shared
+        with self.held():
             yield self
-            return
-        wanted = json.loads(json.dumps({**settings, **({} if model is None else {"model": model})}))
-        new = self._enter(kind, wanted, shared=shared)
+
+    @contextmanager
+    def held(self) -> Iterator[Self]:
+        """Keep what is claimed inside of the block until its end. `finish` has its effect in the outermost block."""
+        self._depth += 1
         try:
             yield self
         finally:
-            self._leave(remove=new, shared=shared)
+            self._depth -= 1
+            if self._depth == 0 and self._record is not None:
+                self._leave(remove=self._new, shared=self._shared)
+
+    def check(self, *, older: Sequence[str] = ()) -> None:
+        """Raise if no run could be put here, whatever its settings: before the work that it takes to know them."""
+        if self._numbered:
+            return
+        _check_place(self.path)
+        if self.path.is_dir() and self._record is None:
+            check_lock(self.path)
+            if read_record(self.path) is None:
+                _check_empty(self.path, older)
+        files.check_writable(self.path / RECORD)
 
     @property
     def record(self) -> RunRecord:
@@ -83,14 +125,22 @@ class RunFolder:
 
     def file(self, name: str) -> Path:
         """The path of a file that this run is about to write; from now on it is ours. Refuses a file that is not."""
-        path = inside(self.path, name)
-        known = self.record.files
-        if name not in known and name not in self.record.outputs and os.path.lexists(path):
-            raise RunFolderError(f"{path} was not written by this run. Move it away, or choose another folder.")
+        path, known = self._check_free(name), self.record.files
         if name not in known or known[name] is not None or self.record.finished:
             self._update(lambda record: record.with_pending(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+    def declare(self, *names: str) -> None:
+        """Files that this run is about to write by their paths, in one step."""
+        for name in names:
+            self._check_free(name)
+        self._update(lambda record: record.with_pending(*names))
+
+    def until_finish(self, name: str) -> Path:
+        """The path of a file that only an unfinished run needs; `finish` removes it."""
+        self._until_finish.add(name)
+        return self.file(name)
 
     def write_json(self, name: str, data: Any, *, indent: int | None = 1) -> Path:
         """Write a JSON file of the run."""
@@ -135,17 +185,33 @@ class RunFolder:
             left = {key: value for key, value in self.record.files.items() if key != name}
             self._update(lambda record: replace(record, files=left))
 
-    def finish(self, *, growing: tuple[str, ...] = ()) -> None:
-        """The run is complete: note the checksum of each of its files. growing: files that are never closed (journals)."""
+    def finish(self, *, growing: Sequence[str] = (), only: str = "") -> None:
+        """The run is complete: note the checksum of each of its files.
+
+        growing: files that are never closed (journals). only: how the names of this run's files begin, where several
+        runs share the folder.
+        Nothing happens inside of a larger run, which has more to write.
+        """
+        if self._depth > 1:
+            return
+        for name in self._until_finish:
+            self.remove(name)
 
         def seal(record: RunRecord) -> RunRecord:
-            present = [name for name in record.files if inside(self.path, name).is_file()]
-            sums = {name: None if name in growing else files.digest_file(self.path / name) for name in present}
-            return replace(record, finished=True, files=sums)
+            present = {name: known for name, known in record.files.items() if inside(self.path, name).is_file()}
+            own = [name for name in present if name.startswith(only) and name not in growing]
+            return replace(record, finished=True, files={**present, **files.digest_files(self.path, own)})
 
         self._update(seal)
 
-    def _enter(self, kind: str, wanted: dict[str, Any], *, shared: bool) -> bool:
+    def _check_free(self, name: str) -> Path:
+        """The path of a file that the run may write."""
+        path = inside(self.path, name)
+        if name not in self.record.files and name not in self.record.outputs and os.path.lexists(path):
+            raise RunFolderError(f"{path} was not written by this run. Move it away, or choose another folder.")
+        return path
+
+    def _enter(self, kind: str, wanted: dict[str, Any], older: Sequence[str], *, shared: bool) -> bool:
         """Take the folder. Returns whether it was made or empty before."""
         if self._numbered:
             self.path = self._next(kind, wanted)
@@ -154,8 +220,9 @@ class RunFolder:
         with alone(self.path):
             found = read_record(self.path)
             check_lock(self.path)
+            taken = _check_empty(self.path, older) if found is None else ()
             if found is None:
-                _check_empty(self.path)
+                pass
             elif found.kind != kind or found.settings != wanted:
                 if not (self.overwrite and found.kind == kind):
                     raise RunFolderError(_other_run(self.path, found, kind, wanted))
@@ -163,7 +230,7 @@ class RunFolder:
             new = found is None or found.settings != wanted
             if new:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp)
+                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
                 write_record(self.path, found)
             (self.path / LOCK).unlink(missing_ok=True)  # of a dead process
             if not shared:
@@ -228,15 +295,17 @@ def _check_place(path: Path) -> None:
         raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
 
 
-def _check_empty(path: Path) -> None:
-    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store)."""
-    found = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
+def _check_empty(path: Path, older: Sequence[str] = ()) -> list[str]:
+    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store) and those of older versions."""
+    names = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
+    found = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in older)]
     if found:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         raise RunFolderError(
             f"{path} holds files that no run has noted in {RECORD}: {', '.join(found[:NAMED])}{more}. They may belong to a "
             "model, to you, or to an older version of vispco. Give a new folder."
         )
+    return names
 
 
 def _other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:

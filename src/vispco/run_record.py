@@ -12,11 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vispco import files
-from vispco.run_lock import LOCK, RunFolderError, alone
+from vispco.run_lock import LOCK, RunFolderError, alone, owner_of
 from vispco.version import __version__
 
 RECORD = "run.json"
 FORMAT, VERSION = "vispco-run", 1
+OLDER = (b'"versions"', b'"vispco"', b'"python"')  # a result that says what it was made with
+OLDER_PAGE = "– vispco</title>".encode()
 DAMAGED = "Restore it, or move the folder away."
 
 
@@ -40,10 +42,10 @@ class RunRecord:
     def title(self) -> str:
         return f"{self.kind} {self.id}, started {self.started}"
 
-    def with_pending(self, name: str) -> RunRecord:
-        """The record while the run writes one of its files."""
-        outputs = {key: value for key, value in self.outputs.items() if key != name}
-        return replace(self, finished=False, files={**self.files, name: None}, outputs=outputs)
+    def with_pending(self, *names: str) -> RunRecord:
+        """The record while the run writes some of its files."""
+        outputs = {key: value for key, value in self.outputs.items() if key not in names}
+        return replace(self, finished=False, files={**self.files, **dict.fromkeys(names)}, outputs=outputs)
 
 
 def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
@@ -83,11 +85,23 @@ def check_files(folder: str | os.PathLike[str]) -> RunRecord | None:
     return record
 
 
-def check_output(path: str | os.PathLike[str], mark: str) -> None:
+def check_complete(folder: str | os.PathLike[str]) -> RunRecord | None:
+    """`check_files`, and the run must be finished. The process that is writing it may read it earlier."""
+    record = check_files(folder)
+    owner = owner_of(Path(folder))
+    if record is not None and not record.finished and (owner is None or owner.get("pid") != os.getpid()):
+        state = "is not finished" if owner is None else f"is being written by process {owner['pid']}"
+        raise RunFolderError(
+            f"The run in {folder} ({record.title}) {state}. Run its command again to finish it, or wait for it."
+        )
+    return record
+
+
+def check_output(path: str | os.PathLike[str], *marks: str) -> None:
     """Raise before the work if a command may not write its result to `path`.
 
-    Refused: a file that belongs to a run, and one that exists and does not hold `mark` ("vispco-evaluation"), which all
-    files of this command do. Files of older versions have no format, and the name of the package in them.
+    Refused: a file that belongs to a run, and one that exists and does not hold every one of `marks`
+    ("vispco-evaluation"), which all files of this command do. Files of older versions are known by their provenance.
     """
     files.check_writable(path)
     target = Path(path)
@@ -97,8 +111,8 @@ def check_output(path: str | os.PathLike[str], mark: str) -> None:
             raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
     if target.is_file() and target.stat().st_size:
         content = target.read_bytes()
-        older = b'"format"' not in content[:200] and b"vispco" in content
-        if mark.encode() not in content and not older:
+        older = all(mark in content for mark in OLDER) or OLDER_PAGE in content
+        if not all(mark.encode() in content for mark in marks) and not (older and b'"format"' not in content[:200]):
             raise RunFolderError(f"{path} exists and was not written by this command. Give another file with --out.")
 
 

@@ -55,13 +55,13 @@ def whole(tmp_path):
 
 def test_a_killed_worker_costs_one_evaluation(tmp_path, log, whole):
     options = GRID | {"num_layers": 2}
-    found = sweep.run(Factory(log, dies_at=0.51), directory=tmp_path, engine="local", workers=1, **options)
+    found = sweep.run(Factory(log, dies_at=0.51), directory=tmp_path / "sweep", engine="local", workers=1, **options)
     assert found == whole(num_layers=2)
     assert len(evaluated(log)) == 20 + 1
 
 
 def test_a_killed_sweep_goes_on(tmp_path, log, whole, launch):
-    program = launch({"log": log, "delay": 0.05}, directory=str(tmp_path), engine="local", workers=1, **GRID)
+    program = launch({"log": log, "delay": 0.05}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 20)
     workers = children(program.pid)
     program.kill()
@@ -69,7 +69,7 @@ def test_a_killed_sweep_goes_on(tmp_path, log, whole, launch):
     assert len(workers) == 1
     until(lambda: not os.path.exists(f"/proc/{workers[0]}"), 60)  # noqa: PTH110  # its pipe has ended
     before = len(evaluated(log))
-    found = sweep.run(Factory(log), directory=tmp_path, engine="inline", **GRID)
+    found = sweep.run(Factory(log), directory=tmp_path / "sweep", engine="inline", **GRID)
     assert found == whole()
     assert len(evaluated(log)) <= 101, "at most the one in flight is repeated"
     assert before < 100
@@ -80,8 +80,8 @@ def test_a_killed_search_ends_where_it_would_have_ended(tmp_path, log, whole, st
     """Not a restart from the same history, but the very same points: a sampler is a function of history and seed."""
     options = GRID | {"space": "stages", "strategy": strategy, "trials": 25}
     with pytest.raises(KeyboardInterrupt):
-        sweep.run(Factory(log, interrupts_at=14), directory=tmp_path, engine="inline", **options)
-    assert sweep.run(Factory(log), directory=tmp_path, engine="inline", **options) == whole(**options)
+        sweep.run(Factory(log, interrupts_at=14), directory=tmp_path / "sweep", engine="inline", **options)
+    assert sweep.run(Factory(log), directory=tmp_path / "sweep", engine="inline", **options) == whole(**options)
 
 
 @pytest.mark.parametrize(("storage", "others"), [("journal", 2), ("sqlite", 1)])
@@ -97,7 +97,7 @@ def test_sweeps_of_one_study_share_the_work(tmp_path, log, whole, launch, storag
         if progress.settled >= 15:
             programs[0].kill()
 
-    found = sweep.run(Factory(**slow), directory=tmp_path, engine="inline", on_progress=kill_one, **options)
+    found = sweep.run(Factory(**slow), directory=tmp_path / "sweep", engine="inline", on_progress=kill_one, **options)
     assert [program.wait(240) for program in programs] == [-signal.SIGKILL, 0][:others]
     assert len(set(evaluated(log))) == 80
     assert len(evaluated(log)) <= 81, "the one that was in flight may be repeated, no other"
@@ -110,10 +110,10 @@ def trials_of(url):
 
 
 def test_ctrl_c_stops_the_workers_and_saves(tmp_path, log, launch):
-    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path), engine="local", workers=1, **GRID)
+    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 10)
     workers = children(program.pid)
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does it: to everyone
     assert program.wait(120) != 0
     assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)  # noqa: PTH110
-    assert 5 <= len(Frontier.load(tmp_path / "study.frontier.json")) < 100
+    assert 5 <= len(Frontier.load(tmp_path / "sweep" / "study.frontier.json")) < 100

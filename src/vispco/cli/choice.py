@@ -29,7 +29,7 @@ class PruningOptions:
     schedule: Annotated[
         str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
     ] = "full"
-    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv"
+    scorer: Annotated[str | None, typer.Option(help=f"{SCORER} [fastv]", show_default=False)] = None
     pruner: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +47,11 @@ class PruningOptions:
             raise InvalidInputError(f"--pruner {self.pruner} was given without --budget. Give one, such as 0.5.")
         if self.pruner is not None and self.schedule != "full":
             raise InvalidInputError("--pruner and --schedule were both given. Keep one of them.")
-        if self.method is not None and (self.pruner is not None or self.schedule != "full" or self.scorer != "fastv"):
+        if self.pruner is not None and self.scorer is not None:
+            raise InvalidInputError(
+                f"--scorer {self.scorer} was given beside --pruner {self.pruner}, which has its own. Leave --scorer out."
+            )
+        if self.method is not None and (self.pruner is not None or self.schedule != "full" or self.scorer is not None):
             raise InvalidInputError("--method was given with --pruner, --schedule or --scorer. Keep one of them.")
         if self.pruner is None and self.method is None and self.budget is not None:
             raise InvalidInputError(
@@ -59,12 +63,24 @@ class PruningOptions:
             parse(self.method)  # an unknown one is told before a model is loaded
 
     @property
+    def chain(self) -> str:
+        """The scorer of a schedule."""
+        return self.scorer or "fastv"
+
+    @property
     def title(self) -> str:
         """What a table calls it."""
         name = self.pruner or self.method
         if name is None:
-            return f"{self.scorer}, {self.schedule}"
+            return "unpruned" if self.schedule == "full" else f"{self.chain}, {self.schedule}"
         return name if self.budget is None else f"{name} at {self.budget:.0%}"
+
+    def check(self) -> None:
+        """Say what is wrong with the pruner before a model is loaded."""
+        if self.pruner is not None:
+            from vispco.planning import deployment  # noqa: PLC0415 - torch
+
+            deployment.at_budget(deployment.read(self.pruner).config, self.budget)
 
     def candidate(self, model: Any, num_layers: int) -> Schedule | Pruner | None:
         """What an evaluator takes; None for the full model."""
@@ -83,9 +99,9 @@ class PruningOptions:
         if self.pruner is not None:
             return {"pruner": self.pruner, "budget": self.budget}
         if self.method is not None:
-            chain = method_chain(self.method, self.scorer, num_layers)
+            chain = method_chain(self.method, self.chain, num_layers)
             return {"method": self.method, "scorer": chain, "budget": self.budget}
-        return {"scorer": self.scorer, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+        return {"scorer": self.chain, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
 
 
 def chain_of(text: str) -> dict[str, Any]:

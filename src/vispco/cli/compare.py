@@ -12,7 +12,7 @@ from vispco.cli.data import TaskOptions
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import fitted, show
-from vispco.files import check_writable
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, short, tell_next
 
 if TYPE_CHECKING:
     from vispco.rivals import Comparison
@@ -46,7 +46,8 @@ def searches(
     loading: ModelOptions,
     seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("runs/compare"),
+    out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/compare-MODEL-SCORER]")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task; a JSON file and a figure of them.
@@ -57,7 +58,7 @@ def searches(
 
         vispco compare searches tiny-qwen --budget 0.5 --methods vtw,random-40,vispco-static
     """
-    check_writable(out / FILE)
+    folder = run_folder(out or RUNS / f"compare-{short(model)}-{scorer}", overwrite=overwrite)
     given = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     from dataclasses import replace  # noqa: PLC0415
 
@@ -82,28 +83,32 @@ def searches(
         "measure": measure,
         "seed": seed,
     }
-    done = load_finished_rows(out / FILE, budget, cost, ground)
 
     def keep(so_far: Comparison) -> None:
-        so_far.save(out / FILE)
+        so_far.save(folder.file(FILE))
         bars.finish()
 
-    with Bars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
-        loaded = learned.build(progress=bars.inside)
-        found = compare(
-            Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
-            _beside(spec, loaded, bars.inside),
-            budget,
-            chosen,
-            details={**ground, **facts(loaded.model.device)},
-            done=done,
-            on_method=bars.begin,
-            on_row=keep,
-        )
-    found.save(out / FILE)
-    draw_searches(search_cost_info(found), out / FIGURE)
-    title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {out / FILE}, {out / FIGURE}"
+    with folder.claim("compare", {**ground, "budget": budget, "cost": cost}):
+        done = load_finished_rows(folder.path / FILE, budget, cost, ground)
+        with Bars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
+            loaded = learned.build(progress=bars.inside)
+            found = compare(
+                Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
+                _beside(spec, loaded, bars.inside),
+                budget,
+                chosen,
+                details={**ground, **facts(loaded.model.device)},
+                done=done,
+                on_method=bars.begin,
+                on_row=keep,
+            )
+        found.save(folder.file(FILE))
+        draw_searches(search_cost_info(found), folder.file(FIGURE))
+        folder.finish()
+    title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
+    if not json:
+        tell_next(folder.path, f"vispco report {folder.path}")
 
 
 def _beside(spec: Any, loaded: Any, progress: Any) -> Any:

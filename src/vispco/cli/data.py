@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.errors import InvalidInputError
-from vispco.files import write_json
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.evaluation.spec import EvaluatorSpec
+    from vispco.run_folder import RunFolder
     from vispco.sources import SampleSet, SkipReport
 
 PER_TASK, FROM_FILE = 24, 256  # calibration items, where --samples does not say
@@ -168,7 +168,7 @@ def tell_skipped(reports: Mapping[str, SkipReport | Mapping[str, Any]], say: Cal
             say(f"{name}: {report.summary()}. The first: {report.listed[0].sentence}")
 
 
-def write_areas(folder: Path, training: Mapping[str, Any]) -> None:
+def write_areas(folder: RunFolder, training: Mapping[str, Any]) -> None:
     """How image areas were spread before and after downsampling, for the page and the figure."""
     if "areas" in training:
-        write_json(folder / "areas.json", training["areas"])
+        folder.write_json("areas.json", training["areas"])

@@ -16,7 +16,7 @@ from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_ar
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import show
-from vispco.files import check_writable
+from vispco.cli.place import OVERWRITE, run_folder
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -32,7 +32,8 @@ STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "pa
 def demo(
     *,
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
-    out: Annotated[Path, typer.Option(help="The run directory; report.html is in it.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "predictor",
@@ -63,7 +64,7 @@ def demo(
     from vispco.cli.search import budgets_of  # noqa: PLC0415
 
     fractions, clocked = budgets_of(budgets), budgets_of(timed)
-    check_writable(out / "report.html")
+    folder = run_folder(out, overwrite=overwrite)
     import torch  # noqa: PLC0415
 
     from vispco.bench import BenchSettings  # noqa: PLC0415
@@ -79,7 +80,7 @@ def demo(
             tell_skipped(
                 {"data": about["skipped"]} if "skipped" in about else {}, lambda line: typer.echo(line, err=True)
             )
-        write_areas(out, about)
+        write_areas(folder, about)
         return samples, about
 
     training.check()
@@ -105,7 +106,7 @@ def demo(
         seed=seed,
     )
     with telling(silent=json) as tell:
-        page = run(settings, out, facts=facts(), tell=tell)
+        page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
     show(data, as_json=json, table=None if json else _table(rows, f"{model}, {scorer}: {out}"))

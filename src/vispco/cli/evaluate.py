@@ -12,11 +12,13 @@ from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import bars, show
-from vispco.files import check_writable, write_json
+from vispco.files import write_json
+from vispco.run_record import check_output, record_output
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
 
+FORMAT = "vispco-evaluation"
 EPILOG = """
 Examples:
 
@@ -52,19 +54,25 @@ def evaluate(
 ) -> None:
     """Accuracy per task with a 95 % interval, FLOPs by both cost models, and what could not be used."""
     if out is not None:
-        check_writable(out)
+        check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark  # noqa: PLC0415
-    from vispco.metrics.predictions import check_predictions_path, write_predictions  # noqa: PLC0415
+    from vispco.metrics.predictions import (  # noqa: PLC0415
+        FIRST,
+        check_predictions_path,
+        prediction_files,
+        write_predictions,
+    )
+    from vispco.pruner import Pruner  # noqa: PLC0415
 
     if predictions is not None:
         check_predictions_path(predictions)
-        check_writable(predictions)
+        check_output(predictions, *FIRST)
 
     spec = EvaluatorSpec(
         model=model,
-        scorer=chain_of(pruning.scorer),
+        scorer=chain_of(pruning.chain),
         split=split,
         limit=limit,
         seed=seed,
@@ -75,12 +83,19 @@ def evaluate(
         **asked.spec(),
         **loading.spec(),
     )
+    pruning.check()
     with bars(silent=json) as bar:
         line = bar.add_task(f"{model}, {pruning.title}", total=None)
         evaluator = spec.build(progress=lambda done, total: bar.update(line, completed=done, total=total))
-        result = evaluator(pruning.candidate(evaluator.model, evaluator.num_layers))
+        for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
+            check_output(path, *FIRST)
+        candidate = pruning.candidate(evaluator.model, evaluator.num_layers)
+        result = evaluator(candidate)
+    chain = f", {candidate.chain}" if isinstance(candidate, Pruner) else ""
+    title = f"{model}{chain}, {pruning.title}"
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
+        "format": FORMAT,
         "model": model,
         **pruning.to_dict(evaluator.num_layers),
         "split": None if spec.files else split,
@@ -92,10 +107,12 @@ def evaluate(
         "provenance": facts(evaluator.model.device),
     }
     if predictions is not None:
-        write_predictions(predictions, evaluator.samples, result.details["predictions"])
+        for path in write_predictions(predictions, evaluator.samples, result.details["predictions"]):
+            record_output(path)
     if out is not None:
         write_json(out, data)
-    show(data, as_json=json, table=_table(result, f"{model}, {pruning.title}"))
+        record_output(out)
+    show(data, as_json=json, table=_table(result, title))
     if not json:
         tell_skipped(evaluator.skipped, lambda line: typer.echo(line, err=True))
 

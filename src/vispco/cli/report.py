@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from vispco.cli.output import show
-from vispco.files import check_writable
+from vispco.cli.place import output_file
+from vispco.run_record import record_output
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of searches and sweeps; several are overlaid.")],
     *,
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path | None, typer.Option(help="The page to write [report.html in the first folder]")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
 ) -> None:
     """One self-contained page: frontier, budget slider, schedules, surviving tokens, provenance.
@@ -23,10 +24,10 @@ def report(
 
         vispco report runs/search runs/sweep --out report.html
     """
-    check_writable(out)
     from vispco.report import write  # noqa: PLC0415
 
-    path = write(runs, out)
+    path = write(runs, output_file(out, runs, "report.html", "vispco-report"))
+    record_output(path)
     show(
         {"report": str(path), "bytes": path.stat().st_size},
         as_json=json,
@@ -37,7 +38,7 @@ def report(
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="Folders of searches and sweeps.")],
     *,
-    out: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
+    out: Annotated[Path | None, typer.Option(help="The folder for the figures [figures in the first run]")] = None,
     form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
     json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
 ) -> None:
@@ -47,8 +48,8 @@ def plot(
 
         vispco plot runs/search runs/sweep --format svg
     """
-    check_writable(out / "figure")
     from vispco.plots import figures  # noqa: PLC0415
 
-    files = [str(path) for path in figures(runs, out, form)]
+    first = runs[0] if runs[0].is_dir() else runs[0].parent
+    files = [str(path) for path in figures(runs, first / "figures" if out is None else out, form)]
     show({"figures": files}, as_json=json, table="\n".join(files))

@@ -13,9 +13,10 @@ from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skippe
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import show
+from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.errors import InvalidInputError
-from vispco.files import check_writable
+from vispco.run_record import record_output
 
 if TYPE_CHECKING:
     from vispco.frontier import Frontier
@@ -40,7 +41,8 @@ def budgets_of(text: str) -> list[float]:
 def search(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/search"),
+    out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
@@ -59,7 +61,7 @@ def search(
     loading: ModelOptions,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Find the schedule on the Pareto frontier for each budget, and keep all of it in a run directory.
+    """Find the schedule on the Pareto frontier for each budget, and keep all of it in the folder of a run.
 
     Examples:
 
@@ -72,7 +74,7 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
-    check_writable(out / "config.json")
+    folder = run_folder(out, short(model), scorer, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -99,25 +101,33 @@ def search(
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
-    if first:
-        write_areas(out, about)
-    frontier = run(
-        loaded,
-        processor,
-        samples,
-        spec=replace(spec, preset=row, effort=effort),
-        directory=out,
-        test=questions,
-        facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},
-        show=not json,
-        say=say,
-    )
-    if not first:
-        return
-    if examples:
-        say(f"examples for the page: {examples}")
-        add_examples(loaded, processor, of_each_task(questions, examples), out, say)
-    show(frontier.to_dict(), as_json=json, table=None if json else points_table(frontier, f"{model}: {out}", cost))
+    with folder.held():
+        frontier = run(
+            loaded,
+            processor,
+            samples,
+            spec=replace(spec, preset=row, effort=effort),
+            directory=folder,
+            test=questions,
+            facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},
+            show=not json,
+            say=say,
+        )
+        if not first:
+            return
+        write_areas(folder, about)
+        if examples:
+            say(f"examples for the page: {examples}")
+            add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
+        folder.finish()
+    table = None if json else points_table(frontier, f"{model}: {folder.path}", cost)
+    show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
+    if not json:
+        tell_next(
+            folder.path,
+            f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
+            f"vispco report {folder.path}",
+        )
 
 
 def export(
@@ -125,8 +135,11 @@ def export(
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
     out: Annotated[
-        Path, typer.Option(help="A JSON file for one static schedule, or a folder for all that the search found.")
-    ] = Path("pruner.json"),
+        Path | None,
+        typer.Option(
+            help="A JSON file for one static schedule, or a folder for all that was found [RUN/pruner-BUDGET.json]"
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
     """Write what a search found for a budget as a pruner, with its scorer: every --pruner reads it.
@@ -140,18 +153,25 @@ def export(
 
         vispco export runs/qwen --budget 0.4 --out qwen-pruner
     """
-    check_writable(out if out.suffix == ".json" else out / "pruner.json")
+    path = (
+        output_file(out, [run], f"pruner-{budget:g}.json", "vispco-pruner")
+        if out is None or out.suffix == ".json"
+        else out
+    )
+    if path.suffix != ".json":
+        check_export(path)
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.pruner import Pruner  # noqa: PLC0415
 
-    if out.suffix == ".json":
+    if path.suffix == ".json":
         config = deployment.export(run, budget)
-        config.save(out)
+        config.save(path)
+        record_output(path)
     else:
         pruner = Pruner.from_pretrained(run, budget=budget)
-        pruner.save_pretrained(out)
+        pruner.save_pretrained(path)
         config = pruner.config
-    show(config.to_dict(), as_json=json, table=f"{out}: {config.chain}, {config.kind}, {budget:.0%} of the FLOPs")
+    show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {budget:.0%} of the FLOPs")
 
 
 def points_table(frontier: Frontier, title: str, cost: str) -> Any:

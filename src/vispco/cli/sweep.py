@@ -12,9 +12,12 @@ from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import show
+from vispco.cli.place import tell_next
 from vispco.cli.search import numbers, points_table
 from vispco.errors import InvalidInputError
-from vispco.files import check_writable, write_json
+from vispco.run_folder import RunFolder
+
+OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
 
 
 @spread
@@ -34,7 +37,7 @@ def sweep(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
     loading: ModelOptions,
-    out: Annotated[Path, typer.Option(help="Folder of the journal and the frontier.")] = Path("runs/sweep"),
+    out: Annotated[Path, typer.Option(help="Folder of sweeps: their journal and frontiers.")] = Path("runs/sweep"),
     name: Annotated[str | None, typer.Option(help="Name of the study [MODEL-SCORER-SPACE-STRATEGY]")] = None,
     storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray.")] = "local",
@@ -54,7 +57,8 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     window = window_of(budget)
-    check_writable(out / "journal.log")
+    folder = RunFolder(out)
+    folder.check(older=OLDER)
     from contextlib import nullcontext  # noqa: PLC0415
     from functools import cache  # noqa: PLC0415
 
@@ -95,7 +99,7 @@ def sweep(
     @cache
     def begin() -> None:
         """What was asked for is written when it has been found to make sense."""
-        write_json(out / f"{study}.run.json", {"model": model, **facts()})
+        folder.write_json(f"{study}.run.json", {"model": model, **facts()})
 
     def show_progress(progress: Progress) -> None:
         begin()
@@ -109,7 +113,7 @@ def sweep(
             space=space,
             strategy=strategy,
             num_layers=num_layers,
-            directory=out,
+            directory=folder,
             trials=trials,
             storage=storage,
             workers=workers,
@@ -128,6 +132,8 @@ def sweep(
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
     if not json and frontier.points:  # all of them were asked the same
         tell_skipped(frontier.points[0].evaluation.details.get("skipped", {}), lambda line: typer.echo(line, err=True))
+    if not json:
+        tell_next(out, f"vispco report {out}", f"vispco plot {out}")
 
 
 def window_of(text: str | None) -> tuple[float, float] | None:

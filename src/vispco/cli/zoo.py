@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from vispco import files
 from vispco.cli.output import fitted, show
-from vispco.files import check_writable
 
 app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
 
@@ -75,7 +75,7 @@ def train_model(
 
     recipe(name)
     folder = out or Path("runs/zoo") / name
-    check_writable(folder / "config.json")
+    files.check_writable(folder / "config.json")
     from vispco.zoo.training import train  # noqa: PLC0415
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())

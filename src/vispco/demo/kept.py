@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.files import DamagedFileError, read_json_object, write_json
+from vispco.files import DamagedFileError, read_json_object
+from vispco.run_folder import RunFolder
 
 FILE = "demo.json"
 
@@ -15,8 +15,8 @@ FILE = "demo.json"
 class Kept:
     """The list of finished stages, with their seconds; refuses a folder that holds another demo."""
 
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        self.path, self.identity = folder / FILE, json.loads(json.dumps(identity))
+    def __init__(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        self.folder, self.path, self.identity = folder, folder.path / FILE, json.loads(json.dumps(identity))
         self.stages: dict[str, float] = {}
         if not self.path.exists():
             return
@@ -31,7 +31,7 @@ class Kept:
         different = sorted(key for key in {*other, *self.identity} if other.get(key) != self.identity.get(key))
         if different:
             raise InvalidInputError(
-                f"{folder} holds a demo with another {', '.join(different)}. Give the same options to go on with it, or "
+                f"{folder.path} holds a demo with another {', '.join(different)}. Give the same options to go on with it, or "
                 "another --out."
             )
 
@@ -40,4 +40,4 @@ class Kept:
 
     def add(self, stage: str, seconds: float) -> None:
         self.stages[stage] = seconds
-        write_json(self.path, {"identity": self.identity, "stages": self.stages})
+        self.folder.write_json(FILE, {"identity": self.identity, "stages": self.stages})

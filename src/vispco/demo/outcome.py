@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vispco.demo.run import BENCH, UNPRUNED
+from vispco.demo.run import BENCH
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.frontier import Frontier
+from vispco.planning.run_files import UNPRUNED
 from vispco.report.run_files import read
 
 

@@ -13,45 +13,55 @@ from vispco.bench import BenchCandidate, time_candidates
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.files import write_json
 from vispco.report.examples import add_examples, of_each_task
+from vispco.run_folder import RunFolder
+from vispco.search.journal import NAME as SEARCH_JOURNAL
 from vispco.search.run import search
 from vispco.search.spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
+from vispco.sweep.storage import JOURNAL
 
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
 Tell = Callable[[Stage, float | None, str], None]
 """(stage, how much of it is done if it says, what is happening)."""
-REPORT, BENCH, UNPRUNED = "report.html", "bench.json", "unpruned.json"
+REPORT, BENCH = "report.html", "bench.json"
 
 
 def run(
     settings: DemoSettings,
-    folder: str | Path,
+    folder: str | Path | RunFolder,
     *,
     facts: Mapping[str, Any] | None = None,
     tell: Tell = lambda _stage, _fraction, _text: None,
 ) -> Path:
     """Search, sweep, bench, examples, page, all into `folder`; gives the page. The same call goes on after a stop."""
-    place = Path(folder)
-    kept = Kept(place, settings.identity())
+    own = RunFolder.of(folder)
+    with own.claim("demo", settings.identity()):
+        return _run(settings, own, dict(facts or {}), tell)
+
+
+def _run(settings: DemoSettings, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> Path:
+    kept = Kept(folder, settings.identity())
     tell("load", None, f"loading {settings.spec.model}")
     judge = settings.spec.build()
     if "search" not in kept:
         with _timed(kept, "search"):
-            _search(settings, judge, place, dict(facts or {}), tell)
+            _search(settings, judge, folder, facts, tell)
     if "sweep" not in kept:
         with _timed(kept, "sweep"):
-            _sweep(settings, judge, place, tell)
+            _sweep(settings, judge, folder, tell)
     if "bench" not in kept:
         with _timed(kept, "bench"):
-            _bench(settings, judge, place, tell)
+            _bench(settings, judge, folder, tell)
     if "examples" not in kept:
         with _timed(kept, "examples"):
-            _examples(settings, judge, place, tell)
+            _examples(settings, judge, folder, tell)
     tell("page", None, "writing the page")
-    return report.write([place], place / REPORT)
+    page = report.write([folder.path], folder.file(REPORT))
+    folder.remove(SEARCH_JOURNAL)
+    folder.finish(growing=(JOURNAL, f"{JOURNAL}.flock"))
+    return page
 
 
 @contextmanager
@@ -61,10 +71,8 @@ def _timed(kept: Kept, stage: Stage) -> Iterator[None]:
     kept.add(stage, time.perf_counter() - began)
 
 
-def _search(settings: DemoSettings, judge: TaskEvaluator, folder: Path, facts: dict[str, Any], tell: Tell) -> None:
+def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> None:
     samples, told = settings.learn(judge.processor)
-    tell("search", None, "the unpruned model")
-    write_json(folder / UNPRUNED, judge().to_dict())
     tell("search", None, f"searching on {len(samples)} samples")
     search(
         judge.model,
@@ -80,7 +88,7 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: Path, facts: d
     )
 
 
-def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
+def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:
     tell("sweep", 0.0, f"sweeping {settings.trials} single-layer schedules")
 
     def on_progress(progress: Progress) -> None:
@@ -103,8 +111,10 @@ def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tel
     )
 
 
-def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
-    found = [BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder), budget=budget) for budget in settings.timed]
+def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:
+    found = [
+        BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder.path), budget=budget) for budget in settings.timed
+    ]
     rows = time_candidates(
         judge.model,
         judge.processor,
@@ -113,10 +123,10 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tel
         settings.bench,
         on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}"),
     )
-    write_json(folder / BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": settings.bench.batch_size})
+    folder.write_json(BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": settings.bench.batch_size})
 
 
-def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: Path, tell: Tell) -> None:
+def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:
     tell("examples", None, "which tokens survive, on a few pictures")
     samples = of_each_task(judge.samples, settings.examples)
     add_examples(judge.model, judge.processor, samples, folder, lambda line: tell("examples", None, line))

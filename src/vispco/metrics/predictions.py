@@ -12,7 +12,7 @@ from vispco.errors import InvalidInputError
 from vispco.metrics.benchmark_samples import BenchmarkSample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from vispco.data.sample import Sample
@@ -28,15 +28,22 @@ def check_predictions_path(path: Path) -> None:
         raise InvalidInputError(f"{path}: predictions are written as {' or '.join(ENDINGS)}. Give such a name.")
 
 
+def prediction_files(path: Path, samples: Iterable[Sample]) -> dict[str, Path]:
+    """The file of each task: the given one, or NAME-TASK.tsv where there are several."""
+    tasks = list(dict.fromkeys(sample.task for sample in samples))
+    return {task: path if len(tasks) == 1 else path.with_name(f"{path.stem}-{task}{path.suffix}") for task in tasks}
+
+
 def write_predictions(path: Path, samples: Sequence[Sample], predictions: Mapping[str, str]) -> list[Path]:
     """Write the answers by id; gives the files. With several tasks, each has its own: NAME-TASK.tsv."""
     check_predictions_path(path)
+    targets = prediction_files(path, samples)
     tasks: dict[str, list[dict[str, str]]] = {}
     for sample in samples:
         tasks.setdefault(sample.task, []).append(row_of(sample, predictions[sample.id]))
     written = []
     for task, rows in tasks.items():
-        target = path if len(tasks) == 1 else path.with_name(f"{path.stem}-{task}{path.suffix}")
+        target = targets[task]
         if target.suffix.lower() == ".json":
             files.write_json(target, rows)
         else:

@@ -12,6 +12,7 @@ from vispco.planning import run_files as disk
 from vispco.planning.planner_kinds import PREDICTOR
 from vispco.planning.predictor import PredictorConfig
 from vispco.planning.pruner_config import NAME, PrunerConfig, is_pruner
+from vispco.run_record import check_complete
 from vispco.scorers import Chain
 
 WHAT = (
@@ -67,6 +68,7 @@ def _read_folder(folder: Path, given: str) -> PrunerConfig:
 
 def _of_run(folder: Path) -> PrunerConfig:
     """What a search found, from the files of its folder; also of folders that 0.1.0.dev0 wrote."""
+    check_complete(folder)
     config = disk.read_config(folder)
     try:
         cost, scorer, kernel = config["cost"], config["scorer"], config["kernel"]

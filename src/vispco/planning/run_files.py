@@ -12,12 +12,13 @@ from vispco.errors import InvalidInputError
 from vispco.planning.found_shape import FoundShape
 
 FORMAT, VERSION = "vispco-search", 1
-CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR = (
+CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR, UNPRUNED = (
     "config.json",
     "metrics.jsonl",
     "shapes.json",
     "frontier.json",
     "predictor",
+    "unpruned.json",
 )
 
 
@@ -31,6 +32,11 @@ def write_shapes(folder: Path, found: Iterable[FoundShape]) -> None:
 
 def write_metrics(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
     files.write_text(folder / METRICS, "".join(json.dumps(dict(record)) + "\n" for record in records))
+
+
+def write_unpruned(folder: Path, result: Any) -> None:
+    """The evaluation of the unpruned model on the same questions: what every accuracy is compared with."""
+    files.write_json(folder / UNPRUNED, result.to_dict())
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -14,16 +14,20 @@ from vispco.plots.frontiers import draw_frontiers, frontiers_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
 from vispco.plots.search_cost import draw_search_cost, search_cost_info
 from vispco.plots.searches import draw_searches
-from vispco.plots.style import SUFFIXES
+from vispco.plots.style import CREATOR, SUFFIXES
 from vispco.plots.survivors import draw_survivors, survivors_info
 from vispco.report.payload import Areas
 from vispco.report.progress import search_seconds
 from vispco.report.run_files import RunFiles, read
 from vispco.rivals import search_cost_info as comparison_info
+from vispco.run_record import check_output, record_output
 
 
 def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -> list[Path]:
-    """Draw them; gives the files written. A figure that no run has data for is left out."""
+    """Draw them; gives the files written. A figure that no run has data for is left out.
+
+    A file that has the name of a figure and is none of ours is refused, before anything is drawn.
+    """
     ending = f".{suffix.lower().removeprefix('.')}"
     if ending not in SUFFIXES:
         raise InvalidInputError(f"Figures were asked for as {suffix!r}. Ask for png, svg or pdf.")
@@ -34,7 +38,12 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
         named = ", ".join(map(str, runs))
         raise InvalidInputError(f"{named}: no figure can be drawn of what is there. Give a folder with points to draw.")
     folder = Path(into)
-    return [draw(folder / f"{name}{ending}") for name, draw in plan.items()]
+    for name in plan:
+        check_output(folder / f"{name}{ending}", CREATOR)
+    drawn = [draw(folder / f"{name}{ending}") for name, draw in plan.items()]
+    for path in drawn:
+        record_output(path)
+    return drawn
 
 
 def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:

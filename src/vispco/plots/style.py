@@ -11,6 +11,7 @@ from vispco import files
 from vispco.errors import InvalidInputError, VispcoError
 
 WIDE = 1e5  # from here on, an axis shows powers of ten
+CREATOR = "vispco-figure"  # in every file, by which it is known as ours
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, SOFT, HAIR = "#1c2129", "#5d6470", "#e5e2da"
 COLOURS = ("#0a5c9c", "#c4511a", "#0c8468", "#8d4f96", "#9a7400", "#5d6470")  # as on the report page
@@ -72,7 +73,11 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
         yield figure.subplots(rows, columns, squeeze=False)
         # no date inside: the same numbers give the same file
         kind = target.suffix.lower().removeprefix(".")
-        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        metadata = {
+            "png": {"Software": CREATOR},
+            "svg": {"Date": None, "Creator": CREATOR},
+            "pdf": {"CreationDate": None, "Creator": CREATOR},
+        }[kind]
         with files.replacing(target) as temporary:
             figure.savefig(temporary, metadata=metadata, format=kind)
 

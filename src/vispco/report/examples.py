@@ -19,6 +19,7 @@ from vispco.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
+from vispco.run_folder import RunFolder
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
 
@@ -74,14 +75,15 @@ def collect(
 
 
 def collect_run(
-    model: Any, processor: Any, samples: Sequence[Sample], run: str | Path, *, max_new_tokens: int = 16
+    model: Any, processor: Any, samples: Sequence[Sample], run: str | Path | RunFolder, *, max_new_tokens: int = 16
 ) -> list[Example]:
     """Examples of what a search found, at the budgets that it searched; written into its folder, too."""
-    files = read(run)
+    place = run.path if isinstance(run, RunFolder) else run
+    files = read(place)
     budgets = files.config.get("budgets") or []
     if not files.deployable or not budgets:
-        raise InvalidInputError(f"{run} is not the folder of a search, so it has no planners to show examples of.")
-    pruners = {float(budget): Pruner.from_pretrained(run, budget=budget, record=True) for budget in budgets}
+        raise InvalidInputError(f"{place} is not the folder of a search, so it has no planners to show examples of.")
+    pruners = {float(budget): Pruner.from_pretrained(place, budget=budget, record=True) for budget in budgets}
     chain = next(iter(pruners.values())).chain
     examples = collect(model, processor, samples, pruners, chain, max_new_tokens=max_new_tokens)
     save_examples(examples, run)
@@ -89,7 +91,11 @@ def collect_run(
 
 
 def add_examples(
-    model: Any, processor: Any, samples: Sequence[Sample], run: str | Path, say: Callable[[str], None] = lambda _: None
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    run: str | Path | RunFolder,
+    say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """`collect_run`, where it can be done; a page without pictures is better than none, so the reason is only told."""
     try:

@@ -13,6 +13,8 @@ from vispco.errors import InvalidInputError, VispcoError
 from vispco.frontier import Frontier
 from vispco.report.payload import Example
 from vispco.rivals.comparison import Comparison
+from vispco.run_folder import RunFolder
+from vispco.run_record import check_files, record_output
 from vispco.scorers import Chain
 
 SEARCHED = "frontier.json"
@@ -70,6 +72,7 @@ def read(path: str | Path) -> RunFiles:
         return RunFiles(path.parent, swept={name: Frontier.load(path)})
     if not path.is_dir():
         raise InvalidInputError(f"There is no run at {path}. Give the folder of a search or a sweep.")
+    check_files(path)
     swept = {
         file.name.removesuffix(SWEPT): Frontier.load(file)
         for file in sorted(path.glob(f"*{SWEPT}"))
@@ -98,9 +101,14 @@ def read(path: str | Path) -> RunFiles:
     return found
 
 
-def save_examples(examples: Sequence[Example], run: str | Path) -> Path:
+def save_examples(examples: Sequence[Example], run: str | Path | RunFolder) -> Path:
     """Write them into a run's folder, where `read` finds them; whole or not at all."""
-    return files.write_json(Path(run) / EXAMPLES, [example.to_dict() for example in examples], indent=None)
+    content = [example.to_dict() for example in examples]
+    if isinstance(run, RunFolder):
+        return run.write_json(EXAMPLES, content, indent=None)
+    path = files.write_json(Path(run) / EXAMPLES, content, indent=None)
+    record_output(path)
+    return path
 
 
 def studies_of(journal: Path) -> dict[str, dict[str, Any]]:

@@ -38,10 +38,6 @@ class SearchJournal:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"\n{json.dumps([name, result])}")  # the line break first: what was cut short ends there
 
-    def close(self) -> None:
-        """The search is done: nobody will ask again."""
-        self.path.unlink(missing_ok=True)
-
 
 def _entries(path: Path) -> list[tuple[str, Any]]:
     found = []

@@ -59,6 +59,7 @@ class Objective:
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.spent = FlopsBill()
+        self.taught: set[str] = set()  # names of the batches whose teacher is on the bill
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
 
     def workload(self, num_text: Tensor, num_visual: Tensor) -> Workload:
@@ -70,8 +71,10 @@ class Objective:
         return self.workload(batch.num_text + batch.num_answer, batch.num_visual)
 
     def add_teacher(self, batch: Batch) -> None:
-        """Put the teacher's pass over a batch on the bill."""
-        self.spent.teacher += self.full_flops(batch)
+        """Put the teacher's pass over a batch on the bill, once: a search that continues runs it again."""
+        if batch.name not in self.taught:
+            self.taught.add(batch.name)
+            self.spent.teacher += self.full_flops(batch)
 
     def measure_kl(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""

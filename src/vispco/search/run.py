@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import PartialState
 
 from vispco.cost import Cost
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.kernels import Kernel
 from vispco.planning import run_files as disk
+from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.provenance import machine, versions
+from vispco.run_folder import RunFolder
 from vispco.scorers import ChainLike
+from vispco.search.claim import claimed
 from vispco.search.evaluate import evaluate_planners
 from vispco.search.journal import SearchJournal
 from vispco.search.modes import SearchRun, run_mode
@@ -42,7 +44,7 @@ def search(
     mode: Mode = "predictor",
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
-    directory: str | Path | None = None,
+    directory: str | Path | RunFolder | None = None,
     test: Sequence[Sample] | None = None,
     cost: str | Cost = "exact",
     preset: str | SearchPreset | None = None,
@@ -53,6 +55,9 @@ def search(
     say: Callable[[str], None] = lambda _: None,
 ) -> Frontier:
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
+
+    directory: a new folder, or that of the same search, which continues; one with anything else in it is refused
+    (`vispco.run_folder`).
 
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
@@ -73,52 +78,56 @@ def search(
         effort=effort,
         seed=seed,
     )
-    folder = None if directory is None else Path(directory)
-    writes = folder is not None and PartialState().is_main_process  # of many processes, one
-    journal = SearchJournal(folder) if folder is not None and writes else None
-    say(f"vision tower and teacher: {len(samples)} samples, once each")
-    run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=folder, show=show, say=say)
-    outcome = run_mode(run)
-    spec, objective = run.spec, run.objective
-    if folder is not None and writes:
-        disk.write_config(
-            folder,
-            {
-                "vispco": __version__,
-                "model": str(getattr(model.config, "name_or_path", "")) or type(model).__name__,
-                "versions": versions(),
-                "machine": machine(model.device),
-                **(facts or {}),
-                **{name: value for name, value in spec.to_dict().items() if name != "effort"},
-                "cost": objective.cost.to_dict(),
-                "samples": len(samples),
-                "typical": [
-                    int(torch.cat([getattr(b, size) for b in run.batches[:TYPICAL]]).median())
-                    for size in ("num_text", "num_visual")
-                ],
-                "spent": objective.spent.to_dict(),
-                "search_seconds": time.perf_counter() - began,
-            },
+    spec = spec.for_model(model.config)
+    with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder):
+        journal = SearchJournal(folder.path) if folder is not None else None
+        judged = samples if test is None else test
+        evaluator = TaskEvaluator(model, processor, judged, spec.chain, batch_size=spec.effort.batch_size)
+        if folder is not None:
+            unpruned = evaluator()
+            disk.write_unpruned(folder.path, unpruned)
+            say(f"the unpruned model: accuracy {unpruned.accuracy:.1%} on {len(judged)} samples")
+        say(f"vision tower and teacher: {len(samples)} samples, once each")
+        run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
+        outcome = run_mode(run)
+        spec, objective = run.spec, run.objective
+        if folder is not None:
+            disk.write_config(
+                folder.path,
+                {
+                    "vispco": __version__,
+                    "model": str(getattr(model.config, "name_or_path", "")) or type(model).__name__,
+                    "fingerprint": ModelFingerprint.of(model).to_dict(),
+                    "versions": versions(),
+                    "machine": machine(model.device),
+                    **(facts or {}),
+                    **{name: value for name, value in spec.to_dict().items() if name != "effort"},
+                    "cost": objective.cost.to_dict(),
+                    "samples": len(samples),
+                    "typical": [
+                        int(torch.cat([getattr(b, size) for b in run.batches[:TYPICAL]]).median())
+                        for size in ("num_text", "num_visual")
+                    ],
+                    "spent": objective.spent.to_dict(),
+                    "search_seconds": time.perf_counter() - began,
+                },
+            )
+            disk.write_shapes(folder.path, outcome.found)
+            disk.write_metrics(folder.path, outcome.records)
+            if outcome.predictor is not None:
+                with hide_weight_bars(), folder.staging(disk.PREDICTOR) as unfinished:
+                    outcome.predictor.save_pretrained(unfinished)
+        planners = {budget: outcome.planner(run, budget) for budget in spec.budgets}
+        frontier = evaluate_planners(
+            model,
+            processor,
+            judged,
+            spec.chain,
+            planners,
+            provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
+            evaluator=evaluator,
+            say=say,
         )
-        disk.write_shapes(folder, outcome.found)
-        disk.write_metrics(folder, outcome.records)
-        if outcome.predictor is not None:
-            with hide_weight_bars():
-                outcome.predictor.save_pretrained(folder / disk.PREDICTOR)
-    planners = {budget: outcome.planner(run, budget) for budget in spec.budgets}
-    judged = samples if test is None else test
-    frontier = evaluate_planners(
-        model,
-        processor,
-        judged,
-        spec.chain,
-        planners,
-        provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
-        evaluator=TaskEvaluator(model, processor, judged, spec.chain, batch_size=spec.effort.batch_size),
-        say=say,
-    )
-    if folder is not None and writes:
-        frontier.save(folder / disk.FRONTIER)
-    if journal is not None:
-        journal.close()
-    return frontier
+        if folder is not None:
+            frontier.save(folder.path / disk.FRONTIER)
+        return frontier

@@ -11,11 +11,12 @@ import optuna
 
 from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.frontier import Axis, Frontier
+from vispco.run_folder import RunFolder
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostFunction, CostRange
 from vispco.sweep.dispatcher import Dispatcher
 from vispco.sweep.heartbeat import Heartbeat
-from vispco.sweep.storage import open_storage
+from vispco.sweep.storage import JOURNAL, open_storage
 from vispco.sweep.study import SweepStudy
 from vispco.sweep.sweep_plan import check_plan, make_plan
 from vispco.sweep.trial_queue import TrialQueue
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from vispco.sweep.workers.worker_pool import Factory, WorkerPool
 
 
+WRITTEN = (JOURNAL, f"{JOURNAL}.flock", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
 ENGINES = ("inline", "local", "ray")
 
 
@@ -47,7 +49,7 @@ def run(
     space: str,
     strategy: str,
     num_layers: int,
-    directory: str | Path,
+    directory: str | Path | RunFolder,
     trials: int | None = None,
     storage: str | None = None,
     workers: int = 1,
@@ -65,6 +67,8 @@ def run(
     """Sweep `space` by `strategy`, and return all results of the study `name`.
 
     factory: builds the evaluator, once in each worker. It must be picklable (a function of a module, not a lambda).
+    directory: a new folder, or one that holds sweeps already. Several sweeps share it, also at the same time, each under
+    its own name.
     storage: None for `directory`/journal.log, the path of a journal, or an Optuna storage URL that machines share.
     workers: processes (`local`) or actors (`ray`); 0 evaluates in this process (`inline`).
     fingerprint: what the results depend on (model, scorer, tasks, samples ...). A study with another one is refused.
@@ -82,7 +86,6 @@ def run(
     cost_range = _cost_range(chosen, budget, cost)
     plan = make_plan(strategy, chosen, trials=trials, seed=seed, cost_range=cost_range)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    opened = open_storage(storage, Path(directory))
     identity = {
         "space": space,
         "strategy": strategy,
@@ -93,25 +96,32 @@ def run(
         "fingerprint": dict(fingerprint or {}),
         **({} if earliest_layer == 1 else {"earliest_layer": earliest_layer}),  # studies of earlier versions have none
     }
-    path = Path(directory) / f"{name}.frontier.json"
-    study = SweepStudy.open(opened, name, identity)
-    if opened.damaged_lines:
-        warnings.warn(
-            f"{opened.damaged_lines} damaged line(s) of {opened.name} were skipped. What they held is evaluated again.",
-            DamagedJournalWarning,
-            stacklevel=2,
-        )
-    pool = _make_pool(factory, engine, workers, ray_address, gpus_per_worker)
-    try:
-        with Heartbeat(study.set_attribute) as heartbeat:
-            queue = TrialQueue(study, plan, heartbeat.run, axis)
-            return Dispatcher(queue, pool, path, on_progress).run()
-    except optuna.exceptions.StorageInternalError as error:
-        raise StorageLostError(
-            f"The storage {opened.name} stopped answering. The results so far are in {path}. Run again to continue."
-        ) from error
-    finally:
-        pool.close()
+    folder = RunFolder.of(directory)
+    with folder.claim("sweep", {}, shared=True, older=WRITTEN):
+        if storage is None:
+            folder.declare(JOURNAL, f"{JOURNAL}.flock")
+        opened = open_storage(storage, folder.path)
+        study = SweepStudy.open(opened, name, identity)
+        path = folder.file(f"{name}.frontier.json")
+        if opened.damaged_lines:
+            warnings.warn(
+                f"{opened.damaged_lines} damaged line(s) of {opened.name} were skipped. What they held is evaluated again.",
+                DamagedJournalWarning,
+                stacklevel=2,
+            )
+        pool = _make_pool(factory, engine, workers, ray_address, gpus_per_worker)
+        try:
+            with Heartbeat(study.set_attribute) as heartbeat:
+                queue = TrialQueue(study, plan, heartbeat.run, axis)
+                frontier = Dispatcher(queue, pool, path, on_progress).run()
+        except optuna.exceptions.StorageInternalError as error:
+            raise StorageLostError(
+                f"The storage {opened.name} stopped answering. The results so far are in {path}. Run again to continue."
+            ) from error
+        finally:
+            pool.close()
+        folder.finish(growing=(JOURNAL, f"{JOURNAL}.flock"), only=f"{name}.")
+        return frontier
 
 
 def _check(name: str, engine: str, workers: int, seed: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vispco.run_folder import RunFolder
 from vispco.zoo.export import check_destination, export
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.recipe import recipe
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vispco.zoo.training_state import TrainingProgress
+
+
+FILES = ("checkpoint.safetensors", "curve.jsonl", "tower.safetensors", "stable.safetensors")
 
 
 def train(
@@ -35,13 +39,18 @@ def train(
     plan = recipe(name) if steps is None else replace(recipe(name), steps=steps, polish=0, rounds=())
     out = Path(out)
     check_destination(out)
-    trainer = ModelTrainer(name, out.with_name(out.name + ".run"), seed=seed, plan=plan)
-    if resume:
-        trainer.resume()
+    folder = RunFolder(out.with_name(out.name + ".run"), overwrite=not resume)
+    with folder.claim("zoo train", {"name": name, "seed": seed}):
+        folder.declare(*FILES)
+        trainer = ModelTrainer(name, folder.path, seed=seed, plan=plan)
+        if resume:
+            trainer.resume()
 
-    def on_step(progress: TrainingProgress) -> None:
-        if report is not None:
-            report(progress.step, plan.steps, progress.describe())
+        def on_step(progress: TrainingProgress) -> None:
+            if report is not None:
+                report(progress.step, plan.steps, progress.describe())
 
-    trainer.run(report=on_step)
-    return export(trainer, out, limit=limit)
+        trainer.run(report=on_step)
+        card = export(trainer, out, limit=limit)
+        folder.finish()
+    return card

@@ -156,7 +156,8 @@ class TrainingLoop:
         tensors = {f"{self.part}.{name}": tensor for name, tensor in weights.items()}
         tensors |= {f"optimizer.{n}": t for n, t in checkpoint.optimizer_tensors(self.optimizer).items()}
         counters = {"step": self.step, "plan": asdict(self.loop), "history": self.history, **told}
-        checkpoint.save(self.directory, tensors | more, counters | {"spent": asdict(self.objective.spent)})
+        bill = {"spent": asdict(self.objective.spent), "taught": sorted(self.objective.taught)}
+        checkpoint.save(self.directory, tensors | more, counters | bill)
         lines = "".join(json.dumps(record) + "\n" for record in self.history)
         files.write_text(self.directory / "metrics.jsonl", lines)
 
@@ -175,6 +176,7 @@ class TrainingLoop:
         self.load_state(tensors, counters)
         for name, value in counters["spent"].items():
             setattr(self.objective.spent, name, value)
+        self.objective.taught = set(counters.get("taught", ()))
 
 
 def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

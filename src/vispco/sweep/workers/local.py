@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ QUIET = "ignore:resource_tracker:UserWarning"  # a killed worker cannot release 
 EXIT_SECONDS = 5.0  # how long a worker may take to exit
 MAX_FAILED_STARTS = 3  # so many workers in a row may die before one becomes ready
 READY = "ready"
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class LocalPool:
@@ -136,10 +138,18 @@ def environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def die_with_parent() -> None:
+    """Ask the kernel, where it can, to kill this process when the one that started it is killed."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _work(pipe: Connection, factory: Factory, index: int) -> None:
     """Build the evaluator, report it, evaluate what arrives, and exit when the pipe is closed."""
     os.environ[INDEX] = str(index)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what stops
+    die_with_parent()
     try:
         try:
             evaluator = build(factory)

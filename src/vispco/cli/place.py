@@ -1,0 +1,57 @@
+"""Where a command writes: the folder of a run, or a file beside the run that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from vispco.files import check_writable
+from vispco.run_folder import RunFolder
+from vispco.run_lock import RunFolderError
+from vispco.run_record import check_output
+
+RUNS, PRUNER = Path("runs"), "pruner.json"
+OVERWRITE = "Replace an earlier run in the folder: the files that it wrote, and no others."
+
+
+def run_folder(out: Path | None, *words: str, overwrite: bool = False) -> RunFolder:
+    """The folder that was given, or a new one: runs/WORD-WORD-1. Refused now where no run could be put into it."""
+    folder = RunFolder.new(RUNS, "-".join(words)) if out is None else RunFolder(out, overwrite=overwrite)
+    folder.check()
+    return folder
+
+
+def short(model: str) -> str:
+    """A model's name for the name of a folder: the last part of its path or id."""
+    return Path(model.removeprefix("hub:")).resolve().name if model in (".", "..") else Path(model).name or "model"
+
+
+def output_file(out: Path | None, runs: Sequence[Path | str], name: str, mark: str) -> Path:
+    """The file that was given, or NAME in the folder of the first run; refused where something else has that name."""
+    first = Path(runs[0]) if runs else RUNS
+    folder = first if first.is_dir() or not runs else first.parent
+    path = folder / name if out is None else out
+    check_output(path, mark)
+    return path
+
+
+def check_export(folder: Path) -> None:
+    """Refuse a folder for a pruner that holds anything but an earlier one."""
+    check_writable(folder / PRUNER)
+    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    others = [name for name in found if name not in (PRUNER, "predictor")]
+    if others or (found and PRUNER not in found):
+        raise RunFolderError(
+            f"{folder} holds {', '.join((others or found)[:3])}, which no export wrote. Give the name of a new folder."
+        )
+    if found:
+        check_output(folder / PRUNER, "vispco-pruner")
+
+
+def tell_next(folder: Path, *commands: str) -> None:
+    """Where the result is, and what to type next."""
+    typer.echo(f"{folder} is ready. Next:")
+    for command in commands:
+        typer.echo(f"  {command}")

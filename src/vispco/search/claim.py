@@ -1,0 +1,73 @@
+"""A search and its folder: what makes it the same search, and the files that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+
+from vispco.planning import run_files as disk
+from vispco.planning.model_fingerprint import ModelFingerprint
+from vispco.run_folder import RunFolder
+from vispco.search.gradient import checkpoint
+from vispco.search.journal import NAME as JOURNAL
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+TRAINING = "training"  # the folder of a gradient training's checkpoint and metrics
+WRITTEN = (disk.CONFIG, disk.SHAPES, disk.METRICS, disk.FRONTIER, disk.UNPRUNED)
+
+
+@contextmanager
+def claimed(
+    directory: str | Path | RunFolder | None,
+    settings: Mapping[str, Any],
+    model: Any,
+    samples: Sequence[Sample],
+    test: Sequence[Sample] | None,
+) -> Iterator[tuple[Path | None, RunFolder | None]]:
+    """(where the search lives, its folder to write to) for the length of a block.
+
+    Of many processes (`accelerate launch`), all know the place and one writes; the others have no folder. Raises if there
+    is something else in it.
+    """
+    if directory is None:
+        yield None, None
+        return
+    folder = RunFolder.of(directory)
+    if not PartialState().is_main_process:
+        yield _shared_place(folder), None
+        return
+    known = {
+        **settings,
+        "dtype": str(getattr(model, "dtype", "")),
+        "samples": samples_digest(samples),
+        "test": None if test is None else samples_digest(test),
+    }
+    with folder.claim("search", known, model=ModelFingerprint.of(model).to_dict()):
+        folder.declare(*WRITTEN, f"{TRAINING}/{checkpoint.NAME}", f"{TRAINING}/{disk.METRICS}")
+        folder.until_finish(JOURNAL)
+        yield _shared_place(folder), folder
+        folder.finish()
+
+
+def _shared_place(folder: RunFolder) -> Path:
+    """The path of the folder as the first process knows it: the number of a numbered one is found when it is claimed."""
+    place = [str(folder.path)]
+    broadcast_object_list(place)
+    return Path(place[0])
+
+
+def samples_digest(samples: Sequence[Sample]) -> str:
+    """A short name of a list of samples, from all that is asked and known of them but the pictures' pixels."""
+    found = blake2b(digest_size=16)
+    for sample in samples:
+        parts = (sample.id, sample.task, sample.question, sample.answer, *sample.references, sample.area)
+        found.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\1")
+    return f"{len(samples)} samples, {found.hexdigest()}"
