@@ -8,7 +8,7 @@ To add one: an entry in `inside.py`, `before.py` or `learned.py`, or an entry po
 The hyper-parameters of searches are another thing: `vispco.search.presets`.
 """
 
-from vispco.presets import before, inside  # noqa: F401 - they register what they hold
+from vispco.presets import before, inside, learned  # noqa: F401 - they register what they hold
 from vispco.presets.account import LLAVA_7B, account
 from vispco.presets.planner import PresetPlanner
 from vispco.presets.preset import Preset, mean_tokens

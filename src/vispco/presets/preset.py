@@ -79,7 +79,7 @@ class Preset:
         """
         found = self.setting(setting)
         wanted = torch.as_tensor(budget, dtype=torch.float64).expand(workload.num_visual.shape)
-        wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, 1)), cost)
+        wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, found.earliest)), cost)
         rows = [
             _fit(found, float(share), cost, Workload(text, visual, workload.site))
             for share, text, visual in zip(wanted, workload.num_text, workload.num_visual, strict=True)
@@ -144,7 +144,7 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
     if not int(sample.num_visual):
         return torch.zeros(layers, dtype=torch.int64)
     if not any(stage.keep for stage in setting.stages):
-        return _withdrawn(budget, cost, sample, first=min(1, setting.stages[0].layer))
+        return _withdrawn(budget, cost, sample, first=min(setting.earliest, setting.stages[0].layer))
     for step in range(FRONTS, -1, -1):
         stages = setting.for_depth(layers, front=step / FRONTS)
         pinned = _pinned(sample, stages[0].layer)

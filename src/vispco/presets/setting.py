@@ -34,12 +34,14 @@ class Setting:
 
     stages: by growing depth, shares never growing. num_layers, num_visual: of the model that they were published for; other
     models take them at the same relative depth. label: what a number in the setting's name counts; None if it has none.
+    earliest: the first layer inside the language model at which the method can choose.
     """
 
     stages: tuple[PresetStage, ...]
     num_layers: int = NUM_LAYERS
     num_visual: int = NUM_VISUAL
     label: Label | None = None
+    earliest: int = 1
 
     def __post_init__(self) -> None:
         layers, shares = [s.layer for s in self.stages], [s.keep for s in self.stages]
@@ -79,4 +81,4 @@ class Setting:
         if layer == 0:
             return 0
         scaled = math.floor(front * layer * num_layers / self.num_layers + 0.5)
-        return min(max(scaled, 1), num_layers - 1)
+        return min(max(scaled, self.earliest), num_layers - 1)

@@ -71,7 +71,7 @@ def train_scorer(
         "dimensions": Dimensions.from_config(model.config).to_dict(),
         "cost": cost,
         "samples": len(samples),
-        "options": config.options,
+        "network": config.options,
         "settings": asdict(settings),
     }
     accelerator = Accelerator()

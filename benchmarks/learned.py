@@ -1,0 +1,91 @@
+"""What the learned methods do on the shipped models, beside FastV at the same FLOPs.
+
+    python benchmarks/learned.py [--models tiny-qwen,tiny-llava] [--limit 24] [--weights DIR]
+
+For each method and model: accuracy on the test set at the FLOPs that the method really takes, with its trained weights
+(shipped, or DIR/MODEL/METHOD), and with untrained ones at the FLOPs that those take; FastV and a random choice from layer 2 on,
+scaled to a budget of as much for each sample; and the unpruned model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from figures import Figure, write
+from vispco import Pruner, Schedule, presets, zoo
+from vispco.data import dataset
+from vispco.evaluation import Evaluation, TaskEvaluator
+from vispco.scorers import SCORERS, Chain, LearnedScorer
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.learned import ScorerSettings, ScorerTrainer
+from vispco.search.objective import Objective
+
+METHODS = ("atp-llava", "dynamic-llava", "madtp")
+SEED = 0
+
+
+def schedule_of(method: str, num_layers: int) -> Schedule:
+    """Dynamic-LLaVA's published 20 % from layer 2 on; the others decide by themselves."""
+    if SCORERS.get(method).decides_count is True:
+        return Schedule.full(num_layers)
+    return Schedule.single(2, 0.2, num_layers)
+
+
+def untrained(trained: Any, model: Any, processor: Any) -> LearnedScorer:
+    """The same method before training; one with a controller has settled at its target, on calibration samples."""
+    torch.manual_seed(SEED)
+    kind, config = type(trained), trained.network.config
+    fresh = kind.fresh(model, target=config.target, **config.options)
+    batches = CalibrationBatches(model, processor, list(dataset("calibration", limit=4)), batch_size=8)
+    ScorerTrainer(Objective(model, fresh), fresh, batches, ScorerSettings()).settle()
+    fresh.network.eval()
+    return fresh
+
+
+def told(found: Evaluation) -> dict[str, float]:
+    figures = {"accuracy": found.accuracy, "low": found.low, "high": found.high, "flops": found.fraction["exact"]}
+    return {key: round(float(value), 4) for key, value in figures.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(zoo.names()[:3]))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--limit", type=int, default=24, help="test items of each task")
+    parser.add_argument("--weights", type=Path)
+    given = parser.parse_args()
+    figures: dict[str, Figure] = {}
+    details: dict[str, Any] = {"items_of_each_task": given.limit}
+    for name in given.models.split(","):
+        model, processor = zoo.load(name)
+        evaluate = TaskEvaluator(model, processor, list(dataset("test", limit=given.limit)))
+        details[name] = {"unpruned": told(evaluate(None))}
+        for method in given.methods.split(","):
+            place = "" if given.weights is None else f"(weights={given.weights / name / method})"
+            trained = Chain.of(f"{method}{place}").for_model(model).scorers[0]
+            schedule = schedule_of(method, evaluate.num_layers)
+            own = evaluate(Pruner(trained, schedule))
+            share = own.fraction["exact"]
+            rows = {
+                "trained": told(own),
+                "untrained": told(evaluate(Pruner(untrained(trained, model, processor), schedule))),
+                "fastv": told(evaluate(presets.pruner("fastv", model, budget=share))),
+                "random": told(evaluate(presets.pruner("random", model, budget=share))),
+            }
+            details[name][method] = rows
+            print(name, method, *(f"{key} {row['accuracy']:.3f} at {row['flops']:.3f};" for key, row in rows.items()))
+    for method in given.methods.split(","):
+        rows = [details[name][method] for name in given.models.split(",")]
+        gain = sum(row["trained"]["accuracy"] - row["fastv"]["accuracy"] for row in rows) / len(rows)
+        figures[f"points_over_fastv.{method}"] = Figure(round(100 * gain, 1), "higher", None, "points")
+        share = sum(row["trained"]["flops"] for row in rows) / len(rows)
+        figures[f"flops.{method}"] = Figure(round(share, 4), "lower", None, "fraction")
+    write("learned", figures, details, SEED)
+
+
+if __name__ == "__main__":
+    main()
