@@ -1,5 +1,7 @@
 """The formulas by which budgets were met before costs were a protocol, written out for FLOPs alone: an oracle."""
 
+from itertools import pairwise
+
 import torch
 
 LIMIT = 40.0
@@ -94,21 +96,27 @@ class Formulas:
         return counts
 
     def filled(self, counts, limit, most):
-        """One token after the other, front to back."""
+        """One token after the other through each plateau, front to back."""
         rows = []
         for b, given in enumerate(counts.tolist()):
-            row, before = given, int(self.visual[b])
-            for layer in range(len(row)):
+            row = list(given)
+            for start, stop in plateaus(given):
+                before = int(self.visual[b]) if start == 0 else row[start - 1]
                 for _ in range(most):
-                    more = [*row[:layer], row[layer] + 1, *row[layer + 1 :]]
+                    more = [*row[:start], *(count + 1 for count in row[start:stop]), *row[stop:]]
                     N = [int(self.text[b]) + count for count in more]
                     spent = sum(n * (a + self.quadratic * n) for n, a in zip(N, self.linear.tolist(), strict=True))
-                    if more[layer] > before or spent > int(limit[b]):
+                    if more[start] > before or spent > int(limit[b]):
                         break
                     row = more
-                before = row[layer]
             rows.append(row)
         return torch.tensor(rows)
+
+
+def plateaus(row):
+    """The runs of layers that process the same number of tokens, as (first, behind the last)."""
+    edges = [0, *(i for i in range(1, len(row)) if row[i] != row[i - 1]), len(row)]
+    return list(pairwise(edges))
 
 
 def halved(fits, low, high, bits):

@@ -1,4 +1,4 @@
-"""From a budget to whole tokens: never above it, within one token of it, for every kernel, budget and length."""
+"""From a budget to whole tokens: never above it, within one token at the layers that drop, for every kernel and length."""
 
 import math
 import warnings
@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cost.formulas import plateaus
 from vispco import cost, kernels
 from vispco.cost import BudgetWarning, Dimensions, Workload
 from vispco.cost.largest_fitting import largest_fitting, largest_whole
@@ -51,7 +52,7 @@ def quietly(function, *arguments, **options):
 
 
 def assert_on_budget(counts, budget, workload, model):
-    """The law of `snap`, checked by trying to add one token at every layer of every sample."""
+    """The law of `snap`, checked by trying to add one token to every plateau of every sample."""
     linear, text, visual = model.linear(workload).tolist(), workload.num_text, workload.num_visual
     for b, row in enumerate(counts.tolist()):
         full, floor = int(model.full(workload)[b]), int(model.floor(workload)[b])
@@ -67,9 +68,10 @@ def assert_on_budget(counts, budget, workload, model):
         assert all(0 <= c <= before for before, c in zip([int(visual[b]), *row], row, strict=False))
         assert row[: workload.earliest_layer] == [int(visual[b])] * workload.earliest_layer
         assert spent(row) <= limit
-        for i in range(L):
+        for i, end in plateaus(row):
             if row[i] < (row[i - 1] if i else int(visual[b])):
-                assert spent([*row[:i], row[i] + 1, *row[i + 1 :]]) > limit, f"layer {i} of {row} had room for one more"
+                more = [*row[:i], *(c + 1 for c in row[i:end]), *row[end:]]
+                assert spent(more) > limit, f"layers {i} to {end - 1} of {row} had room for one more"
 
 
 @LAW
@@ -129,14 +131,15 @@ def test_beyond_the_kernel_the_curve_is_cut_or_lifted():
     assert met[1].tolist() == [1.0, *(max(r, lift) for r in curve[1, 1:].tolist())]
 
 
-def test_filling_spreads_single_tokens_and_can_be_left_out():
-    model, kernel = cost.get("exact", SMALL), kernels.get("single")
-    params = kernel.initial(L, layer=2, r=0.5)
+def test_filling_uses_the_layers_that_drop_anyway_and_can_be_left_out():
+    model, kernel = cost.get("exact", SMALL), kernels.get("steps", steps=2)
+    params = kernel.initial(L, positions=(1.5, 4.5), heights=(0.6, 0.3))
     options = {"budget": 0.613, "workload": Workload(5, 97), "cost": model, "gamma": math.inf}
     filled = cost.schedule_for_budget(kernel, params, **options).counts([97])[0].tolist()
     whole = cost.schedule_for_budget(kernel, params, **options, fill=False).counts([97])[0].tolist()
-    assert len(set(whole)) == 2, "one plateau behind layer 2"
-    assert max(f - w for f, w in zip(filled, whole, strict=True)) == 1
+    assert [start for start, _ in plateaus(whole)] == [0, 2, 5]
+    assert [start for start, _ in plateaus(filled)] == [0, 2, 5], "no drop was added"
+    assert sum(filled) >= sum(whole)
     one_more = torch.tensor([c if c == 97 else c + 1 for c in whole])
     full = int(model.full(Workload(5, 97)))
     assert int(model.price(torch.tensor(whole), Workload(5, 97))) / full <= 0.613

@@ -7,11 +7,12 @@ from functools import cache
 import pytest
 
 import vispco
-from vispco import Pruner, Schedule
+from vispco import Pruner, Schedule, cost
 from vispco.bench import overhead
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.planning.planner import BudgetPlanner, predicted_shape
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110}
 
@@ -51,6 +52,24 @@ def test_a_drop_is_a_few_operations(scorer):
     twice = overhead.prefill(model, inputs, Pruner(scorer, Schedule.stages({2: 0.5, 5: 0.25}, layers)))
     assert 0 < twice.number - once.number <= DROP[scorer]
     assert 0 < (twice.waits - unpruned().waits).total() <= 2
+
+
+def test_a_plan_is_made_on_the_host_and_remembered():
+    model, inputs, _ = loaded("tiny-qwen")
+    predictor = overhead.random_predictor(model)
+    planner = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, cost.get("exact", model.config))
+    first, again = overhead.planning(model, inputs, planner)
+    assert 0 < first.number <= 120
+    assert 0 < again.number <= 40
+    assert first.syncs == again.syncs == 1
+
+
+def test_a_prefill_with_a_predictor_waits_twice():
+    model, inputs, _ = loaded("tiny-qwen")
+    predictor = overhead.random_predictor(model)
+    planner = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, cost.get("exact", model.config))
+    found = overhead.prefill(model, inputs, Pruner("fastv", planner))
+    assert (found.waits - unpruned().waits).total() == 2
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 
+from vispco import kernels
 from vispco.bench.operations import Counts, count, counting
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
 from vispco.families import family_of
+from vispco.planning.predictor import Predictor
 from vispco.pruner import Pruner
+from vispco.scorers import Chain
 
 STEPS = 4  # decoding steps that are counted; the dearest behind the first one stands for all
 
@@ -39,6 +42,19 @@ def planning(model: Any, inputs: Mapping[str, Any], planner: Planner) -> tuple[C
     layouts = [family_of(model).layout(model, inputs) for _ in range(2)]
     first, again = (count(planner, layout, seen[0]) for layout in layouts)
     return first, again
+
+
+@torch.no_grad()
+def random_predictor(model: Any, samples: int = 96, anchors: int = 12, seed: int = 0) -> Predictor:
+    """A predictor of the kind that a search makes, with random contents: what it costs does not depend on them."""
+    generator = torch.Generator().manual_seed(seed)
+    kernel = kernels.get("steps")
+    made: Predictor = Predictor.for_model(model, kernel, Chain.of("fastv"), anchors=anchors, memory=samples).eval()
+    made.anchors += torch.randn(made.anchors.shape, generator=generator)
+    assert made.memory is not None  # noqa: S101 - asked for above
+    for table in (made.memory.axes, made.memory.keys, made.memory.kl):
+        table.copy_(torch.rand(table.shape, generator=generator))
+    return made
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.largest_fitting import largest_whole
+from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
@@ -85,25 +86,40 @@ class Cost(ABC):
         return self.fraction_of_counts(workload.least(self.num_layers), workload)
 
     def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
-        """Give each layer, front to back, up to `most` more tokens, as the layer before and the budget allow: [B, L].
+        """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [B, L].
 
-        A layer gets nothing only because it equals the one before, which no longer changes, or because one more token
-        exceeds the budget, and later additions do not make it cheaper. So after a pass without a `most`, no layer can
+        A plateau is a run of layers that process the same tokens: tokens leave where they left before, and nowhere else.
+        One gets nothing only because it equals the one before, which no longer changes, or because one more token
+        exceeds the budget, and later additions do not make it cheaper. So after a pass without a `most`, no plateau can
         take another token.
         """
-        counts = counts.clone()
-        full = self.divisor(workload)
-        before = workload.num_visual
-        for layer in range(self.num_layers):
-            count = counts[..., layer].clone()
+        pricing = HostPricing(self, workload)
+        return torch.from_numpy(pricing.fill(as_array(counts), as_array(budget), most))
 
-            def fits(extra: Tensor, layer: int = layer, count: Tensor = count) -> Tensor:
-                tried = counts.expand(*extra.shape, -1).clone()
-                tried[..., layer] = count + extra
-                return self.price(tried, workload).double() / full <= budget
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        """`price` of an array [..., n, L]. A cost with a formula overrides it, so that planning needs no torch."""
+        return as_array(self.price(torch.from_numpy(counts), pricing.workload))
 
-            before = counts[..., layer] = count + largest_whole(fits, (before - count).clamp_max(most))
-        return counts
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        """`relaxed` of an array [..., n, L]; the same."""
+        return as_array(self.relaxed(torch.from_numpy(retention), pricing.workload))
+
+    def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
+        """How many more tokens the layers `member` (bool [n, L]) may have together, up to `room` [n]: [n]."""
+
+        def fits(extra: Array) -> Array:
+            return pricing.fits(counts + member * extra[..., None], budget)
+
+        return largest_count(fits, room)
+
+    def host_share(self, start: Array, direction: Array, budget: Array, pricing: HostPricing) -> Array:
+        """The largest s in [0, 1] at which the curve start + s * direction ([n, L] each) costs at most the budget: [n]."""
+        limit = budget * pricing.full
+
+        def fits(share: Array) -> Array:
+            return pricing.relaxed(start + share[..., None] * direction) <= limit
+
+        return largest_number(fits, np.zeros(len(start)), np.ones(len(start)))
 
     def check_layers(self, values: Tensor) -> None:
         """Refuse values whose last dimension is not the layers."""

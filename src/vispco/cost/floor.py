@@ -1,11 +1,14 @@
 """The floor of a budget: what cannot be pruned."""
 
 import warnings
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
+from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
@@ -19,25 +22,38 @@ def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
 
     A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
     """
-    budget = torch.as_tensor(budget, dtype=torch.float64)
-    if bool(((budget < 0) | (budget > 1) | budget.isnan()).any()):
+    shape = workload.num_visual.shape
+    pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
+    found = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
+    return torch.from_numpy(found).reshape(shape)
+
+
+def clamp(budget: Array, pricing: HostPricing) -> Array:
+    """`clamp_budget` of arrays [n]."""
+    cost, floor = pricing.cost, pricing.lowest
+    if ((budget < 0) | (budget > 1) | np.isnan(budget)).any():
         raise InvalidInputError(
             f"The budget {budget.tolist()} was given. "
             f"A budget is a fraction of the unpruned language model's {cost.unit}: give numbers in (0, 1]."
         )
-    floor = cost.lowest_fraction(workload)
-    budget = budget.expand_as(floor)
-    under = (budget < floor) & (workload.num_visual > 0)
-    if bool(under.any()):
-        worst = torch.where(under, floor - budget, -1.0).argmax()
+    budget = np.broadcast_to(budget, floor.shape)
+    under = (budget < floor) & (pricing.visual > 0)
+    if under.any():
+        worst = int(np.where(under, floor - budget, -1.0).argmax())
         warnings.warn(
-            f"A budget of {float(budget.flatten()[worst]):.4g} lies under the floor of {float(floor.flatten()[worst]):.4g}: "
-            f"what the text{_unprunable(workload.earliest_layer)} cost "
-            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.numel()} samples). It was raised to the floor.",
+            f"A budget of {budget[worst]:.4g} lies under the floor of {floor[worst]:.4g}: "
+            f"what the text{_unprunable(pricing.first)} cost "
+            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.size} samples). It was raised to the floor.",
             BudgetWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return torch.maximum(budget, floor)
+    raised: Array = np.maximum(budget, floor)
+    return raised
+
+
+def flat(workload: Workload) -> Workload:
+    """The same samples in one dimension."""
+    return replace(workload, num_text=workload.num_text.reshape(-1), num_visual=workload.num_visual.reshape(-1))
 
 
 def _unprunable(layers: int) -> str:

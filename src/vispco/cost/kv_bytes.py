@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
+from vispco.cost.host import ALL, Array, HostPricing
 from vispco.cost.workload import Workload
 
 
@@ -35,6 +37,18 @@ class KvBytes(Cost):
         """Bytes: retention [..., L] -> [...], float64, differentiable."""
         self.check_layers(retention)
         return self._bytes(workload.tokens(workload.visual(retention)))
+
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        return self._host_bytes(counts + pricing.text[:, None])
+
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        return self._host_bytes(retention * pricing.visual[:, None] + pricing.text[:, None])
+
+    def _host_bytes(self, N: Array) -> Array:
+        size = self.dimensions
+        limit = np.array([ALL if window is None else window - 1 for window in size.windows])
+        found: Array = np.minimum(N + self.generated, limit).sum(axis=-1)
+        return found * (2 * size.kv_heads * size.head_dim * size.dtype_bytes)
 
     def _bytes(self, N: Tensor) -> Tensor:
         size = self.dimensions

@@ -6,10 +6,12 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
+from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
 
 
@@ -54,39 +56,67 @@ class PolynomialCost(Cost):
         """N [..., L] is the N_i of the paper's appendix."""
         return (N * (self.linear(workload).to(N.device) + self.attention_quadratic * N)).sum(dim=-1)
 
-    def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
-        """As in `Cost.fill`, by the root of a quadratic in place of a search."""
-        full = self.full(workload)
-        slack = price_limit(budget, full.clamp_min(1)) - self.price(counts, workload)
-        linear, quadratic = self.linear(workload).tolist(), self.attention_quadratic
-        columns = list(counts.unbind(dim=-1))
-        before = workload.num_visual
-        for layer, count in enumerate(columns):
-            N = workload.num_text + count
-            slope = linear[layer] + 2 * quadratic * N  # m more tokens cost slope * m + quadratic * m^2
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        return self._host(counts + pricing.text[:, None], pricing)
 
-            def price(m: Tensor, slope: Tensor = slope) -> Tensor:
-                return m * (slope + quadratic * m)
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        return self._host(retention * pricing.visual[:, None] + pricing.text[:, None], pricing)
 
-            # The root of price(m) = slack, in the form that does not cancel; then the integer next to it, exactly.
-            root = (slope.double() ** 2 + 4.0 * quadratic * slack.double()).sqrt()
-            extra = (2 * slack.double() / (slope.double() + root)).floor().long() + 1
-            for _ in range(2):
-                extra = torch.where(price(extra) > slack, extra - 1, extra)
-            extra = torch.minimum(extra, before - count).clamp(0, most)
-            slack = slack - price(extra)
-            before = columns[layer] = count + extra
-        return torch.stack(columns, dim=-1)
+    def _host(self, N: Array, pricing: HostPricing) -> Array:
+        found: Array = (N * (self._host_linear(pricing) + self.attention_quadratic * N)).sum(axis=-1)
+        return found
+
+    def _host_linear(self, pricing: HostPricing) -> Array:
+        return _host_weights(self.attention_linear, self.ffn_linear, pricing.networks)
+
+    def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
+        """By the root of a quadratic in place of a search."""
+        full = np.maximum(pricing.full, 1)
+        slack = host_limit(budget, full) - pricing.price(counts)
+        N = counts + pricing.text[:, None]
+        # m more tokens in n layers cost slope * m + n * quadratic * m^2
+        slope = ((self._host_linear(pricing) + 2 * self.attention_quadratic * N) * member).sum(axis=1)
+        quadratic = self.attention_quadratic * member.sum(axis=1)
+        # The root of price(m) = slack, in the form that does not cancel; then the integer next to it, exactly.
+        known = slack.clip(0).astype(np.float64)
+        root = np.sqrt(slope.astype(np.float64) ** 2 + 4.0 * quadratic * known)
+        extra = np.floor(2 * known / np.maximum(slope + root, 1.0)).astype(np.int64) + 1
+        for _ in range(2):
+            extra = np.where(extra * (slope + quadratic * extra) > slack, extra - 1, extra)
+        found: Array = np.minimum(extra, room).clip(0)
+        return found
+
+    def host_share(self, start: Array, direction: Array, budget: Array, pricing: HostPricing) -> Array:
+        """By the root of a quadratic in place of a search."""
+        linear, quadratic = self._host_linear(pricing), self.attention_quadratic
+        N = start * pricing.visual[:, None] + pricing.text[:, None]
+        slope = direction * pricing.visual[:, None]
+        c = (N * (linear + quadratic * N)).sum(axis=1) - budget * pricing.full
+        b = (slope * (linear + 2 * quadratic * N)).sum(axis=1)
+        a = quadratic * (slope * slope).sum(axis=1)
+        below = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) + b
+        share = np.where(below > 0, -2.0 * c / np.where(below > 0, below, 1.0), 1.0)
+        return np.where(c > 0, 0.0, share.clip(0.0, 1.0))
+
+
+@lru_cache(maxsize=256)
+def _host_weights(attention: int, ffn: int, networks: tuple[int, ...]) -> Array:
+    return np.array([attention + ffn * number for number in networks], dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
 def _weights(attention: int, ffn: int, networks: tuple[int, ...]) -> Tensor:
-    return torch.tensor([attention + ffn * number for number in networks], dtype=torch.int64)
+    return torch.from_numpy(_host_weights(attention, ffn, networks))
+
+
+def host_limit(budget: Array, full: Array) -> Array:
+    """The largest integer price F with F / full <= budget in float64: budget [n], full [n] (int64) -> [n]."""
+    whole = full.astype(np.float64)
+    limit = np.floor(budget * whole).astype(np.int64)
+    limit = np.where((limit + 1) / whole <= budget, limit + 1, limit)
+    return np.where(limit / whole <= budget, limit, limit - 1)
 
 
 def price_limit(budget: Tensor, full: Tensor) -> Tensor:
-    """The largest integer price F with F / full <= budget in float64: budget [B], full [B] (int64) -> [B]."""
-    whole = full.double()
-    limit = (budget * whole).floor().long()
-    limit = torch.where((limit + 1).double() / whole <= budget, limit + 1, limit)
-    return torch.where(limit.double() / whole <= budget, limit, limit - 1)
+    """`host_limit` of tensors."""
+    return torch.from_numpy(host_limit(as_array(budget), as_array(full)))

@@ -1,14 +1,14 @@
-"""From a curve of retentions to whole tokens that meet a budget: never above it, and within one token of it."""
+"""From a curve of retentions to whole tokens that meet a budget: never above it, and within one token at the layers that drop."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.floor import clamp_budget
+from vispco.cost.floor import clamp, flat
+from vispco.cost.host import HostPricing, as_array
 from vispco.cost.largest_fitting import largest_fitting
 from vispco.cost.workload import Workload
-
-ALL = torch.iinfo(torch.int64).max
 
 
 def meet(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
@@ -36,28 +36,13 @@ def meet(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost) -> T
 def snap(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost, *, fill: bool = True) -> Tensor:
     """Whole tokens [B, L] (int64) along the curve retention [B, L], non-increasing, that cost at most the budget [B].
 
-    Within one token: in no layer can one more token stay, without growing over the layer before, and the price still meet
-    the budget. With `fill=False` plateaus of the curve stay whole: one more token through the plateau that is next to
-    round up exceeds the budget.
+    Plateaus of the curve stay whole: layers that keep the same share process the same tokens. Within one token at the
+    layers that drop: no plateau can have one more token, without growing over the one before, and the price still meet the
+    budget. With `fill=False` one more token through the plateau that is next to round up exceeds the budget.
     """
-    budget = clamp_budget(budget, workload, cost)
-    full = cost.divisor(workload)
-    curve = meet(retention, budget, workload, cost)
-    exact, visual = workload.visual(curve), workload.num_visual[..., None]
-
-    def rounded(shift: Tensor) -> Tensor:
-        counts = (exact + shift[..., None]).floor().long().clamp_min(0)
-        counts = torch.minimum(counts, visual)
-        counts[..., : workload.earliest_layer] = visual
-        return counts
-
-    def fits(shift: Tensor) -> Tensor:
-        return cost.price(rounded(shift), workload).double() / full <= budget
-
-    # One rounding threshold per sample, the most generous that fits: layers that keep the same share round alike.
-    ends = (exact.new_full(exact.shape[:-1], end) for end in (-1.0, 1.0))
-    counts = rounded(largest_fitting(fits, *ends, bits=30))
-    if fill:
-        for most in (1, ALL):  # first spread what is left as single tokens, so that the curve keeps its shape
-            counts = cost.fill(counts, budget, workload, most)
-    return counts
+    shape = workload.num_visual.shape
+    pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
+    curve = as_array(retention).astype(np.float64)
+    curve = np.broadcast_to(curve, (*shape, curve.shape[-1])).reshape(-1, curve.shape[-1])
+    limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
+    return torch.from_numpy(pricing.snap(curve, limits, fill=fill)).reshape(*shape, -1)

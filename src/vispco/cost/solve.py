@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.floor import clamp_budget
+from vispco.cost.floor import clamp
+from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.largest_fitting import largest_fitting
-from vispco.cost.snap import snap
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
 
 PARAMETER_LIMIT = 40.0  # a sigmoid of +-40 is 1, and 4e-18, in float64: the ends of every kernel's range
+PROBES = np.array([-PARAMETER_LIMIT, PARAMETER_LIMIT, -1.3, 0.4, 2.1])  # where a kernel is asked whether it is a line
+STRAIGHT = 1e-13
 
 
 def solve_kernel(
@@ -50,14 +53,35 @@ def counts_for_budget(
     gamma: float | None = None,
     fill: bool = True,
 ) -> Tensor:
-    """Whole tokens [B, L] that cost at most the budget [B] and are within one token of it (see `snap`); params [B, P].
+    """Whole tokens [B, L] that cost at most the budget [B], as near to it as `snap` says; params [B, P].
 
     Layers that the kernel keeps full are not pruned, even where the workload would allow it.
     """
-    workload = workload.pinned(kernel.earliest_layer)
-    budget = clamp_budget(budget, workload, cost)
-    solved = solve_kernel(kernel, params, budget, workload, cost, gamma=gamma)
-    return snap(kernel(solved, cost.num_layers, gamma=gamma), budget, workload, cost, fill=fill)
+    pricing = HostPricing(cost, workload.pinned(kernel.earliest_layer))
+    limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
+    curve = solve_curve(kernel, params, limits, pricing, gamma=gamma)
+    return torch.from_numpy(pricing.snap(curve, limits, fill=fill))
+
+
+def solve_curve(
+    kernel: Kernel, params: Tensor, budget: Array, pricing: HostPricing, *, gamma: float | None = None
+) -> Array:
+    """The curve [B, L] of `solve_kernel`, on the host.
+
+    Most kernels are a straight line between two curves as their budget parameter moves: the sigmoid of it says how far. Then
+    one call of the kernel is enough, and a cost that is a polynomial has the answer in closed form.
+    """
+    rows, place, layers = params.detach().double(), kernel.budget_parameter, pricing.cost.num_layers
+    probes = rows.repeat(len(PROBES), 1, 1)
+    probes[:, :, place] = torch.from_numpy(PROBES)[:, None]
+    curves = as_array(kernel(probes, layers, gamma=gamma))  # [5, B, L]
+    start, direction = curves[0], curves[1] - curves[0]
+    between = start + (1.0 / (1.0 + np.exp(-PROBES[2:])))[:, None, None] * direction
+    if np.abs(curves[2:] - between).max(initial=0.0) > STRAIGHT:
+        solved = solve_kernel(kernel, rows, torch.from_numpy(budget), pricing.workload, pricing.cost, gamma=gamma)
+        return as_array(kernel(solved, layers, gamma=gamma))
+    share = pricing.cost.host_share(start, direction, budget, pricing)
+    return np.minimum.accumulate(start + share[:, None] * direction, axis=1)
 
 
 def schedule_for_budget(

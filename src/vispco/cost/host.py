@@ -1,0 +1,190 @@
+"""Budgets met on the host: whole tokens for many samples at once, in numpy.
+
+A plan is made before every prefill. On a GPU each torch operation is a launch, and on a small model it is a good part of a
+layer; so none is used here beside those of a cost that a user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+
+from vispco.cost.workload import Workload
+
+if TYPE_CHECKING:
+    from vispco.cost.cost import Cost
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+ALL = int(np.iinfo(np.int64).max)
+AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
+MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
+
+
+@dataclass(frozen=True, eq=False)
+class HostPricing:
+    """A cost and the samples [n] that it prices, as numpy arrays. Budgets are fractions [n] of the unpruned price."""
+
+    cost: Cost
+    workload: Workload  # of one dimension
+
+    @cached_property
+    def text(self) -> Array:
+        return self.workload.num_text.numpy()
+
+    @cached_property
+    def visual(self) -> Array:
+        return self.workload.num_visual.numpy()
+
+    @cached_property
+    def networks(self) -> tuple[int, ...]:
+        return self.workload.networks(self.cost.num_layers)
+
+    @property
+    def first(self) -> int:
+        return self.workload.earliest_layer
+
+    def price(self, counts: Array) -> Array:
+        """Of whole tokens [..., n, L]: [..., n]."""
+        return self.cost.host_price(counts, self)
+
+    def relaxed(self, retention: Array) -> Array:
+        """Of any retention [..., n, L]: [..., n], float64."""
+        return self.cost.host_relaxed(retention, self)
+
+    @cached_property
+    def full(self) -> Array:
+        """The price of the unpruned model: [n]."""
+        return self.price(np.repeat(self.visual[:, None], self.cost.num_layers, axis=1))
+
+    @cached_property
+    def divisor(self) -> Array:
+        whole = self.full.astype(np.float64)
+        return np.where(whole > 0, whole, 1.0)
+
+    @cached_property
+    def lowest(self) -> Array:
+        """The floor as a fraction of the unpruned price: [n]."""
+        least = np.zeros((len(self.visual), self.cost.num_layers), dtype=np.int64)
+        least[:, : self.first] = self.visual[:, None]
+        return self.price(least) / self.divisor
+
+    def fits(self, counts: Array, budget: Array) -> Array:
+        """Whether whole tokens [..., n, L] cost at most the budget [n]."""
+        return self.price(counts) / self.divisor <= budget
+
+    def pinned(self, curve: Array) -> Array:
+        """A curve [..., L] with the layers that cannot be pruned full."""
+        if self.first:
+            curve = curve.copy()
+            curve[..., : self.first] = 1.0
+        return curve
+
+    def meet(self, curve: Array, budget: Array) -> Array:
+        """See `vispco.cost.meet`; a curve that costs its budget already is left as it is."""
+        limit = budget * self.full
+        whole = self.pinned(curve)
+        spent = self.relaxed(whole)
+        met = np.abs(spent - limit) <= MET * np.maximum(limit, 1.0)
+        if met.all():
+            return whole
+
+        def clamped(t: Array) -> Array:
+            return self.pinned(np.minimum(np.maximum(curve, t[..., None] - 1.0), t[..., None]))
+
+        lift = spent <= limit
+        low, high = np.where(lift, 1.0, 0.0), np.where(lift, 2.0, 1.0)
+        found = clamped(largest_number(lambda t: self.relaxed(clamped(t)) <= limit, low, high))
+        return np.where(met[:, None], whole, found)
+
+    def snap(self, curve: Array, budget: Array, *, fill: bool = True) -> Array:
+        """Whole tokens [n, L] along curves [n, L] that cost at most the budget [n], which no floor exceeds; see `snap`."""
+        exact = self.meet(curve, budget) * self.visual[:, None]
+        counts = self._rounded(exact, budget)
+        if fill:
+            for most in (1, ALL):  # first spread what is left as single tokens, so that the curve keeps its shape
+                counts = self.fill(counts, budget, most)
+        return counts
+
+    def _rounded(self, exact: Array, budget: Array) -> Array:
+        """One rounding threshold per sample, the most generous that fits: layers that keep the same share round alike."""
+        below = np.floor(exact)
+        up = np.stack([below - exact, below + 1.0 - exact])  # thresholds in (-1, 1] at which a count rises: [2, n, L]
+        steps = np.sort(up.transpose(1, 0, 2).reshape(len(exact), -1), axis=1).T  # [2 L, n]
+        layers = exact.shape[1]
+        found = np.empty(exact.shape, dtype=np.int64)
+        chunk = max(1, AT_ONCE // (2 * layers * layers))
+        for start in range(0, len(exact), chunk):
+            rows = slice(start, start + chunk)
+            part = HostPricing(self.cost, _rows(self.workload, rows)) if chunk < len(exact) else self
+            tried = np.concatenate([np.full((1, steps[:, rows].shape[1]), -2.0), steps[:, rows]])[..., None]
+            counts = below[rows] - 1.0 + (tried >= up[0, rows]) + (tried >= up[1, rows])
+            counts = np.clip(counts, 0, part.visual[:, None]).astype(np.int64)
+            counts[..., : self.first] = part.visual[:, None]
+            last = _leading(part.fits(counts, budget[rows])) - 1
+            found[rows] = np.take_along_axis(counts, last.clip(0)[None, :, None], axis=0)[0]
+        return found
+
+    def fill(self, counts: Array, budget: Array, most: int) -> Array:
+        """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [n, L].
+
+        A plateau is a run of layers that process the same tokens, so no drop is added; one may become needless.
+        """
+        counts = counts.copy()
+        group = np.cumsum(np.diff(counts, axis=1, prepend=self.visual[:, None]) != 0, axis=1)
+        starts = np.diff(group, axis=1, prepend=0) > 0
+        for layer in np.flatnonzero(starts.any(axis=0)).tolist():
+            member = (group == group[:, layer : layer + 1]) & starts[:, layer : layer + 1]
+            before = self.visual if layer == 0 else counts[:, layer - 1]
+            room = np.where(starts[:, layer], before - counts[:, layer], 0).clip(0, most)
+            if room.any():
+                counts += member * self.cost.host_most(counts, member, room, budget, self)[:, None]
+        return counts
+
+
+def _rows(workload: Workload, rows: slice) -> Workload:
+    return Workload(workload.num_text[rows], workload.num_visual[rows], workload.site, workload.earliest_layer)
+
+
+def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, bits: int = 45) -> Array:
+    """`largest_fitting` for numpy arrays [n]."""
+    at_once = 5 if low.size <= 32 else 3 if low.size <= 256 else 1
+    parts = 2**at_once
+    share = np.arange(1, parts + 1, dtype=np.float64).reshape(-1, *[1] * low.ndim) / parts
+    for _ in range(bits // at_once):
+        candidates = low + (high - low) * share
+        fitting = _leading(fits(candidates))[None]
+        edges = np.concatenate([low[None], candidates, high[None]])
+        low, high = np.take_along_axis(edges, fitting, 0)[0], np.take_along_axis(edges, fitting + 1, 0)[0]
+    return low
+
+
+def largest_count(fits: Callable[[Array], Array], most: Array, *, parts: int = 16) -> Array:
+    """`largest_whole` for numpy arrays [n]."""
+    low, high = np.zeros_like(most), most
+    share = np.arange(1, parts + 1).reshape(-1, *[1] * most.ndim)
+    while (low < high).any():
+        candidates = low + ((high - low) * share + parts - 1) // parts
+        fitting = _leading(fits(candidates))[None]
+        edges = np.concatenate([low[None], candidates, high[None] + 1])
+        low, high = np.take_along_axis(edges, fitting, 0)[0], np.take_along_axis(edges, fitting + 1, 0)[0] - 1
+    return low
+
+
+def _leading(fitting: Array) -> Array:
+    """How many candidates fit before the first that does not: bool [C, n] -> int64 [n]."""
+    found: Array = np.logical_and.accumulate(fitting, axis=0).sum(axis=0)
+    return found
+
+
+def as_array(values: Any) -> Array:
+    """A tensor of the host, or of a device, as an array."""
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    here = values.detach()
+    found: Array = (here if here.device.type == "cpu" else here.cpu()).numpy()
+    return found
