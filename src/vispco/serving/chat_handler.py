@@ -18,6 +18,7 @@ from transformers.cli.serving.chat_completion import (
 from transformers.cli.serving.utils import get_response_template
 
 from vispco.asking.default_pruner import PrunerChoice, check_budget
+from vispco.asking.prompt_inputs import prompt_inputs
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import pad_token
 from vispco.pruner import Pruner
@@ -135,12 +136,8 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
     def _inputs(self, model: Any, processor: Any, body: dict[str, Any]) -> dict[str, Any]:
         """The prompt as `vispco.evaluation` makes it, on the model's device."""
         chat: Chat = read_chat(body.get("messages"), self.rules.pictures)
-        text: str = processor.apply_chat_template(chat.turns, tokenize=False, add_generation_prompt=True)
-        begin = processor.tokenizer.bos_token
-        options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
-        images = {"images": [list(chat.images)]} if chat.images else {}
-        found = processor(text=[text], return_tensors="pt", **images, **options)
-        return {name: each.to(model.device) for name, each in found.items() if isinstance(each, torch.Tensor)}
+        found = prompt_inputs(processor, chat.turns, chat.images)
+        return {name: each.to(model.device) for name, each in found.items()}
 
     def _config(self, body: dict[str, Any], model: Any, processor: Any) -> Any:
         if body.get("max_tokens") is None and body.get("max_completion_tokens") is not None:

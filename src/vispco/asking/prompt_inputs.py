@@ -1,0 +1,35 @@
+"""A chat with pictures anywhere in it to a model's inputs, token for token as an evaluation makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vispco.evaluation.encoded import Prompt
+from vispco.families import family_of
+
+
+def prompt_inputs(
+    processor: Any, turns: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]
+) -> dict[str, Tensor]:
+    """Turns as chat templates take them, with {"type": "image"} where a picture stands -> the processor's tensors."""
+    text: str = processor.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True)
+    begin = processor.tokenizer.bos_token
+    options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
+    shown = {"images": [list(images)]} if images else {}
+    found = processor(text=[text], return_tensors="pt", **shown, **options)
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def read_chat_prompt(
+    model: Any, processor: Any, turns: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]
+) -> Prompt:
+    """The same as a prompt that can be batched with others (`vispco.evaluation.encoded.collate`)."""
+    tensors = prompt_inputs(processor, turns, images)
+    visual = torch.tensor(family_of(model).visual_token_ids(model))
+    number = int(torch.isin(tensors["input_ids"], visual).sum())
+    return Prompt(tensors, torch.empty(0, dtype=torch.long), number)

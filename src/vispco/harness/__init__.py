@@ -1,0 +1,1 @@
+"""vispco inside other people's evaluation harnesses."""
