@@ -9,15 +9,17 @@ import pytest
 import torch
 
 from engine.naive import record_layers
+from engine.test_flops import counted
 from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
-from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, inputs, picture, words
-from vispco import Pruner, Schedule
-from vispco.errors import InvalidInputError
+from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, words
+from vispco import Pruner, Schedule, cost
+from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.scorers import Chain, get
 from vispco.scorers.context import ScoringContext, VisionRecord
+from vispco.scorers.cost import scoring_flops
 
 SAMPLES = {
     "one picture": DEFAULT,
@@ -373,3 +375,57 @@ def test_published_blocks_of_the_tower():
 def test_llavas_projector_reads_all_blocks_but_the_last():
     model = deep("llava")
     assert len(family_of(model).vision_attentions(model)) == DEPTH - 1
+
+
+@pytest.mark.parametrize(
+    "method", ["uniform", "hiprune(alpha=0.8,block=0.5)", "vscan(merge=false,block=0.5)", "aim-merge"]
+)
+def test_frames_of_a_video_are_pictures(method):
+    seen = [made_up(seed, [(3, 4)] * 3) for seed in range(2)]
+    apart = context_of(seen, [11, 5])
+    video = context_of(seen, [11, 5])
+    video.layout = TokenLayout.build(video.layout.visual, image_sizes=((2, 3, 4), (1, 3, 4)) * 2)
+    assert chosen(method, video) == chosen(method, apart)
+
+
+def reads_tower(model):
+    """Whether the family of a model knows its vision tower."""
+    try:
+        family_of(model).check_vision(model)
+    except UnsupportedModelError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("method", [method for method in ALL if "(" not in method or method.startswith("vscan(b")])
+def test_every_family_runs_a_method_or_says_why_not(method, name):
+    model, pruner = build(name), Pruner(method, Schedule((0.5, 0.5, 0.25, 0.25)), record=True)
+    part = picture(4, 4, frames=2) if name == "qwen2_5_vl" else picture()
+    x = inputs(name, [(words(2, 1), part, words(3, 2)), (words(1, 4), part, words(5, 2))])
+    if pruner.chain.needs_vision and not reads_tower(model):
+        with pytest.raises(UnsupportedModelError, match="Use a scorer of embeddings"):
+            pruner.apply(model)
+        return
+    pruner.apply(model)
+    try:
+        with torch.no_grad():
+            assert bool(model(**x).logits.isfinite().all())
+        total = int(((x["input_ids"][0] == IMAGE) | (x["input_ids"][0] == VIDEO)).sum())
+        kept = torch.stack([mask.sum(-1) for mask in pruner.survivors(model)])
+    finally:
+        pruner.remove(model)
+    most = torch.tensor([int(r * total + 0.5) for r in (0.5, 0.5, 0.25, 0.25)])[:, None]
+    assert bool((kept <= most).all() if method.startswith("prumerge") else (kept == most).all())
+
+
+@pytest.mark.parametrize("name", FIRST_CLASS)
+@pytest.mark.parametrize("method", ["uniform", "divprune", "cdpruner", "divprune+fastv@2"])
+def test_the_price_of_choosing_is_what_torch_counts(method, name):
+    model, x = build(name, "eager"), inputs(name, [DEFAULT])
+    layout, pruner = family_of(model).layout(model, x), Pruner(method, Schedule((0.7, 0.7, 0.3, 0.3)))
+    visual, text = layout.num_visual[0], layout.num_text[0]
+    exact, counts = cost.get("exact", model.config), pruner.schedule.counts([visual])
+    price = int(exact.price(counts, cost.Workload(text, visual))[0])
+    choosing = scoring_flops(method, exact.dimensions, counts[0].tolist(), text, layout.num_instruction, visual)
+    assert counted(model, x, pruner) == price + choosing
