@@ -206,3 +206,32 @@ def test_a_model_that_is_deleted_with_its_pruner_on_is_freed(mode):
     del model
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+class TestSpeculation:
+    """Tokens are proposed, and taken back where the model would have written others."""
+
+    def prompt(self, family):
+        return inputs(family, [(words(2, 1), picture(), words(12, 2))])
+
+    def test_prompt_lookup_gives_the_tokens_of_greedy_decoding(self, family):
+        model, x = build(family), self.prompt(family)
+        with PRUNER(model):
+            assert torch.equal(generated(model, x, 12, prompt_lookup_num_tokens=3), generated(model, x, 12))
+
+    def test_an_assistant_gives_the_tokens_of_greedy_decoding(self, family):
+        model, x = build(family), self.prompt(family)
+        assistant = copy.deepcopy(_built(family, 1))
+        with PRUNER(model):
+            want = generated(model, x, 12)
+            assert torch.equal(generated(model, x, 12, assistant_model=assistant), want)
+
+
+def test_a_block_that_is_left_while_a_batch_generates_says_so():
+    model, x = build("llava"), inputs("llava", [DEFAULT, (words(2, 3), picture(4, 4), words(9, 4))])
+    with torch.no_grad(), PRUNER(model):
+        out = model(**x, use_cache=True)
+    longer = torch.cat([x["attention_mask"], torch.ones(2, 1, dtype=torch.long)], dim=1)
+    with torch.no_grad(), pytest.raises(PrunerStateError, match="no longer on the model"):
+        model(input_ids=torch.full((2, 1), 9), attention_mask=longer, past_key_values=out.past_key_values)

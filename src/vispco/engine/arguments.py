@@ -14,6 +14,8 @@ from vispco.engine.gather import MaskCut, Stage, gather_mask, let_fill_see_itsel
 from vispco.engine.kept import KeptTokens, cut_columns, with_closed_columns
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.per_token import cut_tokens
+from vispco.engine.shared_keys import ShownKeys, closed_slots
+from vispco.errors import UnsupportedModelError
 from vispco.indexing import take
 
 Arguments = dict[str, Any]
@@ -39,36 +41,74 @@ class ArgumentCutter:
     flat_masks: bool = False
     stage: Stage | None = None
     _new: KeptTokens | None = None  # the tokens of this stage, as caches note them
+    written: int = 0  # how many of the last tokens a generation has written itself
+    _shown: dict[int, ShownKeys] = field(default_factory=dict)
     _done: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def enter(self, stage: Stage) -> None:
         """From now on layers process the tokens of another stage."""
         slots = stage.positions + self.past if self.past else stage.positions
-        self.stage, self._new = stage, KeptTokens(slots, stage.valid, self.past + self.length)
+        self.stage, self._new = stage, KeptTokens(slots, stage.valid, self.past + self.length, self.written)
         self._done.clear()
 
     def cut(self, layer: int, arguments: Arguments) -> Arguments:
         """The arguments of a layer for the tokens that are left."""
         cache, mask = arguments.get("past_key_values"), arguments.get("attention_mask")
         held = tracked(cache, layer)
+        if held is not None:
+            held.expected = True
+        if self.layers.key_sources:
+            if layer in self.layers.key_sources:
+                return self._cut_shared(layer, arguments)
+            kept = (None, 0, 0) if held is None else (held.kept, held.first, held.held() + self.length)
+            self._shown[layer] = ShownKeys(self.stage, *kept)
         if self.stage is None or self._new is None:
             if held is None or not held.held() or (mask is None and held.kept.valid is None):
                 return arguments
             return {**arguments, "attention_mask": self._cut_columns(mask, held)}
-        new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
-        if arguments.get("position_ids") is not None:
-            # gaps in them would look like packed sequences to flash attention
-            hidden = self.flat_masks and arguments.get("position_embeddings") is not None
-            new["position_ids"] = None if hidden else self._per_token("position_ids", arguments["position_ids"])
+        new = self._cut_values(arguments)
         if self.layers.attentions[layer] is None:
             return {**new, "attention_mask": self._flat_mask(mask)}
         coming = self._on(_device_of(arguments, self.device))
         if cache is not None:
             held = track(cache, layer, coming)
+            held.expected = True
         new["attention_mask"] = self._cut_both(mask, held)
         if held is not None:
             held.announce(coming, self.length)
         return new
+
+    def _cut_values(self, arguments: Arguments) -> Arguments:
+        """What has one value a token, for the tokens that are left."""
+        new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
+        if arguments.get("position_ids") is not None:
+            # gaps in them would look like packed sequences to flash attention
+            hidden = self.flat_masks and arguments.get("position_embeddings") is not None
+            new["position_ids"] = None if hidden else self._per_token("position_ids", arguments["position_ids"])
+        return new
+
+    def _cut_shared(self, layer: int, arguments: Arguments) -> Arguments:
+        """The arguments of a layer that uses the keys of an earlier one."""
+        source, mask = self.layers.key_sources[layer], arguments.get("attention_mask")
+        cache, shown = arguments.get("past_key_values"), self._shown[source]
+        if self.stage is not None and self._new is not None:
+            if self.past:
+                raise UnsupportedModelError(
+                    "A picture came on top of a cache that is in use, which models whose layers share keys do not serve while "
+                    "they are pruned. Start again from the whole conversation."
+                )
+            if cache is not None and shown.stage is not self.stage:
+                track(cache, source, self._new).closed[layer] = closed_slots(self.stage, self.length)
+            return {**self._cut_values(arguments), "attention_mask": self._cut_both(mask, None)}
+        held = tracked(cache, source)
+        if held is None or shown.kept is None:
+            return arguments
+        slots, valid = shown.entries(held.closed.get(layer))
+        if mask is None and (valid is None or self.flat_masks):
+            return {**arguments, "attention_mask": valid}
+        width = self.past + self.length if mask is None else mask.shape[-1]
+        cut = MaskCut(None, slots, self.past + self.length - width, self._rows()[0], valid)
+        return {**arguments, "attention_mask": gather_mask(mask, cut)}
 
     def _on(self, device: torch.device) -> KeptTokens:
         """This pass's tokens, for caches on a device."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from vispco.engine.kept import KeptTokens
-from vispco.errors import UnsupportedModelError
+from vispco.errors import PrunerStateError, UnsupportedModelError
 
 SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 """The last holds no tokens but one state, and is left as it is."""
@@ -35,6 +35,8 @@ class _Tracked:
 
     def _start(self, kept: KeptTokens, seen: int) -> None:
         self.kept, self.first, self.seen = kept, 0, seen
+        self.closed: dict[int, Tensor] = {}  # {layer that uses these keys: bool [B, n], slots that it does not see}
+        self.expected = False  # whether the pruner has prepared the next update
         self._pending: tuple[KeptTokens, int] | None = None
 
     def held(self) -> int:
@@ -50,6 +52,12 @@ class _Tracked:
 
     def _take_pending(self, incoming: int) -> None:
         """Before an update: note what was announced; without it the tokens are the next in line."""
+        if not self.expected:
+            raise PrunerStateError(
+                "This cache holds a pruned prompt, but the pruner is no longer on the model. Keep it on until the generation "
+                "has ended (stay inside its `with` block), or start again from the prompt."
+            )
+        self.expected = False
         if self._pending is None:
             self.seen += incoming
             return
@@ -59,13 +67,23 @@ class _Tracked:
 
     def _select(self, index: Tensor) -> None:
         self.kept = self.kept.select(index)
+        self.closed = {layer: slots[index.to(slots.device)] for layer, slots in self.closed.items()}
 
-    def _refuse_crop(self, tokens: int) -> None:
-        if abs(tokens) > self.held() - max(0, self.kept.number - self.first):
+    def _repeat(self, times: int) -> None:
+        self.kept = self.kept.repeated(times)
+        self.closed = {layer: slots.repeat_interleave(times, dim=0) for layer, slots in self.closed.items()}
+
+    def _take_back(self, tokens: int) -> None:
+        """Before a crop: the last tokens were not to be, as assisted decoding finds out."""
+        newest = max(self.held() - max(0, self.kept.number - self.first), 0)  # those after `kept`
+        inside = max(abs(tokens) - newest, 0)
+        if inside > self.kept.tail:
             raise UnsupportedModelError(
                 f"The cache cannot be cropped by {abs(tokens)} tokens: that reaches into a pruned prompt. "
                 "Crop generated tokens only, or start again from the prompt."
             )
+        self.kept = self.kept.without(inside) if inside else self.kept
+        self.seen -= abs(tokens)
 
     def _forget(self) -> None:
         self._start(self.kept.nothing(), 0)
@@ -87,9 +105,8 @@ class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
         return self.seen
 
     def crop(self, tokens_to_remove: int) -> None:
-        self._refuse_crop(tokens_to_remove)
+        self._take_back(tokens_to_remove)
         DynamicLayer.crop(self, tokens_to_remove)
-        self.seen -= abs(tokens_to_remove)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         DynamicLayer.reorder_cache(self, beam_idx)
@@ -97,7 +114,7 @@ class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         DynamicLayer.batch_repeat_interleave(self, repeats)
-        self.kept = self.kept.repeated(repeats)
+        self._repeat(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         DynamicLayer.batch_select_indices(self, indices)
@@ -118,21 +135,17 @@ class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[m
         self._start(kept, seen)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        if self.record_past:
-            raise UnsupportedModelError(
-                "Assisted decoding on a sliding-window model rolls the cache back, which a pruned cache cannot do. "
-                "Generate without an assistant model, or without the pruner."
-            )
         self._take_pending(key_states.shape[-2])
-        out: tuple[Tensor, Tensor] = DynamicSlidingWindowLayer.update(self, key_states, value_states, *args, **kwargs)
+        # While the past may be taken back, all of it is held; the mask takes out what lies beyond the window.
+        kind = DynamicLayer if self.record_past else DynamicSlidingWindowLayer
+        out: tuple[Tensor, Tensor] = kind.update(self, key_states, value_states, *args, **kwargs)
         self.cumulative_length = self.seen
         self.first += out[0].shape[-2] - self.held()
         return out
 
     def crop(self, tokens_to_remove: int) -> None:
-        self._refuse_crop(tokens_to_remove)
-        DynamicSlidingWindowLayer.crop(self, tokens_to_remove)
-        self.seen -= abs(tokens_to_remove)
+        self._take_back(tokens_to_remove)
+        DynamicLayer.crop(self, tokens_to_remove)
         self.cumulative_length = self.seen
 
     reorder_cache = PrunedLayer.reorder_cache
@@ -212,7 +225,7 @@ def track(cache: Cache, layer: int, new: KeptTokens) -> TrackedLayer:
     made: TrackedLayer
     if isinstance(old, DynamicSlidingWindowLayer):
         made = PrunedSlidingLayer(old.sliding_window, kept, seen)
-        made.cumulative_length = seen
+        made.cumulative_length, made.record_past = seen, old.record_past
     else:
         made = PrunedLayer(kept, seen)
     if old.is_initialized:

@@ -12,6 +12,7 @@ from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Stage, next_stage, restore
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
 from vispco.engine.per_token import take_tokens, token_axis
+from vispco.engine.shared_keys import cut_shared
 from vispco.indexing import batch_index, take, token_index
 from vispco.layout import TokenLayout
 from vispco.scorers.base import Selection
@@ -34,11 +35,12 @@ class DropPass(PruningPass):
         super().__init__(prefill)
         layout = self.layout
         self.cutter = ArgumentCutter(
-            prefill.layers, layout.batch_size, layout.length, self.past, layout.device, flat_masks
+            prefill.layers, layout.batch_size, layout.length, self.past, layout.device, flat_masks, written=prefill.written
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
         self._places = _Places(None, layout)
+        self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
 
     @property
     def stage(self) -> Stage | None:
@@ -48,6 +50,9 @@ class DropPass(PruningPass):
         if self.prefill.injections is not None:
             hidden = self.prefill.injections.add(layer, hidden, self.stage)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
+        if self._left is not None:
+            cut_shared(arguments.get("shared_kv_states"), self._left)
+            self._left = None
         return hidden, self.cutter.cut(layer, arguments)
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
@@ -88,6 +93,7 @@ class DropPass(PruningPass):
         hidden = self.merged(hidden)
         stage, local = self.upcoming
         before = self.stage
+        self._left = local if self.prefill.layers.key_sources else None
         self.cutter.enter(stage)
         self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
         if self.more_to_choose:

@@ -65,6 +65,7 @@ class _CallState(threading.local):
     probing: bool = False  # a layer runs only to show its queries and keys
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
     prompt: int | None = None  # its length, while a generation runs
+    written: int = 0  # tokens that it has written already
     check: RowCheck | None = None
     past: int = 0
     injected: Injections | None = None
@@ -237,6 +238,7 @@ class Engine:
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
         state.layout = state.expected = state.current = state.check = None
+        state.written = 0
         check_not_checkpointing(self.layers)
         inputs = dict(self._signature.bind_partial(*args, **kwargs).arguments)
         inputs |= inputs.pop("kwargs", {})
@@ -264,6 +266,7 @@ class Engine:
         prompt, ids = self.state.prompt, inputs.get("input_ids")
         if prompt is None or past or ids is None or ids.shape[1] <= prompt:
             return None
+        self.state.written = ids.shape[1] - prompt
         return (torch.arange(ids.shape[1], device=ids.device) >= prompt).expand(ids.shape[0], -1)
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -301,7 +304,8 @@ class Engine:
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
-            layout, plan, self.chain, self.map, embeddings, past, vision, self.options.record, injected, self._probe
+            *(layout, plan, self.chain, self.map, embeddings, past, vision),
+            *(self.options.record, injected, self._probe, state.written),
         )
         state.plan = plan
         state.check = row_check(self.text)

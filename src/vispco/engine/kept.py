@@ -21,10 +21,11 @@ class KeptTokens:
 
     slots: int64 [B, n]. valid: bool [B, n], False for fill; None if there is none.
     end: how many tokens had been seen when the last of these was stored; the next ones are `end`, `end + 1`, ...
+    tail: how many of the last ones are known to be neighbours, and may be taken back.
     """
 
-    def __init__(self, slots: Tensor, valid: Tensor | None, end: int) -> None:
-        self.slots, self.valid, self.end = slots, valid, end
+    def __init__(self, slots: Tensor, valid: Tensor | None, end: int, tail: int = 0) -> None:
+        self.slots, self.valid, self.end, self.tail = slots, valid, end, tail
         self._columns: Tensor | None = None
         self._open: Tensor | None = None
         self._memo: dict[tuple[Any, ...], tuple[KeptTokens, Any]] = {}
@@ -56,8 +57,18 @@ class KeptTokens:
                 valid = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
                 more = torch.ones_like(new.slots, dtype=torch.bool) if new.valid is None else new.valid
                 valid = torch.cat([valid, more], dim=1)
-            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end)
+            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end, new.tail)
             self._memo["followed", held, first] = (found, new)
+        return found
+
+    def without(self, last: int) -> KeptTokens:
+        """Without the last few, which must be among the tail. Computed once for all layers that share them."""
+        found = self._remembered(("without", last), None)
+        if found is None:
+            number = self.number - last
+            valid = None if self.valid is None else self.valid[:, :number]
+            found = KeptTokens(self.slots[:, :number], valid, self.end - last, self.tail - last)
+            self._memo["without", last] = (found, None)
         return found
 
     def select(self, index: Tensor) -> KeptTokens:
@@ -66,7 +77,7 @@ class KeptTokens:
         if found is None:
             places = index.to(self.slots.device)
             valid = None if self.valid is None else self.valid[places]
-            found = KeptTokens(self.slots[places], valid, self.end)
+            found = KeptTokens(self.slots[places], valid, self.end, self.tail)
             self._memo["select",] = (found, index)
         return found
 
@@ -75,7 +86,7 @@ class KeptTokens:
         found = self._remembered(("repeated", times), None)
         if found is None:
             valid = None if self.valid is None else self.valid.repeat_interleave(times, dim=0)
-            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end)
+            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end, self.tail)
             self._memo["repeated", times] = (found, None)
         return found
 

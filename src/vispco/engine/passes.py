@@ -93,6 +93,7 @@ class Prefill:
 
     layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
+    written: how many of the last tokens a generation has written itself.
     """
 
     layout: TokenLayout
@@ -105,6 +106,7 @@ class Prefill:
     record: bool = False
     injections: Injections | None = None
     probe: Probe | None = None
+    written: int = 0
 
 
 class PruningPass(Pass):
