@@ -23,8 +23,12 @@ STEPS = 4  # decoding steps that are counted; the dearest behind the first one s
 
 def prefill(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None) -> Counts:
     """The counts of one prefill that fills a cache, the vision tower included."""
+    call = {**inputs, "use_cache": True, "logits_to_keep": 1}
     with nullcontext() if pruner is None else pruner(model):
-        return count(model, **{**inputs, "use_cache": True, "logits_to_keep": 1})
+        if pruner is not None:
+            with torch.no_grad():
+                model(**call)  # once for each model, the first prefill checks that its attention is read right
+        return count(model, **call)
 
 
 def decoding(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None) -> Counts:

@@ -35,7 +35,13 @@ class DropPass(PruningPass):
         super().__init__(prefill)
         layout = self.layout
         self.cutter = ArgumentCutter(
-            prefill.layers, layout.batch_size, layout.length, self.past, layout.device, flat_masks, written=prefill.written
+            prefill.layers,
+            layout.batch_size,
+            layout.length,
+            self.past,
+            layout.device,
+            flat_masks,
+            written=prefill.written,
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
