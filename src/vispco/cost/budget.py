@@ -155,5 +155,5 @@ def _parse(text: str, whole: str) -> tuple[Kind, float]:
     found = _AMOUNT.fullmatch(text)
     unit = None if found is None else UNITS.get(found[2].lower())
     if found is None or unit is None:
-        raise InvalidInputError(f"The budget {whole!r} was given, which cannot be read. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"The budget {whole!r} cannot be read. {HOW_TO_WRITE}")
     return unit[0], float(found[1]) * unit[1]

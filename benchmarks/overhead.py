@@ -1,0 +1,73 @@
+"""What does pruning add, counted in torch operations and in waits for the device? The same figures on every machine.
+
+A batch of 8 prompts with pictures of different sizes, on the shipped models. `ops.drop.*` is one drop beyond a pruner that
+drops nothing; `ops.applied` is such a pruner beyond the unpruned model; `ops.decode.*` is a decoding step beyond an
+unpruned one's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import vispco
+from figures import Figure, write
+from vispco import Pruner, Schedule, cost
+from vispco.bench import overhead
+from vispco.data import dataset
+from vispco.evaluation.encoded import encode
+from vispco.families import family_of
+from vispco.planning.planner import BudgetPlanner, predicted_shape
+
+DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110}
+BATCH, BUDGET = 8, 0.5
+
+
+def prompts(name: str, number: int) -> tuple[Any, dict[str, Any], int]:
+    model, processor = vispco.load(name)
+    return (
+        model,
+        encode(model, processor, dataset("test", limit=1)[:number]).inputs,
+        len(family_of(model).layers(model)),
+    )
+
+
+def main() -> None:
+    model, inputs, layers = prompts("tiny-qwen", BATCH)
+    unpruned = overhead.prefill(model, inputs)
+    applied = overhead.prefill(model, inputs, Pruner("fastv", Schedule.full(layers)))
+    predictor = overhead.random_predictor(model)
+    planner = BudgetPlanner(
+        predicted_shape(predictor, BUDGET), predictor.kernel, BUDGET, cost.get("exact", model.config)
+    )
+    first, again = overhead.planning(model, inputs, planner)
+    whole = overhead.prefill(model, inputs, Pruner("fastv", planner))
+    figures = {
+        "ops.plan": Figure(first.number, "lower", 120, "operations"),
+        "ops.plan_cached": Figure(again.number, "lower", 40, "operations"),
+        "ops.applied": Figure(applied.number - unpruned.number, "lower", 15, "operations"),
+    }
+    details: dict[str, Any] = {"batch": BATCH, "unpruned_prefill": unpruned.number, "drops": {}}
+    for scorer, bar in DROP.items():
+        once = overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(2, 0.5, layers)))
+        twice = overhead.prefill(model, inputs, Pruner(scorer, Schedule.stages({2: 0.5, 5: 0.25}, layers)))
+        figures[f"ops.drop.{scorer}"] = Figure(once.number - applied.number, "lower", bar, "operations")
+        details["drops"][scorer] = {"first": once.number - applied.number, "second": twice.number - once.number}
+    llava, padded, depth = prompts("tiny-llava", BATCH)
+    single = prompts("tiny-llava", 1)[1]
+    pruner = Pruner("fastv", Schedule.single(2, 0.5, depth))
+    syncs = 0
+    for key, batch, bar in (("unpadded", single, 0), ("padded", padded, 12)):
+        plain, pruned = overhead.decoding(llava, batch), overhead.decoding(llava, batch, pruner)
+        figures[f"ops.decode.{key}"] = Figure(pruned.number - plain.number, "lower", bar, "operations")
+        details[f"unpruned_decode.{key}"] = plain.number
+        syncs += (pruned.waits - plain.waits).total()
+    figures["syncs.prefill"] = Figure((whole.waits - unpruned.waits).total(), "lower", 2, "waits")
+    figures["syncs.decode"] = Figure(syncs, "lower", 0, "waits")
+    write("overhead", figures, details, 0)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
