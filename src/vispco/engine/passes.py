@@ -256,6 +256,7 @@ class PruningPass(Pass):
             self.prefill.embeddings,
             self.sizes,
             tuple(row[layer] for row in self.rows),
+            self._groups_at(layer),
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
             text_hidden=self._text_states(hidden) if scorer.needs_text_hidden else None,
@@ -263,6 +264,14 @@ class PruningPass(Pass):
             source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )
+
+    def _groups_at(self, layer: int) -> tuple[int, ...] | None:
+        """Which chain of a mixed one chooses for each sample; -1 where a sample keeps all that it has."""
+        groups = self.plan.groups
+        if groups is None:
+            return None
+        before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
+        return tuple(group if row[layer] < n else -1 for group, row, n in zip(groups, self.rows, before, strict=True))
 
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""

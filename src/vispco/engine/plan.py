@@ -13,6 +13,7 @@ from vispco.engine.layer_map import LayerMap
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
+from vispco.scorers.mixture import chains_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +21,12 @@ class TokenPlan:
     """Token counts int64 [B, L] on the host, never growing with depth; an upper bound for methods with a threshold.
 
     retention: [B, L] the same as fractions, with a gradient, where a search wants one.
+    groups: the number of the chain that each sample follows, where the pruner has a mixed chain.
     """
 
     counts: Tensor
     retention: Tensor | None = None
+    groups: tuple[int, ...] | None = None
     rows: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +58,18 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Ch
     counts, visual = plan.counts.numpy(), np.array(layout.num_visual)[:, None]
     if (counts > visual).any() or (counts < 0).any():
         raise InvalidInputError("The plan keeps more visual tokens than a sample has, or fewer than none.")
+    chains = chains_of(chain)
+    groups = plan.groups or (0,) * layout.batch_size
+    if len(groups) != layout.batch_size or not all(0 <= group < len(chains) for group in groups):
+        raise InvalidInputError(
+            f"The plan names the chains {groups} for {layout.batch_size} samples; the pruner has {len(chains)} chains."
+        )
+    for number in sorted(set(groups)):
+        rows = [row for row, group in enumerate(groups) if group == number]
+        _check_start(counts[rows], visual[rows], chains[number])
+
+
+def _check_start(counts: Any, visual: Any, chain: Chain) -> None:
     first = chain.earliest_layer
     if (counts[:, :first] != visual).any():
         kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"

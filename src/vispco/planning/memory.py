@@ -41,6 +41,15 @@ class Memory(nn.Module):
         estimate: Tensor = similarity_weights(keys, self.keys, bandwidth) @ self.kl
         return estimate
 
+    def estimate(self, observation: Observation) -> Tensor:
+        """The estimated KL of each anchor, each with its own bandwidth: [B, K]."""
+        keys = as_points(describe(observation).to(self.centre), self.centre, self.spread) @ self.axes
+        found = torch.empty(len(keys), self.kl.shape[1], device=keys.device)
+        for bandwidth in self.bandwidth.unique():
+            columns = (self.bandwidth == bandwidth).nonzero()[:, 0]
+            found[:, columns] = similarity_weights(keys, self.keys, bandwidth) @ self.kl[:, columns]
+        return found
+
     @torch.no_grad()
     def remember(self, observation: Observation, kl: Tensor, bandwidth: Tensor) -> None:
         """Fill the memory with samples and their kl [M, K]. Keys are the samples' points on their leading axes."""

@@ -17,6 +17,7 @@ from vispco.scorers.learned import MADTP, ATPLLaVA, DynamicLLaVA, LearnedScorer
 from vispco.scorers.priortr import PriorTR
 from vispco.scorers.prumerge import PruMerge
 from vispco.scorers.pyramiddrop import PyramidDrop
+from vispco.scorers.mixture import MixedChain
 from vispco.scorers.random import Random
 from vispco.scorers.scope import Scope
 from vispco.scorers.sparsevlm import SparseVLM
@@ -51,6 +52,7 @@ __all__ = [
     "PriorTR",
     "PruMerge",
     "PyramidDrop",
+    "MixedChain",
     "Random",
     "Scope",
     "Scorer",

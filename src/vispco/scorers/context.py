@@ -57,6 +57,8 @@ class ScoringContext:
     layer: the decoder layer that the tokens are about to enter; 0 is before the language model.
     live: bool [B, V], the visual tokens that are still there. counts: int64 [B], how many may stay at most.
     host_counts: the counts once more, on the host, where loops are decided.
+    groups: which chain of a mixed one each sample follows, on the host; -1 for a sample of which nothing is dropped here.
+        None where all follow one chain.
     embeddings: [B, N, D], what entered the language model.
     hidden: [B, V, D], the visual tokens' states where they would leave, for scorers with `needs_hidden`: the input of
         `layer`, or for the site 'mid' the input of the feed-forward network before it.
@@ -75,6 +77,7 @@ class ScoringContext:
     embeddings: Tensor
     merged_sizes: Tensor | None
     host_counts: tuple[int, ...]
+    groups: tuple[int, ...] | None = None
     hidden: Tensor | None = None
     previous_hidden: Tensor | None = None
     text_hidden: Tensor | None = None

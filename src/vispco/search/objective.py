@@ -62,6 +62,14 @@ class Objective:
         self.taught: set[str] = set()  # names of the batches whose teacher is on the bill
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
 
+    def with_chain(self, chain: ChainLike) -> Objective:
+        """The same objective under another chain of scorers, on the same bill and with the same journal."""
+        other = Objective(
+            self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.direction
+        )
+        other.spent, other.journal = self.spent, self.journal
+        return other
+
     def workload(self, num_text: Tensor, num_visual: Tensor) -> Workload:
         """Samples of these sizes [B], pruned by the scorer."""
         sites = self.scorer.sites(self.cost.num_layers)

@@ -1,0 +1,94 @@
+"""Configurations: a chain, a shape, and the budget level that they were measured at. What a joint search leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vispco.cost import Cost, Workload, counts_for_budget
+from vispco.errors import InvalidInputError
+from vispco.kernels import Kernel
+from vispco.planning.found_shape import deployed_gamma
+from vispco.scorers import Chain
+
+
+@dataclass(frozen=True, eq=False)
+class Configurations:
+    """K configurations. chains: those that are used. chain: int64 [K], the number of each one's chain.
+
+    params: [K, P], of the kernel. level: float64 [K], the budget at which it was measured; it serves budgets near it.
+    """
+
+    chains: tuple[Chain, ...]
+    chain: Tensor
+    params: Tensor
+    level: Tensor
+
+    def __len__(self) -> int:
+        return len(self.level)
+
+    @property
+    def levels(self) -> list[float]:
+        """The budget levels, from small to large."""
+        return sorted(set(self.level.tolist()))
+
+    def take(self, index: Sequence[int] | Tensor) -> Configurations:
+        """Some of them; chains that none of them uses are left out."""
+        index = torch.as_tensor(index, dtype=torch.int64)
+        used = sorted(set(self.chain[index].tolist()))
+        number = {old: new for new, old in enumerate(used)}
+        chain = torch.tensor([number[int(old)] for old in self.chain[index]], dtype=torch.int64)
+        return Configurations(tuple(self.chains[old] for old in used), chain, self.params[index], self.level[index])
+
+    @staticmethod
+    def join(parts: Sequence[Configurations]) -> Configurations:
+        """All of several, each chain once."""
+        chains = tuple(dict.fromkeys(chain for part in parts for chain in part.chains))
+        chain = [torch.tensor([chains.index(part.chains[int(n)]) for n in part.chain]) for part in parts]
+        return Configurations(
+            chains,
+            torch.cat(chain).long(),
+            torch.cat([part.params for part in parts]),
+            torch.cat([part.level for part in parts]),
+        )
+
+
+def nearest_level(budget: Tensor, levels: Sequence[float]) -> Tensor:
+    """The level that serves each budget: [B] -> [B]. Half-way between two, the higher one."""
+    if not levels:
+        raise InvalidInputError("There are no configurations to choose from. Search again.")
+    known = torch.tensor(sorted(levels), dtype=torch.float64, device=budget.device)
+    middle = (known[1:] + known[:-1]) / 2
+    return known[torch.bucketize(budget.double(), middle, right=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Samples that want counts. params: [B, P]. budget: float64 [B]. chain: int64 [B]. text, visual: int64 [B]."""
+
+    params: Tensor
+    budget: Tensor
+    chain: Tensor
+    text: Tensor
+    visual: Tensor
+
+
+def counts_by_chain(
+    request: Request, chains: Sequence[Chain], kernel: Kernel, cost: Cost, *, fill: bool = True
+) -> Tensor:
+    """Whole tokens [B, L] within each sample's budget, solved for the layers that its own chain may prune."""
+    counts = torch.zeros(len(request.budget), cost.num_layers, dtype=torch.int64)
+    for number, chain in enumerate(chains):
+        rows = (request.chain == number).nonzero()[:, 0]
+        if not len(rows):
+            continue
+        size = Workload(
+            request.text[rows], request.visual[rows], chain.sites(cost.num_layers), max(0, chain.earliest_layer)
+        )
+        counts[rows] = counts_for_budget(
+            kernel, request.params[rows], request.budget[rows], size, cost, gamma=deployed_gamma(kernel), fill=fill
+        )
+    return counts

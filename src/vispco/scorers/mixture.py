@@ -1,0 +1,119 @@
+"""Different chains for different samples of one batch.
+
+`MixedChain.of(["divprune+fastv", "cdpruner"])` behaves as one chain. A plan says which of its chains each sample follows
+(`TokenPlan.groups`), and at every layer each sample's own scorer chooses. A batch can carry chains whose tokens leave at
+the same kind of place. It cannot carry chains that merge tokens or decide counts by themselves: those change what the whole
+batch is handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from vispco.cost.workload import Site
+from vispco.errors import InvalidInputError
+from vispco.scorers.base import Scorer, Selection, VisionNeeds
+from vispco.scorers.chain import Chain, ChainLike
+from vispco.scorers.context import ScoringContext
+
+
+class Mixture(Scorer):
+    """One stage of a mixed chain: the scorers in charge, one for each chain; None where a chain has not begun."""
+
+    name = "mixture"
+
+    def __init__(self, parts: Sequence[Scorer | None]) -> None:
+        self.parts = tuple(parts)
+        self._scorers = [part for part in parts if part is not None]
+
+    @property
+    def needs_attention(self) -> bool:  # type: ignore[override]
+        return any(scorer.needs_attention for scorer in self._scorers)
+
+    @property
+    def needs_hidden(self) -> bool:  # type: ignore[override]
+        return any(scorer.needs_hidden for scorer in self._scorers)
+
+    @property
+    def needs_previous_hidden(self) -> bool:  # type: ignore[override]
+        return any(scorer.needs_previous_hidden for scorer in self._scorers)
+
+    @property
+    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
+        blocks = dict.fromkeys(block for scorer in self._scorers for block in scorer.needs_vision.attention)
+        return VisionNeeds(any(scorer.needs_vision.features for scorer in self._scorers), tuple(blocks))
+
+    @property
+    def site(self) -> Site:  # type: ignore[override]
+        return self._scorers[0].site
+
+    @property
+    def earliest_layer(self) -> int:
+        return max(scorer.earliest_layer for scorer in self._scorers)
+
+    def select(self, context: ScoringContext) -> Selection:
+        """Each sample's tokens by its own scorer. A scorer that no sample waits for does not run."""
+        keep, groups = context.live, context.groups
+        if groups is None:
+            raise InvalidInputError("A mixed chain needs to know which chain each sample follows: `TokenPlan.groups`.")
+        for number, part in enumerate(self.parts):
+            if part is None or number not in groups:
+                continue
+            mine = torch.tensor([group == number for group in groups]).to(keep.device, non_blocking=True)
+            counts = torch.where(mine, context.counts, 0)
+            host = tuple(n if group == number else 0 for n, group in zip(context.host_counts, groups, strict=True))
+            chosen = part.select(replace(context, counts=counts, host_counts=host))
+            keep = torch.where(mine[:, None], chosen.keep, keep)
+        return Selection(keep)
+
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:
+        return max(scorer.attention_rows(num_instruction, num_live) for scorer in self._scorers)
+
+
+@dataclass(frozen=True)
+class MixedChain(Chain):
+    """Several chains as one. `stages` follows from `chains`."""
+
+    chains: tuple[Chain, ...] = ()
+
+    @classmethod
+    def of_chains(cls, given: Sequence[ChainLike]) -> Chain:
+        """The chain of several; of one, that chain itself."""
+        chains = tuple(Chain.of(each) for each in given)
+        if len(chains) == 1:
+            return chains[0]
+        for chain in chains:
+            if chain.merges or chain.decides_count:
+                raise InvalidInputError(
+                    f"The chain {chain.name!r} merges tokens or decides counts by itself, so it cannot share a batch with "
+                    "other chains. Use it alone."
+                )
+        sites = {scorer.site for chain in chains for scorer in chain.scorers}
+        if len(sites) > 1:
+            raise InvalidInputError(
+                f"The chains {', '.join(chain.name for chain in chains)} have tokens leave at two kinds of places (the entry "
+                "of a layer, and between attention and feed-forward network), which one batch cannot do. Use chains of one "
+                "kind; fitprune(site=entry) leaves at the entry."
+            )
+        layers = sorted({layer for chain in chains for layer, _ in chain.stages})
+        stages = tuple((layer, Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
+        return cls(stages, chains)
+
+    @property
+    def name(self) -> str:
+        return " | ".join(chain.name for chain in self.chains)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"mixed": [chain.to_dict() for chain in self.chains]}
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.chains))
+
+
+def chains_of(chain: Chain) -> tuple[Chain, ...]:
+    """The chains that samples of a batch may follow."""
+    return chain.chains if isinstance(chain, MixedChain) else (chain,)

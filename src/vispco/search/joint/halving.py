@@ -1,0 +1,223 @@
+"""Successive halving over configurations at one budget: many on a few samples, the better ones on more."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vispco.cost import BudgetWarning, Workload
+from vispco.planning.configurations import Configurations, Request, counts_by_chain
+from vispco.planning.observation import join_observations
+from vispco.planning.similarity import other_sample_weights
+from vispco.scorers import Chain
+from vispco.search.batch import Batch
+from vispco.search.joint.space import ChainShapes, joint_kernel
+from vispco.search.objective import Objective
+from vispco.search.table.kl_table import Progress
+from vispco.search.table.memory_fit import greedy_anchors
+
+
+@dataclass(frozen=True)
+class JointSettings:
+    """How much a joint search measures.
+
+    levels: the budgets that get configurations of their own; each serves the budgets around it.
+    ranking: the budgets at which all chains are compared. Other levels take the chains of the nearest of them.
+    looks: samples of the four looks. shapes: shapes of each chain in the first look. chains: chains that stay after it.
+    neighbours: shapes near the best that are added then. shortlist: configurations in the third and in the fourth look.
+    anchors: configurations of each level, between which the predictor chooses. levels_per_batch: at so many levels each
+    further batch is measured. servable: only configurations that prune once, before layer 0.
+    """
+
+    levels: tuple[float, ...] = (0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+    ranking: tuple[float, ...] = (0.2, 0.3, 0.5)
+    looks: tuple[int, int, int] = (16, 64, 128)
+    shapes: int = 7
+    chains: int = 4
+    neighbours: int = 24
+    shortlist: tuple[int, int] = (12, 6)
+    anchors: int = 4
+    levels_per_batch: int = 3
+    servable: bool = False
+
+
+class Chains:
+    """The candidate chains on one model: an objective for each, with one bill and one journal."""
+
+    def __init__(self, objective: Objective, chains: Sequence[Chain]) -> None:
+        self.cost, self.kernel = objective.cost, joint_kernel()
+        self.objectives = {chain: objective.with_chain(chain) for chain in chains}
+
+    def measure(self, batch: Batch, configurations: Configurations, budget: float) -> Tensor:
+        """KL [K, B] of configurations at a budget; those that come to the same tokens are run once."""
+        found = torch.zeros(len(configurations), len(batch))
+        budgets = torch.full((len(batch),), budget, dtype=torch.float64)
+        for number, chain in enumerate(configurations.chains):
+            places = (configurations.chain == number).nonzero()[:, 0]
+            if not len(places):
+                continue
+            K, B = len(places), len(batch)
+            request = Request(
+                configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
+                budgets.repeat(K),
+                torch.zeros(K * B, dtype=torch.int64),
+                batch.num_text.repeat(K),
+                batch.num_visual.repeat(K),
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", BudgetWarning)
+                counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
+            unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
+            kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
+            found[places] = kl[place].float().cpu()
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Configurations of one level, and their KL [samples, K] on the first samples."""
+
+    configurations: Configurations
+    kl: Tensor
+
+    def take(self, index: Sequence[int]) -> Measured:
+        return Measured(self.configurations.take(index), self.kl[:, list(index)])
+
+
+class LevelSearch:
+    """The search at one level."""
+
+    def __init__(
+        self, chains: Chains, batches: Sequence[Batch], level: float, settings: JointSettings, progress: Progress
+    ) -> None:
+        self.chains, self.level, self.settings, self.progress = chains, level, settings, progress
+        self.batches = _looks(batches, settings.looks)
+        sizes = [torch.cat([getattr(b, name) for b in batches[:8]]) for name in ("num_text", "num_visual")]
+        self.size = Workload(sizes[0].median()[None], sizes[1].median()[None])
+        self.pools: dict[Chain, ChainShapes] = {}
+        self.seen: dict[Chain, list[int]] = {}
+
+    def first_look(self, among: Sequence[Chain]) -> Measured:
+        """A few shapes of each chain on the first samples."""
+        parts = []
+        for chain in among:
+            pool = self.pool(chain)
+            self.seen[chain] = pool.spread(self.settings.shapes)
+            parts.append(self._configurations(chain, self.seen[chain]))
+        return self._measured(Configurations.join(parts), self.batches[0])
+
+    def finish(self, first: Measured) -> Measured:
+        """From the first look to the anchors: neighbours of the best, then two more looks on more samples."""
+        settings, means = self.settings, first.kl.mean(0)
+        leaders = means.argsort(stable=True)[: max(2, settings.neighbours // 4)].tolist()
+        found = first
+        added = self._neighbours(first.configurations, leaders)
+        if added is not None:
+            near = self._measured(added, self.batches[0])
+            found = Measured(
+                Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1)
+            )
+        for look, size in enumerate(settings.shortlist, start=1):
+            found = found.take(_shortlist(found.kl, self._batches_until(look - 1), size))
+            more = self._measured(found.configurations, self.batches[look])
+            found = Measured(found.configurations, torch.cat([found.kl, more.kl]))
+        found = _one_kind(found)
+        chosen = greedy_anchors(found.kl, _left_out(found.kl, self._batches_until(2)), settings.anchors)
+        return found.take(chosen)
+
+    def pool(self, chain: Chain) -> ChainShapes:
+        if chain not in self.pools:
+            objective = self.chains.objectives[chain]
+            self.pools[chain] = ChainShapes.at(objective, self.level, self.size, servable=self.settings.servable)
+        return self.pools[chain]
+
+    def _neighbours(self, configurations: Configurations, leaders: Sequence[int]) -> Configurations | None:
+        """Shapes near the best ones, of the same chains, that have not been measured; more for a chain with more leaders."""
+        parts = []
+        for number, chain in enumerate(configurations.chains):
+            own = [place for place in leaders if int(configurations.chain[place]) == number]
+            if not own:
+                continue
+            pool, seen = self.pool(chain), self.seen[chain]
+            order = (configurations.chain == number).nonzero()[:, 0].tolist()  # as in `seen`
+            good = [seen[order.index(place)] for place in own]
+            near = pool.nearest(good, seen, round(self.settings.neighbours * len(own) / len(leaders)))
+            if near:
+                parts.append(self._configurations(chain, near))
+                self.seen[chain] = [*seen, *near]
+        return Configurations.join(parts) if parts else None
+
+    def _configurations(self, chain: Chain, places: Sequence[int]) -> Configurations:
+        params = self.pool(chain).params[list(places)]
+        level = torch.full((len(params),), self.level, dtype=torch.float64)
+        return Configurations((chain,), torch.zeros(len(params), dtype=torch.int64), params, level)
+
+    def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> Measured:
+        kls = [torch.empty(0, len(configurations))]
+        for batch in batches:
+            kls.append(self.chains.measure(batch, configurations, self.level).T)
+            done = self.level * len(configurations) * len(batch)
+            self.progress(done, f"budget {self.level:g}: {len(configurations)} configurations")
+        return Measured(configurations, torch.cat(kls))
+
+    def _batches_until(self, look: int) -> list[Batch]:
+        return [batch for part in self.batches[: look + 1] for batch in part]
+
+
+def best_chains(measured: Measured, count: int) -> list[Chain]:
+    """The chains whose best configuration has the least mean KL, best first."""
+    means, chain = measured.kl.mean(0), measured.configurations.chain
+    best = [(float(means[chain == n].min()), each) for n, each in enumerate(measured.configurations.chains)]
+    return [each for _, each in sorted(best, key=lambda pair: pair[0])[:count]]
+
+
+def only_chains(measured: Measured, chains: Sequence[Chain]) -> Measured:
+    """What was measured of some chains."""
+    wanted = {n for n, chain in enumerate(measured.configurations.chains) if chain in chains}
+    return measured.take([k for k, n in enumerate(measured.configurations.chain.tolist()) if n in wanted])
+
+
+def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
+    """The batches that each look adds, so that it sees at least so many samples, if there are as many."""
+    found: list[list[Batch]] = []
+    used = samples = 0
+    for size in sizes:
+        part = []
+        while used < len(batches) and samples < size:
+            part.append(batches[used])
+            samples += len(part[-1])
+            used += 1
+        found.append(part)
+    return found
+
+
+def _one_kind(found: Measured) -> Measured:
+    """Configurations that one batch can carry: of those whose tokens leave at one kind of place, the better kind.
+
+    The kind is that of the best configuration: see `vispco.scorers.mixture`. A chain that merges or decides counts by
+    itself is alone.
+    """
+    best = int(found.kl.mean(0).argmin())
+    chains = found.configurations.chains
+
+    def kind(place: int) -> object:
+        chain = chains[int(found.configurations.chain[place])]
+        return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
+
+    return found.take([place for place in range(len(found.configurations)) if kind(place) == kind(best)])
+
+
+def _left_out(kl: Tensor, batches: Sequence[Batch]) -> Tensor:
+    """KL [M, N] of each sample as estimated from the other samples that are similar to it."""
+    return other_sample_weights(join_observations([batch.observation.to("cpu") for batch in batches])) @ kl
+
+
+def _shortlist(kl: Tensor, batches: Sequence[Batch], size: int) -> list[int]:
+    """Columns of kl [M, N]: one half by their mean, the other by how well they serve together."""
+    best = kl.mean(0).argsort(stable=True)[: size - size // 2].tolist()
+    together = greedy_anchors(kl, _left_out(kl, batches), size)
+    return sorted([*best, *(place for place in together if place not in best)][:size])

@@ -1,0 +1,180 @@
+"""The joint search: chains compared, configurations found at each level, measured on all samples, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vispco.planning.configurations import Configurations
+from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
+from vispco.planning.observation import Observation, join_observations
+from vispco.scorers import Chain
+from vispco.search.batch import Batch
+from vispco.search.joint.halving import (
+    Chains,
+    JointSettings,
+    LevelSearch,
+    Measured,
+    best_chains,
+    only_chains,
+)
+from vispco.search.objective import Objective
+from vispco.search.table.kl_table import HeldOutKl, Progress
+from vispco.search.table.memory_fit import choose_anchors
+
+
+@dataclass(frozen=True, eq=False)
+class JointTable:
+    """Configurations of all levels, and their KL on the calibration samples.
+
+    kl: [M, K], infinite where a sample was not measured. ranking: level -> chains and their least mean KL, best first.
+    """
+
+    configurations: Configurations
+    observation: Observation
+    kl: Tensor
+    ranking: dict[float, list[tuple[str, float]]]
+
+
+def measure_joint_table(
+    objective: Objective,
+    batches: Sequence[Batch],
+    chains: Sequence[Chain],
+    settings: JointSettings | None = None,
+    progress: Progress = lambda *_: None,
+) -> JointTable:
+    """Everything that runs the language model."""
+    settings = settings or JointSettings()
+    candidates = Chains(objective, chains)
+    searches = {level: LevelSearch(candidates, batches, level, settings, progress) for level in settings.levels}
+    firsts = _compare_chains(searches, chains, settings)
+    found: list[Measured] = []
+    for level, search in searches.items():
+        first = firsts.get(level)
+        if first is None:
+            nearest = min(firsts, key=lambda each: abs(each - level))
+            first = search.first_look(firsts[nearest].configurations.chains)
+        found.append(search.finish(first))
+    configurations = Configurations.join([each.configurations for each in found])
+    kl = _measure_rest(candidates, batches, configurations, found, settings, progress)
+    observation = join_observations([batch.observation.to("cpu") for batch in batches])
+    ranking = {level: _ranked(first) for level, first in firsts.items()}
+    return JointTable(configurations, observation, kl, ranking)
+
+
+def _compare_chains(
+    searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings
+) -> dict[float, Measured]:
+    """The first look at all chains, at the ranking levels; the best chains of each."""
+    found = {}
+    for level in settings.ranking if len(chains) > settings.chains else settings.levels:
+        if level in searches:
+            first = searches[level].first_look(chains)
+            found[level] = only_chains(first, best_chains(first, settings.chains))
+    if not found:  # levels without a ranking one among them
+        level = sorted(searches)[len(searches) // 2]
+        first = searches[level].first_look(chains)
+        found[level] = only_chains(first, best_chains(first, settings.chains))
+    return found
+
+
+def _ranked(first: Measured) -> list[tuple[str, float]]:
+    means, chain = first.kl.mean(0), first.configurations.chain
+    best = [(str(each), float(means[chain == n].min())) for n, each in enumerate(first.configurations.chains)]
+    return sorted(best, key=lambda pair: pair[1])
+
+
+def _measure_rest(
+    candidates: Chains,
+    batches: Sequence[Batch],
+    configurations: Configurations,
+    found: Sequence[Measured],
+    settings: JointSettings,
+    progress: Progress,
+) -> Tensor:
+    """KL [M, K] on all samples: what the looks measured, and for each further batch some of the levels in turn."""
+    total = sum(len(batch) for batch in batches)
+    kl = torch.full((total, len(configurations)), torch.inf)
+    start = 0
+    for each in found:
+        width = len(each.configurations)
+        kl[: len(each.kl), start : start + width] = each.kl
+        start += width
+    seen, levels, sample = len(found[0].kl), configurations.levels, 0
+    for number, batch in enumerate(batches):
+        rows = slice(sample, sample + len(batch))
+        sample += len(batch)
+        if sample <= seen:
+            continue
+        for turn in range(min(settings.levels_per_batch, len(levels))):
+            level = levels[(number * settings.levels_per_batch + turn) % len(levels)]
+            places = (configurations.level == level).nonzero()[:, 0]
+            kl[rows, places] = candidates.measure(batch, configurations.take(places), level).T
+            progress(level * len(places) * len(batch), f"table: {sample} of {total} samples")
+    return kl
+
+
+def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
+    """A predictor that remembers a table; the language model does not run. Also its held-out KL by level.
+
+    At each level the configurations are kept whose choice, each sample left out once, has the least KL.
+    """
+    configurations, kl = table.configurations, table.kl
+    kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
+    bandwidth = torch.ones(len(configurations))
+    filled = kl.clone()
+    for level in configurations.levels:
+        columns = (configurations.level == level).nonzero()[:, 0]
+        rows = kl[:, columns].isfinite().all(-1).nonzero()[:, 0]
+        choice = choose_anchors(kl[rows][:, columns], table.observation.take(rows))
+        used = columns[choice.columns]
+        kept[used], bandwidth[columns] = True, choice.bandwidth
+        held_out[level] = HeldOutKl(*(float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle)))
+        filled[:, columns] = _filled(kl[:, columns], rows, table.observation, choice.bandwidth)
+    config = JointPredictorConfig(
+        hidden=objective.cost.dimensions.hidden,
+        anchors=len(configurations),
+        samples=len(kl),
+        kernel=Chains(objective, ()).kernel.config(),
+        chains=[chain.to_dict() for chain in configurations.chains],
+        cost=objective.cost.to_dict(),
+    )
+    predictor = JointPredictor(config)
+    _copy(predictor, configurations, kept)
+    predictor.memory.remember(table.observation, filled, bandwidth)
+    predictor.sizes.copy_(table.observation.sizes)
+    return predictor.to(objective.model.device).eval(), held_out
+
+
+def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
+    predictor.params.copy_(configurations.params)
+    predictor.chain.copy_(configurations.chain)
+    predictor.level.copy_(configurations.level)
+    predictor.kept.copy_(kept)
+
+
+def _filled(kl: Tensor, rows: Tensor, observation: Observation, bandwidth: float) -> Tensor:
+    """KL of samples that were not measured at a level, estimated from those that were: no row of a memory is empty."""
+    from vispco.planning.similarity import as_points, describe, scales, similarity_weights  # noqa: PLC0415
+
+    missing = (~kl.isfinite().all(-1)).nonzero()[:, 0]
+    if not len(missing):
+        return kl
+    raw = describe(observation)
+    points = as_points(raw, *scales(raw))
+    weights = similarity_weights(points[missing], points[rows], bandwidth)
+    filled = kl.clone()
+    filled[missing] = weights @ kl[rows]
+    return filled
+
+
+def restrict(settings: JointSettings, budgets: Sequence[float]) -> JointSettings:
+    """Settings for some budgets alone: the levels that serve them."""
+    wanted = {min(settings.levels, key=lambda level: (abs(level - budget), -level)) for budget in budgets}
+    levels = tuple(level for level in settings.levels if level in wanted)
+    ranking = tuple(level for level in settings.ranking if level in wanted) or levels[:1]
+    return replace(settings, levels=levels, ranking=ranking)
