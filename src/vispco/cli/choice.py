@@ -111,14 +111,14 @@ def chain_of(text: str) -> dict[str, Any]:
     return Chain.of(text).to_dict()
 
 
-def method_chain(method: str | None, scorer: str, num_layers: int) -> str:
+def method_chain(method: str | None, scorer: str | None, num_layers: int) -> str | None:
     """The chain that --scorer names, or that of a published method for a model of so many layers."""
     if method is None:
         return scorer
     from vispco.presets import parse  # noqa: PLC0415 - torch
 
     preset, setting = parse(method)
-    if scorer != "fastv":
+    if scorer not in (None, "fastv"):
         raise InvalidInputError("--method and --scorer were both given. Keep one of them.")
     return str(preset.chain_for(num_layers, setting))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import COST, SCORER, method_chain
+from vispco.cli.choice import COST, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -43,10 +43,21 @@ def search(
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    scorer: Annotated[
+        str | None, typer.Option(help="One chain, whose schedules alone are searched (default: the joint search).")
+    ] = None,
+    scorers: Annotated[
+        str | None, typer.Option(help="The chains of a joint search: fastv,divprune+fastv (default: all candidates).")
+    ] = None,
+    servable: Annotated[
+        bool, typer.Option("--servable", help="Only what prunes once, before layer 0, as serving engines can.")
+    ] = False,
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
-    mode: Annotated[str, typer.Option(help="predictor (a schedule for each input), static or line.")] = "predictor",
+    mode: Annotated[
+        str | None,
+        typer.Option(help="joint, predictor (a schedule for each input), static or line (default: by --scorer)."),
+    ] = None,
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection or table (default: what measured best).")
     ] = None,
@@ -67,6 +78,8 @@ def search(
 
         vispco search tiny-qwen --out runs/qwen
 
+        vispco search tiny-qwen --scorers fastv,divprune+fastv --budgets 0.2,0.4
+
         vispco search tiny-qwen --mode static --solver lagrangian --kernel single --budgets 0.3,0.5
 
         vispco search tiny-qwen --method v2drop --mode static --budgets 0.3,0.5
@@ -74,12 +87,13 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
-    folder = run_folder(out, short(model), scorer, overwrite=overwrite)
+    folder = run_folder(out, short(model), scorer or method or ("servable" if servable else "joint"), overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
+    from vispco.search.joint.space import read_chains  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
     from vispco.search.spec import SearchSpec  # noqa: PLC0415
 
@@ -91,8 +105,19 @@ def search(
 
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded, here and below
-    scorer = scorer if method is None else method_chain(method, scorer, loading.num_layers(model))
-    spec = SearchSpec.of(scorer, kernel, mode=mode, solver=solver, budgets=tuple(fractions), cost=cost, seed=seed)
+    if method is not None:
+        scorer = method_chain(method, scorer, loading.num_layers(model))
+    spec = SearchSpec.choose(
+        scorer,
+        None if scorers is None else read_chains(scorers),
+        servable=servable,
+        kernel=kernel,
+        mode=mode,  # type: ignore[arg-type]  # refused there if it is none
+        solver=solver,
+        budgets=tuple(fractions),
+        cost=cost,
+        seed=seed,
+    )
     judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = judged.samples()
     loaded, processor = loading.load(model)
@@ -101,12 +126,13 @@ def search(
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
+    batch = max(effort.batch_size, spec.effort.batch_size)
     with folder.held():
         frontier = run(
             loaded,
             processor,
             samples,
-            spec=replace(spec, preset=row, effort=effort),
+            spec=replace(spec, preset=row, effort=replace(effort, batch_size=batch)),
             directory=folder,
             test=questions,
             facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},

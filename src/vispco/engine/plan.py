@@ -67,6 +67,7 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Ch
     for number in sorted(set(groups)):
         rows = [row for row, group in enumerate(groups) if group == number]
         _check_start(counts[rows], visual[rows], chains[number])
+        _check_reading(np.column_stack([visual[rows], counts[rows]]), layers, chains[number])
 
 
 def _check_start(counts: Any, visual: Any, chain: Chain) -> None:
@@ -78,7 +79,6 @@ def _check_start(counts: Any, visual: Any, chain: Chain) -> None:
             f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
             "before, such as 'random'."
         )
-    _check_reading(np.column_stack([visual, counts]), layers, chain)
 
 
 def _check_reading(counts: Any, layers: LayerMap, chain: Chain) -> None:

@@ -69,7 +69,7 @@ def export(
         )
     chain, kernel, shape = nearest_shape(config, value)
     cost = cost_of(config)
-    size = Workload(text, visual, chain.sites(cost.num_layers))
+    size = Workload(text, visual, chain.sites(cost.num_layers), chain.earliest_layer)
     schedule = FoundShape(value, shape.params, shape.kl).schedule(kernel, size, cost)
     return replace(config, chain=chain, planner={"kind": "schedule", "schedule": schedule.to_dict()}, budget=budget)
 
@@ -78,7 +78,7 @@ def save(source: PrunerSource, folder: str | Path) -> Path:
     """Write a pruner into a folder: its predictor, if it has one, and then the config that says that it is complete."""
     place = Path(folder)
     config = source.config
-    if config.kind == "predictor":
+    if config.kind in ("predictor", "joint"):
         predictor = load_predictor(config, source.folder)
         with hide_weight_bars():
             predictor.save_pretrained(place / PREDICTOR)

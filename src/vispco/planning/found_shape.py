@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,13 +22,18 @@ def deployed_gamma(kernel: Kernel) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class FoundShape:
-    """One budget's shape. params: [P]. kl: its mean over the calibration set. history: what happened, for the record."""
+    """One budget's shape. params: [P]. kl: its mean over the calibration set. history: what happened, for the record.
+
+    chain, kernel: as data, where a search gives each budget its own; None for those of the search.
+    """
 
     budget: float
     params: Tensor
     kl: float
     converged: bool = True
     history: list[dict[str, Any]] = field(default_factory=list)
+    chain: Mapping[str, Any] | None = None
+    kernel: Mapping[str, Any] | None = None
 
     def schedule(self, kernel: Kernel, size: Workload, cost: Cost) -> Schedule:
         """The schedule for samples of one size; for others, the budget parameter is solved again (see `deployment`)."""
@@ -36,15 +42,18 @@ class FoundShape:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        own = {"chain": self.chain, "kernel": self.kernel}
         return {
             "budget": self.budget,
             "params": self.params.tolist(),
             "kl": self.kl,
             "converged": self.converged,
             "history": self.history,
+            **{name: dict(value) for name, value in own.items() if value is not None},
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         params = torch.tensor(data["params"], dtype=torch.float64)
-        return cls(data["budget"], params, data["kl"], data.get("converged", True), data.get("history", []))
+        rest = (data.get("converged", True), data.get("history", []), data.get("chain"), data.get("kernel"))
+        return cls(data["budget"], params, data["kl"], *rest)

@@ -31,6 +31,7 @@ class JointPredictorConfig(PreTrainedConfig):  # type: ignore[misc]
     """Everything that a joint predictor needs at deployment, without the model that it was made for.
 
     hidden: D of the language model. kernel, chains, cost: as data. anchors: K. samples: M, the calibration samples.
+    servable: every layer gets the same tokens, as serving engines need it.
     """
 
     model_type = "vispco_joint_predictor"
@@ -44,8 +45,11 @@ class JointPredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         chains: list[dict[str, Any]] | None = None,
         cost: dict[str, Any] | None = None,
         axes: int = AXES,
+        *,
+        servable: bool = False,
         **kwargs: Any,
     ) -> None:
+        self.servable = servable
         self.hidden, self.anchors, self.samples, self.axes = hidden, anchors, samples, axes
         self.kernel = kernel or {"name": "steps", "earliest_layer": 0}
         self.chains = chains or [{"name": "fastv"}]
@@ -74,9 +78,9 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
         num_layers = int(config.cost.get("dimensions", {}).get("num_layers", 2))
         P, K, M = self.kernel.num_parameters(num_layers), config.anchors, config.samples
         self.memory = Memory(config.hidden, M, K, config.axes)
-        self.register_buffer("params", torch.zeros(K, P, dtype=torch.float64))
+        self.params = torch.nn.Parameter(torch.zeros(K, P), requires_grad=False)  # weights have one type
         self.register_buffer("chain", torch.zeros(K, dtype=torch.int64))
-        self.register_buffer("level", torch.zeros(K, dtype=torch.float64))
+        self.register_buffer("level", torch.zeros(K))
         self.register_buffer("kept", torch.ones(K, dtype=torch.bool))  # False: worse than the others of its level
         self.register_buffer("sizes", torch.ones(M, 2, dtype=torch.int64))  # text and visual tokens of the samples
         self.post_init()
@@ -101,7 +105,8 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
 
     @property
     def configurations(self) -> Configurations:
-        return Configurations(self.chains, self.chain.cpu(), self.params.cpu(), self.level.cpu())
+        params, level = self.params.detach().cpu().double(), self.level.cpu().double()
+        return Configurations(self.chains, self.chain.cpu(), params, level)
 
     def _init_weights(self, module: Any) -> None:
         """There are no weights to initialise: all of it is buffers."""
@@ -114,7 +119,7 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
     def estimate_known(self) -> Tensor:
         """The same for the calibration samples themselves, each estimated from the others: [M, K]."""
         estimate = torch.empty_like(self.memory.kl)
-        for bandwidth in self.memory.bandwidth.unique():
+        for bandwidth in torch.unique(self.memory.bandwidth):
             columns = (self.memory.bandwidth == bandwidth).nonzero()[:, 0]
             weights = similarity_weights(self.memory.keys, self.memory.keys, bandwidth, leave_out_self=True)
             estimate[:, columns] = weights @ self.memory.kl[:, columns]
@@ -122,9 +127,9 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
 
     def choose(self, estimate: Tensor, budget: Tensor) -> JointChoice:
         """The configuration with the least estimate [B, K] at the level that serves each hard budget [B]."""
-        level = nearest_level(budget.to(self.level.device), self.configurations.levels)
+        level = nearest_level(budget.to(self.level.device), self.configurations.levels).to(self.level)
         anchor = estimate.masked_fill(self.level != level[:, None], torch.inf).argmin(-1)
         return self.chosen(anchor, budget)
 
     def chosen(self, anchor: Tensor, budget: Tensor) -> JointChoice:
-        return JointChoice(anchor, self.params[anchor], self.chain[anchor], budget.to(self.params))
+        return JointChoice(anchor, self.params[anchor].double(), self.chain[anchor], budget.double())

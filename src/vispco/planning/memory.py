@@ -45,7 +45,7 @@ class Memory(nn.Module):
         """The estimated KL of each anchor, each with its own bandwidth: [B, K]."""
         keys = as_points(describe(observation).to(self.centre), self.centre, self.spread) @ self.axes
         found = torch.empty(len(keys), self.kl.shape[1], device=keys.device)
-        for bandwidth in self.bandwidth.unique():
+        for bandwidth in torch.unique(self.bandwidth):
             columns = (self.bandwidth == bandwidth).nonzero()[:, 0]
             found[:, columns] = similarity_weights(keys, self.keys, bandwidth) @ self.kl[:, columns]
         return found

@@ -20,6 +20,8 @@ from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.found_shape import FoundShape
+from vispco.planning.joint_planner import JointPlanner
+from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.planning.pruner_config import PrunerConfig
@@ -62,6 +64,13 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
     return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, site=chain.sites(cost.num_layers))
 
 
+@PLANNERS.register(name="joint")
+def build_joint(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:
+    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
+    planner = JointPlanner(load_predictor(config, folder), budget)
+    return planner.chain, planner
+
+
 class SchedulePlanner:
     """One schedule as a planner."""
 
@@ -101,8 +110,7 @@ def cost_of(config: PrunerConfig) -> Cost:
     return costs.from_dict(config.cost)
 
 
-def load_predictor(config: PrunerConfig, folder: Path) -> Predictor:
-    """The predictor that lies beside a config, ready to be used."""
-    predictor = Predictor.from_pretrained(folder / str(config.planner.get("folder", PREDICTOR)))
-    predictor.eval()
-    return predictor
+def load_predictor(config: PrunerConfig, folder: Path) -> Any:
+    """The predictor that lies beside a config, ready to be used: of the class that its kind of planner has."""
+    made = JointPredictor if config.kind == "joint" else Predictor
+    return made.from_pretrained(folder / str(config.planner.get("folder", PREDICTOR))).eval()

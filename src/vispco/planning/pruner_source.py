@@ -9,6 +9,7 @@ from pathlib import Path
 from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.planning import run_files as disk
+from vispco.planning.joint_predictor import JointPredictorConfig
 from vispco.planning.planner_kinds import PREDICTOR
 from vispco.planning.predictor import PredictorConfig
 from vispco.planning.pruner_config import NAME, PrunerConfig, is_pruner
@@ -80,7 +81,7 @@ def _of_run(folder: Path) -> PrunerConfig:
         ) from error
     shapes = [each.to_dict() for each in disk.read_shapes(folder)]
     planner = {
-        **({"kind": "predictor", "folder": PREDICTOR} if (folder / PREDICTOR).is_dir() else {"kind": "shapes"}),
+        **_kind(folder),
         "kernel": kernel,
         "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
         "typical": config.get("typical"),
@@ -93,6 +94,14 @@ def _of_run(folder: Path) -> PrunerConfig:
         fingerprint=config.get("fingerprint"),
         versions=dict(config.get("versions") or {}),
     )
+
+
+def _kind(folder: Path) -> dict[str, str]:
+    """What the folder of a search plans by: its predictor, of whichever class, or the shapes of its budgets."""
+    if not (folder / PREDICTOR).is_dir():
+        return {"kind": "shapes"}
+    joint = _model_type(folder / PREDICTOR / disk.CONFIG) == JointPredictorConfig.model_type
+    return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
 
 
 def _of_predictor(folder: Path) -> PrunerConfig:

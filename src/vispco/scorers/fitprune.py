@@ -13,7 +13,6 @@ from torch import Tensor
 
 from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
-
 from vispco.scorers.base import Scorer, register
 from vispco.scorers.context import ScoringContext
 

@@ -12,19 +12,23 @@ from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier, Point
 from vispco.layout import TokenLayout
+from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner
+from vispco.pruner import Pruner
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
+from vispco.scorers.mixture import chains_of
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
-    from vispco.scorers import Chain
 
 
 class PlanRecorder:
     """A planner that remembers what it planned: the mean retention, and for how many samples."""
 
-    def __init__(self, planner: BudgetPlanner) -> None:
+    def __init__(self, planner: BudgetPlanner | JointPlanner) -> None:
         self.planner = planner
+        self.follow: dict[str, list[Tensor]] = {}  # what was planned for the samples of each chain
         self._sum: Tensor | None = None
         self.samples = 0
 
@@ -34,7 +38,22 @@ class PlanRecorder:
         retention = (plan.counts / visual.clamp_min(1)[:, None]).sum(0)
         self._sum = retention if self._sum is None else self._sum + retention
         self.samples += len(visual)
+        if isinstance(self.planner, JointPlanner):
+            chains, shares = chains_of(self.planner.chain), plan.counts / visual.clamp_min(1)[:, None]
+            for row, group in enumerate(plan.groups or (0,) * len(visual)):
+                self.follow.setdefault(str(chains[group]), []).append(shares[row])
         return plan
+
+    def methods(self) -> list[dict[str, Any]]:
+        """Which chains the samples followed: each with its share of them, and what they kept on average."""
+        found = []
+        for name, rows in sorted(self.follow.items(), key=lambda each: -len(each[1])):
+            stages = [{"layer": layer, "scorer": scorer.name} for layer, scorer in Chain.of(name).stages]
+            mean = torch.stack(rows).mean(0).clamp(0, 1).cummin(0).values
+            found.append(
+                {"chain": name, "stages": stages, "share": len(rows) / self.samples, "retention": mean.tolist()}
+            )
+        return found
 
     def schedule(self) -> Schedule:
         """The mean over all samples so far: what a per-sample planner does on the whole."""
@@ -48,7 +67,7 @@ def evaluate_planners(
     processor: Any,
     samples: Sequence[Sample],
     scorer: Chain,
-    planners: Mapping[float, BudgetPlanner],
+    planners: Mapping[float, BudgetPlanner | JointPlanner],
     *,
     provenance: Mapping[str, Any] | None = None,
     evaluator: TaskEvaluator | None = None,
@@ -60,8 +79,8 @@ def evaluate_planners(
     for budget, planner in planners.items():
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")
         recorded = PlanRecorder(planner)
-        evaluation = judge(recorded)
-        points.append(
-            Point(recorded.schedule(), evaluation, {"budget": budget, **(provenance or {})}, mean_of=recorded.samples)
-        )
+        own = planner.chain if isinstance(planner, JointPlanner) else None
+        evaluation = judge(recorded if own is None else Pruner(own, recorded))
+        about = {"budget": budget, **({} if own is None else {"methods": recorded.methods()}), **(provenance or {})}
+        points.append(Point(recorded.schedule(), evaluation, about, mean_of=recorded.samples))
     return Frontier(points)

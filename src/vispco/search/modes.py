@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco.planning.found_shape import FoundShape
+from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
@@ -17,6 +18,7 @@ from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
 from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
 from vispco.search.progress import ProgressBar
@@ -90,9 +92,20 @@ class SearchResult:
         return BudgetPlanner(shape, run.spec.kernel, budget, cost, site=run.spec.chain.sites(cost.num_layers))
 
 
+@dataclass(frozen=True, eq=False)
+class JointResult(SearchResult):
+    """What a joint search found: a predictor that gives each sample a configuration, a chain and a shape."""
+
+    def planner(self, run: SearchRun, budget: float) -> JointPlanner:  # type: ignore[override]  # noqa: ARG002
+        """What is deployed for a budget."""
+        return JointPlanner(self.predictor, budget)  # type: ignore[arg-type]
+
+
 def run_mode(run: SearchRun) -> SearchResult:
     """Search in the mode and with the solver of the run's spec."""
     spec = run.spec
+    if spec.mode == "joint":
+        return _joint(run)
     if spec.mode == "predictor":
         return _table(run) if spec.solver == "table" else _gradient(run)
     found = []
@@ -152,6 +165,25 @@ def _table(run: SearchRun) -> SearchResult:
     )
     record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
     return SearchResult([result.best_static(budget) for budget in spec.budgets], result.predictor, [record])
+
+
+def _joint(run: SearchRun) -> JointResult:
+    """Chains and shapes together, for all budgets at once."""
+    spec = run.spec
+    settings = replace(spec.effort.joint, servable=spec.servable, seed=spec.seed)
+    total = settings.expected_cost(len(spec.chains), run.batches)
+    with ProgressBar(total, show=run.show, share=True) as bar:
+        table = measure_joint_table(run.objective, run.batches, spec.chains, settings, bar.advance)
+    predictor, held_out = fit_joint_predictor(run.objective, table)
+    records: list[dict[str, Any]] = []
+    for level, kl in held_out.items():
+        record = {"budget": level, "static": kl.static, "predictor": kl.predictor, "oracle": kl.oracle}
+        best = table.best(level)
+        run.say(
+            f"budget {level:g}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"
+        )
+        records.append({**record, "ranking": table.ranking.get(level)})
+    return JointResult([table.found(budget) for budget in spec.budgets], predictor, records)
 
 
 def _gradient(run: SearchRun) -> SearchResult:

@@ -39,9 +39,11 @@ def search(
     samples: Sequence[Sample],
     *,
     spec: SearchSpec | None = None,
-    scorer: ChainLike = "fastv",
+    scorer: ChainLike | None = None,
+    scorers: Sequence[ChainLike] | None = None,
+    servable: bool = False,
     kernel: str | Kernel = "steps",
-    mode: Mode = "predictor",
+    mode: Mode | None = None,
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
@@ -59,6 +61,8 @@ def search(
     directory: a new folder, or that of the same search, which continues; one with anything else in it is refused
     (`vispco.run_folder`).
 
+    Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
+    servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
     default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
@@ -67,9 +71,11 @@ def search(
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.planning.deployment`.
     """
     began = time.perf_counter()
-    spec = spec or SearchSpec.of(
+    spec = spec or SearchSpec.choose(
         scorer,
-        kernel,
+        scorers,
+        servable=servable,
+        kernel=kernel,
         mode=mode,
         solver=solver,
         budgets=tuple(budgets),

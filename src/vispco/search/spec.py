@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Self
 
@@ -16,17 +16,21 @@ from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.space import check_chains, default_chains, joint_kernel, servable_chains
 from vispco.search.presets import SearchPreset
 from vispco.search.table.network_fit import FitSettings
 from vispco.search.table.scouting import ScoutingSettings
 
-Mode = Literal["static", "predictor", "line"]
+Mode = Literal["joint", "static", "predictor", "line"]
 # The first is the default.
 SOLVERS = {
+    "joint": ("table",),
     "static": ("projection", "lagrangian"),
     "predictor": ("table", "projection", "lagrangian"),
     "line": ("line",),
 }
+JOINT_BATCH = 32  # samples of a batch in a joint search, whose passes are short
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -40,6 +44,7 @@ class Effort:
     fit: FitSettings = field(default_factory=FitSettings)
     training: TrainingSettings | None = None  # None: the preset's rate, and a few passes over the samples
     predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
+    joint: JointSettings = field(default_factory=JointSettings)
 
     def seeded(self, seed: int) -> Effort:
         """The same effort with another seed of what it draws; 0 leaves every part's own seed as it is."""
@@ -68,7 +73,9 @@ class SearchSpec:
     """One search: in which space, for which budgets, how, and with which seed. Names are checked when it is made.
 
     chain, kernel: the space. solver: None becomes the default of the mode. cost: a name or a `Cost`. preset: None stands
-    for the paper's row of the model and kernel (see `for_model`). `SearchSpec.of` takes names.
+    for the paper's row of the model and kernel (see `for_model`). chains: the candidates of a joint search, which chooses
+    among them (`chain` is then the first). servable: only configurations that prune once, before layer 0.
+    `SearchSpec.of` takes names, `SearchSpec.of_chains` makes a joint search.
     """
 
     chain: Chain
@@ -80,6 +87,8 @@ class SearchSpec:
     preset: SearchPreset | None = None
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
+    chains: tuple[Chain, ...] = ()
+    servable: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.cost, str):
@@ -108,6 +117,49 @@ class SearchSpec:
             effort=effort or Effort(),
             **rest,
         )
+
+    @classmethod
+    def choose(
+        cls,
+        scorer: ChainLike | None = None,
+        scorers: Sequence[ChainLike] | None = None,
+        *,
+        servable: bool = False,
+        kernel: str | Kernel = "steps",
+        mode: Mode | None = None,
+        **rest: Any,
+    ) -> Self:
+        """The search that a user means: joint without a scorer or a mode, else of one chain. rest: the other fields."""
+        if scorer is not None and scorers is not None:
+            raise InvalidInputError("Both one scorer and a list of scorers were given. Keep one of them.")
+        if scorer is None and scorers is not None and len(scorers) == 1 and not servable:
+            scorer, scorers = scorers[0], None
+        if mode == "joint" or (mode is None and (scorer is None or servable)):
+            rest.pop("solver", None)
+            preset = rest.pop("preset", None)
+            rest["preset"] = presets.get(preset) if isinstance(preset, str) else preset
+            return cls.of_chains(scorers if scorer is None else [scorer], servable=servable, **rest)
+        if servable or scorers is not None:
+            raise InvalidInputError(
+                f"mode={mode!r} searches the schedules of one scorer. Give one, or leave the mode out to search several "
+                "chains, or those that can be served."
+            )
+        return cls.of("fastv" if scorer is None else scorer, kernel, mode=mode or "predictor", **rest)
+
+    @classmethod
+    def of_chains(
+        cls,
+        scorers: Sequence[ChainLike] | None = None,
+        *,
+        servable: bool = False,
+        effort: Effort | None = None,
+        **rest: Any,
+    ) -> Self:
+        """A joint search among chains; default: all that are candidates. rest: the other fields."""
+        default = servable_chains() if servable else default_chains()
+        chains = check_chains(default if scorers is None else scorers, servable=servable)
+        effort = effort or Effort(batch_size=JOINT_BATCH)
+        return cls(chains[0], joint_kernel(), mode="joint", chains=chains, servable=servable, effort=effort, **rest)
 
     @property
     def row(self) -> SearchPreset:
@@ -146,12 +198,14 @@ class SearchSpec:
             "preset": None if self.preset is None else self.preset.to_dict(),
             "effort": self.effort.to_dict(),
             "seed": self.seed,
+            **({"scorers": [str(chain) for chain in self.chains], "servable": self.servable} if self.chains else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From `to_dict`; keys that a newer version added are ignored."""
-        given = {each.name: data[each.name] for each in fields(cls) if each.name in data and each.name != "chain"}
+        own = ("chain", "chains")
+        given = {each.name: data[each.name] for each in fields(cls) if each.name in data and each.name not in own}
         readers: dict[str, Callable[[Any], Any]] = {
             "kernel": lambda value: kernels.get(**value),
             "cost": lambda value: value if isinstance(value, str) else costs.from_dict(value),
@@ -159,7 +213,11 @@ class SearchSpec:
             "effort": Effort.from_dict,
             "budgets": tuple,
         }
-        return cls.of(data["scorer"], **{name: readers.get(name, _same)(value) for name, value in given.items()})
+        read = {name: readers.get(name, _same)(value) for name, value in given.items()}
+        if data.get("mode") == "joint":
+            left_out = ("mode", "kernel", "solver")
+            return cls.of_chains(data["scorers"], **{k: v for k, v in read.items() if k not in left_out})
+        return cls.of(data["scorer"], **read)
 
 
 def choose_solver(mode: str, solver: str | None) -> str:

@@ -15,41 +15,18 @@ from vispco.planning.observation import join_observations
 from vispco.planning.similarity import other_sample_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
+from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, joint_kernel
 from vispco.search.objective import Objective
 from vispco.search.table.kl_table import Progress
 from vispco.search.table.memory_fit import greedy_anchors
 
 
-@dataclass(frozen=True)
-class JointSettings:
-    """How much a joint search measures.
-
-    levels: the budgets that get configurations of their own; each serves the budgets around it.
-    ranking: the budgets at which all chains are compared. Other levels take the chains of the nearest of them.
-    looks: samples of the four looks. shapes: shapes of each chain in the first look. chains: chains that stay after it.
-    neighbours: shapes near the best that are added then. shortlist: configurations in the third and in the fourth look.
-    anchors: configurations of each level, between which the predictor chooses. levels_per_batch: at so many levels each
-    further batch is measured. servable: only configurations that prune once, before layer 0.
-    """
-
-    levels: tuple[float, ...] = (0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
-    ranking: tuple[float, ...] = (0.2, 0.3, 0.5)
-    looks: tuple[int, int, int] = (16, 64, 128)
-    shapes: int = 7
-    chains: int = 4
-    neighbours: int = 24
-    shortlist: tuple[int, int] = (12, 6)
-    anchors: int = 4
-    levels_per_batch: int = 3
-    servable: bool = False
-
-
 class Chains:
     """The candidate chains on one model: an objective for each, with one bill and one journal."""
 
-    def __init__(self, objective: Objective, chains: Sequence[Chain]) -> None:
-        self.cost, self.kernel = objective.cost, joint_kernel()
+    def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
+        self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
         self.objectives = {chain: objective.with_chain(chain) for chain in chains}
 
     def measure(self, batch: Batch, configurations: Configurations, budget: float) -> Tensor:
@@ -106,7 +83,7 @@ class LevelSearch:
         parts = []
         for chain in among:
             pool = self.pool(chain)
-            self.seen[chain] = pool.spread(self.settings.shapes)
+            self.seen[chain] = pool.spread(self.settings.shapes, self.settings.seed)
             parts.append(self._configurations(chain, self.seen[chain]))
         return self._measured(Configurations.join(parts), self.batches[0])
 
@@ -118,9 +95,7 @@ class LevelSearch:
         added = self._neighbours(first.configurations, leaders)
         if added is not None:
             near = self._measured(added, self.batches[0])
-            found = Measured(
-                Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1)
-            )
+            found = Measured(Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1))
         for look, size in enumerate(settings.shortlist, start=1):
             found = found.take(_shortlist(found.kl, self._batches_until(look - 1), size))
             more = self._measured(found.configurations, self.batches[look])

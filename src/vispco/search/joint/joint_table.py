@@ -9,19 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations
+from vispco.planning.configurations import Configurations, nearest_level
+from vispco.planning.found_shape import FoundShape
 from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.observation import Observation, join_observations
+from vispco.planning.similarity import as_points, describe, scales, similarity_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.halving import (
     Chains,
-    JointSettings,
     LevelSearch,
     Measured,
     best_chains,
     only_chains,
 )
+from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
 from vispco.search.table.kl_table import HeldOutKl, Progress
 from vispco.search.table.memory_fit import choose_anchors
@@ -38,6 +41,25 @@ class JointTable:
     observation: Observation
     kl: Tensor
     ranking: dict[float, list[tuple[str, float]]]
+    servable: bool = False
+
+    def _best_place(self, level: float) -> tuple[int, float]:
+        columns = (self.configurations.level == level).nonzero()[:, 0]
+        kl = self.kl[:, columns]
+        means = kl[kl.isfinite().all(-1)].mean(0)
+        return int(columns[means.argmin()]), float(means.min())
+
+    def best(self, level: float) -> Chain:
+        """The chain of the configuration that is best for all samples together."""
+        return self.configurations.chains[int(self.configurations.chain[self._best_place(level)[0]])]
+
+    def found(self, budget: float) -> FoundShape:
+        """The best single configuration for a budget, for those who want one static schedule."""
+        level = float(nearest_level(torch.tensor([budget]), self.configurations.levels)[0])
+        place, kl = self._best_place(level)
+        chain = self.best(level)
+        kernel = replace(joint_kernel(servable=self.servable), earliest_layer=chain.earliest_layer)
+        return FoundShape(budget, self.configurations.params[place], kl, chain=chain.to_dict(), kernel=kernel.config())
 
 
 def measure_joint_table(
@@ -49,7 +71,7 @@ def measure_joint_table(
 ) -> JointTable:
     """Everything that runs the language model."""
     settings = settings or JointSettings()
-    candidates = Chains(objective, chains)
+    candidates = Chains(objective, chains, servable=settings.servable)
     searches = {level: LevelSearch(candidates, batches, level, settings, progress) for level in settings.levels}
     firsts = _compare_chains(searches, chains, settings)
     found: list[Measured] = []
@@ -63,7 +85,7 @@ def measure_joint_table(
     kl = _measure_rest(candidates, batches, configurations, found, settings, progress)
     observation = join_observations([batch.observation.to("cpu") for batch in batches])
     ranking = {level: _ranked(first) for level, first in firsts.items()}
-    return JointTable(configurations, observation, kl, ranking)
+    return JointTable(configurations, observation, kl, ranking, settings.servable)
 
 
 def _compare_chains(
@@ -139,7 +161,8 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
         samples=len(kl),
-        kernel=Chains(objective, ()).kernel.config(),
+        kernel=joint_kernel(servable=table.servable).config(),
+        servable=table.servable,
         chains=[chain.to_dict() for chain in configurations.chains],
         cost=objective.cost.to_dict(),
     )
@@ -159,8 +182,6 @@ def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
 
 def _filled(kl: Tensor, rows: Tensor, observation: Observation, bandwidth: float) -> Tensor:
     """KL of samples that were not measured at a level, estimated from those that were: no row of a memory is empty."""
-    from vispco.planning.similarity import as_points, describe, scales, similarity_weights  # noqa: PLC0415
-
     missing = (~kl.isfinite().all(-1)).nonzero()[:, 0]
     if not len(missing):
         return kl
@@ -170,11 +191,3 @@ def _filled(kl: Tensor, rows: Tensor, observation: Observation, bandwidth: float
     filled = kl.clone()
     filled[missing] = weights @ kl[rows]
     return filled
-
-
-def restrict(settings: JointSettings, budgets: Sequence[float]) -> JointSettings:
-    """Settings for some budgets alone: the levels that serve them."""
-    wanted = {min(settings.levels, key=lambda level: (abs(level - budget), -level)) for budget in budgets}
-    levels = tuple(level for level in settings.levels if level in wanted)
-    ranking = tuple(level for level in settings.ranking if level in wanted) or levels[:1]
-    return replace(settings, levels=levels, ranking=ranking)

@@ -50,9 +50,9 @@ def read_chains(text: str) -> tuple[Chain, ...]:
     return found
 
 
-def joint_kernel() -> Kernel:
-    """The curves of the joint space: up to three steps, the first of them possibly before the language model."""
-    return kernels.get("steps", earliest_layer=0)
+def joint_kernel(*, servable: bool = False) -> Kernel:
+    """The curves of the joint space: up to three steps, the first possibly before the language model; servable: one."""
+    return kernels.get("steps", earliest_layer=0, steps=1 if servable else 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class ChainShapes:
         shapes of the same chain without it. `servable`: one step, before layer 0.
         """
         chain, num_layers = objective.scorer, objective.cost.num_layers
-        kernel = joint_kernel()
+        kernel = joint_kernel(servable=servable)
         own = replace(kernel, earliest_layer=chain.earliest_layer)
         every = initial_shapes(own, num_layers)
         curves = kernel(every, num_layers, gamma=deployed_gamma(kernel))
@@ -93,6 +93,8 @@ class ChainShapes:
         _, place = torch.unique(counts, dim=0, return_inverse=True)
         first = torch.full((int(place.max()) + 1,), len(every))
         first = first.scatter_reduce(0, place, torch.arange(len(every)), reduce="amin").sort().values
+        if chain.earliest_layer == 0 and bool((used := counts[first, 0] < size.num_visual).any()):
+            first = first[used]  # at a high budget a curve may be lifted until its first step is gone
         return cls(chain, every[first], counts[first].double() / size.num_visual.clamp_min(1))
 
     def __len__(self) -> int:

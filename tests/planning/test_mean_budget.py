@@ -1,0 +1,52 @@
+"""Budgets that are a mean: the mean is met, the cap holds, and an input is decided without a look at the others."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+from vispco.errors import InvalidInputError
+from vispco.planning.mean_budget import KlCurves, MeanBudget, fixed_price
+
+LEVELS = torch.tensor([0.1, 0.2, 0.2, 0.4], dtype=torch.float64)
+
+
+def _estimates(samples=400, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    scale = torch.rand(samples, 1, generator=generator, dtype=torch.float64) * 4
+    return scale * torch.tensor([2.0, 1.0, 0.8, 0.1]) * (0.5 + torch.rand(samples, 4, generator=generator))
+
+
+@settings(deadline=None, max_examples=25)
+@given(mean=st.floats(0.13, 0.38), seed=st.integers(0, 20))
+def test_the_price_meets_the_mean_from_below(mean, seed):
+    curves = KlCurves.of(_estimates(seed=seed), LEVELS, 0.4)
+    floor = torch.full((400,), 0.05, dtype=torch.float64)
+    spent = curves.spend(fixed_price(curves, floor, mean), floor)
+    assert float(spent.mean()) <= mean + 1e-9
+    assert float(spent.mean()) >= mean - 0.02
+    assert float(spent.max()) <= 0.4
+
+
+def test_a_curve_is_the_least_of_each_level_and_never_rises():
+    estimate = torch.tensor([[3.0, 1.0, 0.5, 0.7]], dtype=torch.float64)
+    curves = KlCurves.of(estimate, LEVELS, 1.0)
+    at = {round(float(b), 2): float(k) for b, k in zip(curves.budgets, curves.kl[0], strict=True)}
+    assert at[0.1] == pytest.approx(3.0)
+    assert at[0.2] == pytest.approx(0.5)
+    assert at[0.4] == pytest.approx(0.5)  # 0.7 was worse than what less money buys
+    assert at[0.15] == pytest.approx((3.0 * 0.5) ** 0.5)  # the logarithm is linear
+
+
+def test_a_decision_does_not_depend_on_the_other_inputs():
+    estimate = _estimates(50)
+    floor = torch.full((50,), 0.05, dtype=torch.float64)
+    together = KlCurves.of(estimate, LEVELS, 0.4).spend(2.0, floor)
+    alone = [KlCurves.of(row[None], LEVELS, 0.4).spend(2.0, floor[:1]) for row in estimate]
+    assert torch.equal(together, torch.cat(alone))
+
+
+@pytest.mark.parametrize(("mean", "cap"), [(0.0, 0.5), (0.5, 0.2), (0.2, 1.5)])
+def test_an_impossible_mean_is_refused(mean, cap):
+    with pytest.raises(InvalidInputError, match=r"mean:0\.2,max:0\.5"):
+        MeanBudget(mean, cap)

@@ -1,0 +1,150 @@
+"""The joint search: chains and shapes together, every sample within its budget, saved and loaded, resumed."""
+
+import math
+
+import pytest
+import torch
+
+import tiny
+from search.random_batches import make_batches
+from vispco.cost import Workload
+from vispco.errors import InvalidInputError
+from vispco.planning.configurations import Configurations, nearest_level
+from vispco.planning.joint_planner import JointPlanner
+from vispco.planning.joint_predictor import JointPredictor
+from vispco.planning.mean_budget import MeanBudget
+from vispco.scorers import Chain
+from vispco.search.joint.halving import Chains
+from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
+from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
+from vispco.search.objective import Objective
+from vispco.search.spec import SearchSpec
+
+CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv", "cdpruner+v2drop"))
+SMALL = JointSettings(
+    levels=(0.4, 0.7), ranking=(0.7,), looks=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
+)
+
+
+@pytest.fixture(scope="module")
+def made():
+    model = tiny.build("qwen2_5_vl")
+    objective = Objective(model, "fastv")
+    batches = make_batches(count=4)
+    table = measure_joint_table(objective, batches, CHAINS, SMALL)
+    predictor, held_out = fit_joint_predictor(objective, table)
+    return objective, batches, table, predictor, held_out
+
+
+def test_a_measured_entry_is_the_kl_of_that_chain_alone(made):
+    objective, batches, table, _, _ = made
+    place = int((table.configurations.level == 0.7).nonzero()[0, 0])
+    one = table.configurations.take([place])
+    alone = Chains(Objective(objective.model, one.chains[0]), one.chains).measure(batches[0], one, 0.7)
+    torch.testing.assert_close(table.kl[: len(batches[0]), place], alone[0])
+
+
+def test_every_level_has_configurations_and_every_sample_some_kl(made):
+    _, batches, table, predictor, held_out = made
+    assert table.configurations.levels == [0.4, 0.7] == sorted(held_out)
+    assert bool(table.kl.isfinite().any(-1).all())
+    assert len(table.kl) == sum(map(len, batches))
+    for level in (0.4, 0.7):
+        assert bool(predictor.kept[predictor.level == level].any())
+
+
+@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, MeanBudget(0.5, 0.7)])
+def test_every_sample_stays_within_its_budget(made, budget):
+    _, batches, _, predictor, _ = made
+    planner = JointPlanner(predictor, budget)
+    limit = budget.cap if isinstance(budget, MeanBudget) else budget
+    for batch in batches:
+        choice = planner.choose(batch.observation)
+        plan = planner.plan(batch.observation, choice)
+        for row, group in enumerate(plan.groups or (0,) * len(batch)):
+            chain = planner.chains[planner.used[group]]
+            size = Workload(batch.num_text[row], batch.num_visual[row], "entry", chain.earliest_layer)
+            spent = float(planner.cost.price(plan.counts[row], size)) / float(planner.cost.full(size))
+            assert spent <= max(limit, float(planner.cost.lowest_fraction(size))) + 1e-12
+
+
+def test_a_sample_gets_the_same_configuration_alone_and_in_a_batch(made):
+    _, batches, _, predictor, _ = made
+    planner = JointPlanner(predictor, 0.5)
+    together = planner.choose(batches[0].observation)
+    for row in range(len(batches[0])):
+        alone = planner.choose(batches[0].observation.take(torch.tensor([row])))
+        assert int(alone.anchor) == int(together.anchor[row])
+
+
+def test_a_saved_predictor_plans_the_same(made, tmp_path):
+    _, batches, _, predictor, _ = made
+    predictor.save_pretrained(tmp_path)
+    again = JointPredictor.from_pretrained(tmp_path).eval()
+    for budget in (0.5, MeanBudget(0.45, 0.7)):
+        before, after = JointPlanner(predictor, budget), JointPlanner(again, budget)
+        first = before.plan(batches[0].observation, before.choose(batches[0].observation))
+        second = after.plan(batches[0].observation, after.choose(batches[0].observation))
+        assert torch.equal(first.counts, second.counts)
+        assert first.groups == second.groups
+
+
+def test_the_bill_counts_every_measured_pass_once():
+    model = tiny.build("qwen2_5_vl")
+    objective = Objective(model, "fastv")
+    batch = make_batches(count=1)[0]
+    chains = Chains(objective, CHAINS[:1])
+    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, Workload([8], [16]))
+    one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
+    chains.measure(batch, one, 0.5)
+    once = objective.spent.measured
+    assert once > 0
+    chains.measure(batch, one, 0.5)
+    assert objective.spent.measured == pytest.approx(2 * once)
+
+
+def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
+    model = tiny.build("qwen2_5_vl")
+    size = Workload([8], [16])
+    pool = ChainShapes.at(Objective(model, "divprune+fastv"), 0.6, size)
+    assert bool((pool.curves[:, 0] < 1).all())
+    assert bool((ChainShapes.at(Objective(model, "fastv"), 0.6, size).curves[:, 0] == 1).all())
+    servable = ChainShapes.at(Objective(model, "divprune"), 0.6, size, servable=True)
+    assert len(servable) == 1
+    assert len(set(servable.curves[0].tolist())) == 1
+    drawn = joint_kernel(servable=True)(servable.params, tiny.LAYERS, gamma=math.inf)
+    assert bool((drawn[:, 0] == drawn[:, -1]).all())
+
+
+@pytest.mark.parametrize(("budget", "level"), [(0.05, 0.2), (0.29, 0.2), (0.3, 0.4), (0.9, 0.7)])
+def test_a_budget_is_served_by_the_nearest_level(budget, level):
+    assert float(nearest_level(torch.tensor([budget]), [0.4, 0.2, 0.7])[0]) == level
+
+
+def test_the_search_that_a_user_means():
+    assert SearchSpec.choose().mode == "joint"
+    assert SearchSpec.choose().chains == default_chains()
+    assert SearchSpec.choose("fastv").mode == "predictor"
+    assert SearchSpec.choose(None, ["divprune+fastv"]).mode == "predictor"
+    assert SearchSpec.choose(mode="static").chain == Chain.of("fastv")
+    assert SearchSpec.choose(servable=True).servable
+    again = SearchSpec.from_dict(SearchSpec.choose(None, ["fastv", "divprune"], budgets=(0.3,)).to_dict())
+    assert [str(chain) for chain in again.chains] == ["fastv", "divprune"]
+    assert again.budgets == (0.3,)
+
+
+def test_what_cannot_be_searched_is_refused():
+    with pytest.raises(InvalidInputError, match="begins at layer 1"):
+        check_chains(["fastv"], servable=True)
+    with pytest.raises(InvalidInputError, match="Keep one of them"):
+        SearchSpec.choose("fastv", ["divprune"])
+    with pytest.raises(InvalidInputError, match="one scorer"):
+        SearchSpec.choose(None, ["divprune", "fastv"], mode="static")
+    with pytest.raises(InvalidInputError, match="No scorers"):
+        read_chains(" , ")
+
+
+def test_chains_are_read_with_their_options():
+    found = read_chains("fastv, cdpruner(variant=openvino,split=false)+fastv, fastv")
+    assert [chain.name for chain in found] == ["fastv", "cdpruner+fastv"]
