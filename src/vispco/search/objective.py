@@ -64,7 +64,7 @@ class Objective:
 
     def with_chain(self, chain: ChainLike) -> Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
-        other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.direction)
+        other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
         other.spent, other.journal = self.spent, self.journal
         return other
 
