@@ -5,8 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from vispco.errors import InvalidInputError
-from vispco.planning.mean_budget import KlCurves, MeanBudget, fixed_price
+from vispco.planning.mean_budget import KlCurves, fixed_price
 
 LEVELS = torch.tensor([0.1, 0.2, 0.2, 0.4], dtype=torch.float64)
 
@@ -44,9 +43,3 @@ def test_a_decision_does_not_depend_on_the_other_inputs():
     together = KlCurves.of(estimate, LEVELS, 0.4).spend(2.0, floor)
     alone = [KlCurves.of(row[None], LEVELS, 0.4).spend(2.0, floor[:1]) for row in estimate]
     assert torch.equal(together, torch.cat(alone))
-
-
-@pytest.mark.parametrize(("mean", "cap"), [(0.0, 0.5), (0.5, 0.2), (0.2, 1.5)])
-def test_an_impossible_mean_is_refused(mean, cap):
-    with pytest.raises(InvalidInputError, match=r"mean:0\.2,max:0\.5"):
-        MeanBudget(mean, cap)

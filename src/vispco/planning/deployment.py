@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vispco.cost import Budget, Workload
+from vispco.cost import Budget, BudgetLike, Workload
 from vispco.engine.plan import Planner
 from vispco.errors import InvalidInputError
 from vispco.planning.found_shape import FoundShape
@@ -17,7 +17,7 @@ from vispco.scorers import Chain
 from vispco.weight_bars import hide_weight_bars
 
 
-def load(source: str | Path | PrunerSource, budget: float | str | None = None) -> tuple[Chain, Planner]:
+def load(source: str | Path | PrunerSource, budget: BudgetLike | None = None) -> tuple[Chain, Planner]:
     """Chain and planner of a saved pruner or of what a search found, for a budget.
 
     source: a saved pruner, the folder of a search, a saved predictor, or one of them on the hub.
@@ -34,7 +34,7 @@ def read(source: str | Path | PrunerSource) -> PrunerSource:
     return source if isinstance(source, PrunerSource) else read_source(source)
 
 
-def at_budget(config: PrunerConfig, budget: float | str | None) -> PrunerConfig:
+def at_budget(config: PrunerConfig, budget: BudgetLike | None) -> PrunerConfig:
     """The config for a budget: the given one, or its own."""
     if budget is not None:
         Budget.of(budget)  # a wrong one is refused here
@@ -49,7 +49,7 @@ def at_budget(config: PrunerConfig, budget: float | str | None) -> PrunerConfig:
         return config
     if budget is None and config.budget is None:
         raise InvalidInputError("This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5).")
-    return config if budget is None else replace(config, budget=budget)
+    return config if budget is None else replace(config, budget=_as_written(budget))
 
 
 def export(
@@ -85,3 +85,8 @@ def save(source: PrunerSource, folder: str | Path) -> Path:
         planner: dict[str, Any] = {**config.planner, "folder": PREDICTOR}
         config = replace(config, planner=planner)
     return config.save(place / NAME)
+
+
+def _as_written(budget: BudgetLike) -> float | str:
+    """A budget as a config keeps it."""
+    return str(budget) if isinstance(budget, Budget) else budget

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.cost import Budget, BudgetLike
 from vispco.engine.plan import TokenPlan
+from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
 from vispco.planning.configurations import Request, counts_by_chain, nearest_level
 from vispco.planning.joint_predictor import JointChoice, JointPredictor
-from vispco.planning.mean_budget import KlCurves, MeanBudget, fixed_price, floors
+from vispco.planning.mean_budget import KlCurves, fixed_price, floors
 from vispco.planning.observation import Observation, observe
 from vispco.scorers import MixedChain
 
@@ -17,18 +19,22 @@ from vispco.scorers import MixedChain
 class JointPlanner:
     """The engine's `Planner` for one budget. Every sample follows one of `chain`'s chains.
 
-    budget: a fraction, which holds for every sample, or a `MeanBudget`, whose cap does.
+    budget: a fraction of the FLOPs, which holds for every sample, or a mean of which the cap does (`mean:0.2,max:0.5`).
     """
 
-    def __init__(self, predictor: JointPredictor, budget: float | MeanBudget) -> None:
-        self.predictor, self.budget = predictor, budget
+    def __init__(self, predictor: JointPredictor, budget: BudgetLike) -> None:
+        self.predictor, self.budget = predictor, Budget.of(budget)
+        if self.budget.kind != "flops":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given. A joint search plans by FLOPs: give 0.5, 50% or mean:0.2,max:0.5."
+            )
         self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
         self.price: float | None = None
-        if isinstance(budget, MeanBudget):
+        if self.budget.is_mean:
             floor = floors(predictor.sizes, self.cost, self.chain.earliest_layer)
-            self.price = fixed_price(self._curves(predictor.estimate_known()), floor, budget.mean)
+            self.price = fixed_price(self._curves(predictor.estimate_known()), floor, self.budget.amount)
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
@@ -39,12 +45,12 @@ class JointPlanner:
         """Which configuration each sample gets, and its budget."""
         self.predictor.to(observation.visual.device)
         estimate = self.predictor.estimate(observation).masked_fill(~self._among(), torch.inf)
-        if isinstance(self.budget, MeanBudget):
+        if self.budget.is_mean:
             assert self.price is not None  # noqa: S101 - fixed when the planner was made
             floor = floors(observation.sizes, self.cost, self.chain.earliest_layer)
             budget = self._curves(estimate).spend(self.price, floor)
         else:
-            budget = torch.full((len(observation),), self.budget, dtype=torch.float64, device=estimate.device)
+            budget = torch.full((len(observation),), self.budget.amount, dtype=torch.float64, device=estimate.device)
         return self.predictor.choose(estimate, budget)
 
     def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
@@ -58,7 +64,7 @@ class JointPlanner:
         return TokenPlan(counts, groups=groups if len(chains) > 1 else None)
 
     def _curves(self, estimate: Tensor) -> KlCurves:
-        cap = self.budget.cap if isinstance(self.budget, MeanBudget) else 1.0
+        cap = self.budget.cap or 1.0
         inside = self._among()
         return KlCurves.of(estimate[:, inside], self.predictor.level[inside], cap)
 
@@ -71,10 +77,10 @@ class JointPlanner:
     def _in_reach(self) -> Tensor:
         """The levels that this budget may use: the nearest one of a hard budget, all up to the cap of a mean."""
         levels: Tensor = self.predictor.level
-        if isinstance(self.budget, MeanBudget):
+        if self.budget.is_mean:
             lowest = levels.min()
-            return levels <= max(self.budget.cap, float(lowest))
-        asked = torch.tensor([self.budget], device=levels.device)
+            return levels <= max(self.budget.cap or 1.0, float(lowest))
+        asked = torch.tensor([self.budget.amount], device=levels.device)
         return levels == nearest_level(asked, self.predictor.configurations.levels).to(levels)[0]
 
     def _used_chains(self) -> list[int]:

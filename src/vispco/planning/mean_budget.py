@@ -13,26 +13,10 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload
-from vispco.errors import InvalidInputError
 
 GRID = 0.01  # steps of the budgets that an input may take
 LEAST = 1e-6  # of an estimated KL: its logarithm is interpolated
 HALVINGS = 60  # of the price's range
-
-
-@dataclass(frozen=True)
-class MeanBudget:
-    """mean: what inputs spend on average, as a fraction of each one's unpruned cost. cap: what none may exceed."""
-
-    mean: float
-    cap: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.mean <= self.cap <= 1.0:
-            raise InvalidInputError(
-                f"A mean budget of {self.mean:g} with a maximum of {self.cap:g} was given. Both are fractions of the "
-                "unpruned cost, the maximum at least the mean: mean:0.2,max:0.5."
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from vispco.errors import InvalidInputError
 from vispco.planning.configurations import Configurations, nearest_level
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
-from vispco.planning.mean_budget import MeanBudget
 from vispco.scorers import Chain
 from vispco.search.joint.halving import Chains
 from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
@@ -54,11 +53,11 @@ def test_every_level_has_configurations_and_every_sample_some_kl(made):
         assert bool(predictor.kept[predictor.level == level].any())
 
 
-@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, MeanBudget(0.5, 0.7)])
+@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7"])
 def test_every_sample_stays_within_its_budget(made, budget):
     _, batches, _, predictor, _ = made
     planner = JointPlanner(predictor, budget)
-    limit = budget.cap if isinstance(budget, MeanBudget) else budget
+    limit = planner.budget.cap or planner.budget.amount
     for batch in batches:
         choice = planner.choose(batch.observation)
         plan = planner.plan(batch.observation, choice)
@@ -82,7 +81,7 @@ def test_a_saved_predictor_plans_the_same(made, tmp_path):
     _, batches, _, predictor, _ = made
     predictor.save_pretrained(tmp_path)
     again = JointPredictor.from_pretrained(tmp_path).eval()
-    for budget in (0.5, MeanBudget(0.45, 0.7)):
+    for budget in (0.5, "mean:0.45,max:0.7"):
         before, after = JointPlanner(predictor, budget), JointPlanner(again, budget)
         first = before.plan(batches[0].observation, before.choose(batches[0].observation))
         second = after.plan(batches[0].observation, after.choose(batches[0].observation))
