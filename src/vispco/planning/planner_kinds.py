@@ -65,9 +65,11 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
 
 
 @PLANNERS.register(name="joint")
-def build_joint(config: PrunerConfig, budget: Any, folder: Path) -> tuple[Chain, Planner]:
+def build_joint(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:
     """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
-    planner = JointPlanner(load_predictor(config, folder), budget)
+    if budget is None:
+        fraction_of(budget)  # says what to give
+    planner = JointPlanner(load_predictor(config, folder), budget or 1.0)
     return planner.chain, planner
 
 

@@ -14,10 +14,10 @@ from vispco.scorers.fitprune import FitPrune
 from vispco.scorers.himap import HiMAP
 from vispco.scorers.hiprune import HiPrune
 from vispco.scorers.learned import MADTP, ATPLLaVA, DynamicLLaVA, LearnedScorer
+from vispco.scorers.mixture import MixedChain
 from vispco.scorers.priortr import PriorTR
 from vispco.scorers.prumerge import PruMerge
 from vispco.scorers.pyramiddrop import PyramidDrop
-from vispco.scorers.mixture import MixedChain
 from vispco.scorers.random import Random
 from vispco.scorers.scope import Scope
 from vispco.scorers.sparsevlm import SparseVLM
@@ -49,10 +49,10 @@ __all__ = [
     "HiPrune",
     "LearnedScorer",
     "Merge",
+    "MixedChain",
     "PriorTR",
     "PruMerge",
     "PyramidDrop",
-    "MixedChain",
     "Random",
     "Scope",
     "Scorer",

@@ -1,15 +1,21 @@
 """The joint search: chains and shapes together, every sample within its budget, saved and loaded, resumed."""
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import tiny
-from search.random_batches import make_batches
+from search.random_batches import make_batches, zoo_model
+from vispco import Pruner
 from vispco.cost import Workload
+from vispco.data import dataset
 from vispco.errors import InvalidInputError
+from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.planning.configurations import Configurations, nearest_level
+from vispco.planning.deployment import export
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.scorers import Chain
@@ -18,7 +24,8 @@ from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_t
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
 from vispco.search.objective import Objective
-from vispco.search.spec import SearchSpec
+from vispco.search.run import search
+from vispco.search.spec import Effort, SearchSpec
 
 CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv", "cdpruner+v2drop"))
 SMALL = JointSettings(
@@ -147,3 +154,27 @@ def test_what_cannot_be_searched_is_refused():
 def test_chains_are_read_with_their_options():
     found = read_chains("fastv, cdpruner(variant=openvino,split=false)+fastv, fastv")
     assert [chain.name for chain in found] == ["fastv", "cdpruner+fastv"]
+
+
+def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_path):
+    model, processor = zoo_model()
+    samples = dataset("calibration", limit=1)[:8]
+    effort = Effort(batch_size=4, joint=replace(SMALL, levels=(0.3, 0.6), ranking=(0.3,)))
+    asked = {"scorers": CHAINS, "budgets": [0.3, 0.6], "directory": tmp_path / "run", "effort": effort}
+    frontier = search(model, processor, samples, **asked)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["mode"] == "joint"
+    assert config["scorers"] == [str(chain) for chain in CHAINS]
+    for point in frontier.points:
+        followed = point.provenance["methods"]
+        assert sum(each["share"] for each in followed) == pytest.approx(1.0)
+        assert {each["chain"] for each in followed} <= set(config["scorers"])
+    pruner = Pruner.from_pretrained(tmp_path / "run", budget="mean:0.4,max:0.6")
+    result = TaskEvaluator(model, processor, samples, batch_size=4, max_new_tokens=1)(pruner)
+    assert result.fraction["exact"] <= 0.6
+    pruner.save_pretrained(tmp_path / "saved")
+    again = Pruner.from_pretrained(tmp_path / "saved")
+    assert again.chain == pruner.chain
+    assert export(tmp_path / "run", 0.6).chain in CHAINS
+    resumed = search(model, processor, samples, **asked)
+    assert [(p.accuracy, p.schedule) for p in resumed.points] == [(p.accuracy, p.schedule) for p in frontier.points]
