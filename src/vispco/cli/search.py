@@ -87,7 +87,9 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
-    folder = run_folder(out, short(model), scorer or method or ("servable" if servable else "joint"), overwrite=overwrite)
+    folder = run_folder(
+        out, short(model), scorer or method or ("servable" if servable else "joint"), overwrite=overwrite
+    )
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415

@@ -70,7 +70,7 @@ def sweep(
     from vispco.sweep import Progress, ProgressDisplay, run  # noqa: PLC0415
 
     num_layers = loading.num_layers(model)
-    scorer = method_chain(method, scorer, num_layers)
+    scorer = method_chain(method, scorer, num_layers) or scorer
     spec = EvaluatorSpec(
         model=model,
         scorer=chain_of(scorer),

@@ -24,6 +24,8 @@ def load(source: str | Path | PrunerSource, budget: BudgetLike | None = None) ->
     budget: as `Budget.of` reads it, such as 0.5; default: the one that the pruner was saved with. A predictor gives
         each sample its own shape; without one, the shape of the nearest budget that was searched is moved to this one.
     """
+    if budget is not None:
+        Budget.of(budget)  # a wrong one is refused before anything is read
     found = read(source)
     config = at_budget(found.config, budget)
     return PLANNERS.get(config.kind)(config, None if config.budget is None else Budget.of(config.budget), found.folder)
