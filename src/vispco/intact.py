@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from vispco.files import DamagedFileError, digest_file
 
 CARD = "card.json"
+PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
 
 
@@ -33,6 +34,21 @@ def check(folder: Path) -> None:
                 f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
                 "If it was changed on purpose, delete that card."
             )
+
+
+def pickled(folder: Path) -> str | None:
+    """A sentence on weights in a format that may run code, where a folder has no others; None elsewhere."""
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return None
+    others = sorted(file.name for file in folder.iterdir() if file.suffix in PICKLED)
+    return (
+        None
+        if not others
+        else (
+            f"{folder} has its weights in {others[0]}, a format that may run code when it is opened, so it is not opened. Save "
+            "the model as safetensors: model.save_pretrained(FOLDER)."
+        )
+    )
 
 
 def unreadable(folder: Path) -> str | None:

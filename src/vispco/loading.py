@@ -18,6 +18,19 @@ JOINED = (
 )
 
 
+HUB = "hub:"
+OWN_CODE = (OSError, ValueError, ImportError)  # errors in the code of a model are shown as they are
+ANY_FILE = (
+    *OWN_CODE,
+    RuntimeError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+)  # a damaged config
+
+
 class LoadError(VispcoError, OSError):
     """A model could not be loaded; the message says from where, and what to do."""
 
@@ -30,10 +43,13 @@ def load(
     attn_implementation: str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
+    strict: bool = True,
 ) -> tuple[Any, Any]:
     """(model, processor): plain transformers objects, in eval mode.
 
     name: a shipped model ('tiny-qwen', 'tiny-llava', 'tiny-gemma'), a folder saved by `save_pretrained`, or a hub id.
+    `hub:owner/name` is a hub id even if there is a folder of that name. strict: raise if weights are missing, left over, of
+    another size or not finite, instead of going on with random or broken ones.
     Weights are read from safetensors only. Code that comes with a model runs only with `trust_remote_code=True`.
     """
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
@@ -42,11 +58,15 @@ def load(
     from vispco.zoo.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
     shipped = str(name) in zoo.names()
+    on_hub = str(name).startswith(HUB)
+    name = str(name).removeprefix(HUB) if on_hub else name
     if shipped:
         zoo.shipped.verify(zoo.path(str(name)))
     source = zoo.path(str(name)) if shipped else name
-    if not shipped:
+    if not shipped and not on_hub:
         _check_source(source, zoo.names())
+        if (unsafe := intact.pickled(Path(source))) is not None:
+            raise LoadError(unsafe)
         intact.check(Path(source))
     options = {
         "dtype": torch.float32 if shipped and dtype == "auto" else dtype,
@@ -55,14 +75,19 @@ def load(
         "revision": revision,
         "trust_remote_code": trust_remote_code,
     }
+    known = OWN_CODE if trust_remote_code else ANY_FILE
     try:
         with hide_weight_bars():
-            model = AutoModelForImageTextToText.from_pretrained(
-                source, use_safetensors=True, **{k: v for k, v in options.items() if v is not None}
+            model, found = AutoModelForImageTextToText.from_pretrained(
+                source,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=strict,  # told by check_loaded, by name
+                **{k: v for k, v in options.items() if v is not None},
             )
         at = {} if revision is None else {"revision": revision}
         processor = load_processor(source, trust_remote_code=trust_remote_code, **at)
-    except (OSError, ValueError, ImportError) as error:
+    except known as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if not trust_remote_code and "trust_remote_code" in str(error):
             raise LoadError(
@@ -77,6 +102,8 @@ def load(
             "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "
             "this machine can reach."
         ) from error
+    if strict:
+        check_loaded(name, model, found)
     if not shipped and isinstance(processor, JoinedProcessor):
         logging.getLogger("vispco").warning(JOINED, name)
     return model.eval(), processor
@@ -103,8 +130,33 @@ def pick_device(device: str) -> str:
 
 
 def looks_like_a_path(text: str) -> bool:
-    """Whether this cannot be a hub id, which has the form owner/name."""
-    return text.startswith((".", "/", "~")) or text.count("/") != 1
+    """Whether this is no hub id, which has the form owner/name, with no folder of the owner's name here."""
+    owner = text.partition("/")[0]
+    return text.startswith((".", "/", "~")) or text.count("/") != 1 or Path(owner).exists()
+
+
+def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
+    """Raise if the weights are not those of the model's config, or if a number in them is not finite."""
+    wrong = {
+        "missing": sorted(found.get("missing_keys") or ()),
+        "left over": sorted(found.get("unexpected_keys") or ()),
+        "of another size": sorted(str(entry[0]) for entry in found.get("mismatched_keys") or ()),
+    }
+    for what, names in wrong.items():
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise LoadError(
+                f"The weights of {name} do not fit its config.json: {names[0]}{more} {what}. Restore the files, or load it with "
+                "strict=False if you know why."
+            )
+    held = [(key, each) for key, each in model.named_parameters() if each.device.type != "meta" and each.numel()]
+    finite = [bool(torch.isfinite(each).all()) for _, each in held]
+    bad = [key for (key, _), good in zip(held, finite, strict=True) if not good]
+    if bad:
+        raise LoadError(
+            f"The weights of {name} are broken: {bad[0]} holds numbers that are not finite. Restore the file, or load the "
+            "model in another dtype (bfloat16 in place of float16)."
+        )
 
 
 def _check_source(source: str | Path, shipped: list[str]) -> None:

@@ -61,7 +61,7 @@ class Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
-            a repository on the hub (owner/name).
+            a repository on the hub (hub:owner/name).
         budget: default: the one that the pruner was saved with.
         """
         found = deployment.read(folder)

@@ -30,6 +30,7 @@ class Invoke:
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         monkeypatch.delenv("VISPCO_DEBUG", raising=False)
+        monkeypatch.setenv("VISPCO_INPUT_LIMITS", "")  # a command sets it
 
     def __call__(self, *arguments: object) -> Done:
         self.monkeypatch.setattr(sys, "argv", ["vispco", *map(str, arguments)])

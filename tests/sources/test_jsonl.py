@@ -70,7 +70,7 @@ def test_a_line_that_is_not_utf8_is_skipped(lines):
 
 
 def test_a_line_that_is_too_long_is_skipped_without_being_read_whole(lines, monkeypatch):
-    monkeypatch.setattr("vispco.sources.jsonl.LONGEST", 200)
+    monkeypatch.setenv("VISPCO_INPUT_LIMITS", '{"max_line": 200}')
     reader = lines(GOOD, {**GOOD, "question": "x" * 1000}, GOOD)
     assert [record.row for record in reader] == [1, 3]
 

@@ -17,7 +17,7 @@ BAD = [
     ("broken base64", {"image": "!!!!" * 30}, "not valid base64"),
     ("broken base64", {"image": "iVBORw0KGgo" * 11}, "base64"),
     ("broken base64", {"image": base64.b64encode(b"hello " * 30).decode()}, "not an image"),
-    ("broken base64", {"image": "99"}, "'99', neither base64 nor the index"),
+    ("broken base64", {"image": "99"}, "a text of 2 characters, neither base64 nor the index"),
     ("no image", {"image": ""}, "no image"),
     ("no question", {"question": " "}, "question is empty"),
     ("no answer", {"answer": ""}, "answer is empty"),

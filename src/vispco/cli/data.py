@@ -49,8 +49,18 @@ class TaskOptions:
         None
     )
 
+    allow_outside: Annotated[
+        bool, typer.Option("--allow-outside", help="Read pictures that data names outside of the picture folder.")
+    ] = False
+    max_image_bytes: Annotated[int, typer.Option(min=1, help="Larger picture files are skipped.")] = 1 << 28
+    max_text: Annotated[int, typer.Option(min=1, help="Items with longer texts (characters) are skipped.")] = 100_000
+    max_line: Annotated[int, typer.Option(min=1, help="Longer lines of data files (bytes) are skipped.")] = 1 << 28
+
     def spec(self) -> dict[str, Any]:
         """Fields of an `EvaluatorSpec`. A file that is not there is told now, before a model is loaded."""
+        from vispco.sources.limits import InputLimits  # noqa: PLC0415
+
+        InputLimits(self.allow_outside, self.max_image_bytes, self.max_text, self.max_line).use()
         files = self._files()
         if files:
             from vispco.metrics import AskSettings  # noqa: PLC0415
@@ -122,7 +132,9 @@ class TrainingOptions:
 
         next(iter(open_data(self.data, self.images)))
 
-    def load(self, tasks: TaskOptions, processor: Any, *, seed: int = 0) -> tuple[Sequence[Sample], dict[str, Any]]:
+    def load(
+        self, tasks: TaskOptions, processor: Any, *, seed: int = 0, model: Any = None
+    ) -> tuple[Sequence[Sample], dict[str, Any]]:
         """The samples, and what a run should remember of them: file, counts, what was skipped and why."""
         self.check()
         if self.data is None:
@@ -143,6 +155,7 @@ class TrainingOptions:
             seed=seed,
             max_side=tasks.max_side,
             processor=processor,
+            model=model,
         )
 
 

@@ -123,7 +123,7 @@ def search(
     judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = judged.samples()
     loaded, processor = loading.load(model)
-    samples, about = learned.load(asked, processor, seed=seed)
+    samples, about = learned.load(asked, processor, seed=seed, model=loaded)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)

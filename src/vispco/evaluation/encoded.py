@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 IGNORE = -100
+PLACEHOLDERS = ("image_token", "video_token", "boi_token", "eoi_token")  # attributes of processors and tokenizers
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +69,42 @@ def encode(model: Any, processor: Any, samples: Sequence[Sample], *, answers: bo
     return collate(model, processor, samples, [read(model, processor, s) for s in samples], answers=answers)
 
 
-def conversation(sample: Sample) -> list[dict[str, Any]]:
-    """The chat that ends with the sample's question: the pictures first, then the words."""
+def conversation(sample: Sample, processor: Any = None) -> list[dict[str, Any]]:
+    """The chat that ends with the sample's question: the pictures first, then the words.
+
+    processor: the model's; what its tokenizer would take for a special token in the words is kept from being one.
+    """
     turns: list[dict[str, Any]] = []
     for question, answer in (*sample.history, (sample.question, None)):
         shown = [] if turns else [{"type": "image"}] * sample.num_images
-        turns.append({"role": "user", "content": [*shown, {"type": "text", "text": question}]})
+        turns.append({"role": "user", "content": [*shown, {"type": "text", "text": plain_text(question, processor)}]})
         if answer is not None:
-            turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
+            turns.append({"role": "assistant", "content": [{"type": "text", "text": plain_text(answer, processor)}]})
     return turns
+
+
+def plain_text(text: str, processor: Any) -> str:
+    """The text with a space inside of each special token (`<image>`, `<|im_end|>`), so that it is read as words."""
+    if processor is None:
+        return text
+    for token in special_tokens(processor):
+        while token in text:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
+
+
+def special_tokens(processor: Any) -> tuple[str, ...]:
+    """What a tokenizer reads as one special token, and the placeholders of pictures; longest first."""
+    tokenizer = processor.tokenizer
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    found = {*tokenizer.all_special_tokens, *(str(token.content) for token in added if token.special)}
+    found |= {str(getattr(holder, name, "")) for holder in (processor, tokenizer) for name in PLACEHOLDERS}
+    return tuple(sorted((token for token in found if len(token) > 1 and not token.isspace()), key=len, reverse=True))
 
 
 def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     """One sample through the processor: the dear part (it resizes the picture), worth keeping."""
-    chat = conversation(sample)
+    chat = conversation(sample, processor)
     text: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
@@ -89,7 +112,11 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
-    answer = answer_tokens(model, processor, chat, sample.answer) if sample.answer else torch.empty(0, dtype=torch.long)
+    answer = (
+        answer_tokens(model, processor, chat, plain_text(sample.answer, processor))
+        if sample.answer
+        else torch.empty(0, dtype=torch.long)
+    )
     return Prompt(tensors, answer, num_visual)
 
 

@@ -10,6 +10,7 @@ from vispco.errors import InvalidInputError
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
 from vispco.sources.image import MAX_SIDE, within_pixels
+from vispco.sources.limits import context_length
 from vispco.sources.sample_set import SampleSet, decoded, leave_out, refusal
 from vispco.sources.sampling import draw, draw_groups
 from vispco.sources.skipped import Skipped, SkipReport
@@ -152,7 +153,7 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
             template = protocol(settings.protocol).chat_template(family)
             if template is not None:
                 processor.chat_template = template
-        return self._readable(items, processor)
+        return self._readable(items, processor, context_length(processor, model))
 
     def figures(self, scores: Mapping[str, float]) -> dict[str, dict[str, float]]:
         """Further figures of each benchmark that has some, from the scores by id."""
@@ -164,11 +165,11 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
                 found[task] = compute([(item.record, scores[item.id]) for item in items])
         return found
 
-    def _readable(self, items: Sequence[BenchmarkSample], processor: Any) -> BenchmarkSet:
+    def _readable(self, items: Sequence[BenchmarkSample], processor: Any, context: int | None = None) -> BenchmarkSet:
         """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""
         kept = []
         for item in items:
-            refused = refusal(item.record, item.sizes, processor)
+            refused = refusal(item.record, item.sizes, processor, context)
             if refused is None:
                 kept.append(item)
             else:

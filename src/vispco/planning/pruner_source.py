@@ -18,8 +18,9 @@ from vispco.scorers import Chain
 
 WHAT = (
     "Give a saved pruner (`vispco export`, Pruner.save_pretrained), the directory of a search (`vispco search MODEL --out "
-    "DIR`), or a saved predictor: a folder, or owner/name on the hub."
+    "DIR`), or a saved predictor: a folder, or hub:owner/name on the hub."
 )
+HUB = "hub:"  # a path that is not there is never looked for on the network
 FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
 
 
@@ -122,8 +123,9 @@ def _model_type(config: Path) -> str | None:
 
 def _download(name: str) -> Path:
     """The folder of a repository on the hub, or of its copy in the cache."""
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+    if not name.startswith(HUB):
         raise InvalidInputError(f"{name} does not exist. {WHAT}")
+    name = name.removeprefix(HUB)
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second of import, for hub ids only
 
     try:

@@ -70,7 +70,7 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any] | Skipped]:
 def elements(buffer: Buffer, path: Path) -> Iterator[tuple[int, Any] | Skipped]:
     start = buffer.peek()
     if start != "[":
-        given = f"starts with {start!r}" if start else "is empty"
+        given = "does not start with [" if start else "is empty"
         raise InvalidInputError(
             f"{path} {given}; expected a JSON list, [ ... ], in UTF-8. A file with one object per line is JSON Lines: "
             "name it .jsonl."

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.sources.conversation import ConversationError, brief, make_turn, place_images
 from vispco.sources.json_array import NOT_UTF8, is_text
+from vispco.sources.limits import InputLimits
 from vispco.sources.llava_instruct import LlavaInstruct, find_handles
 from vispco.sources.record import Record
 from vispco.sources.skipped import Skipped
@@ -25,7 +26,6 @@ from vispco.sources.skipped import Skipped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST = 1 << 26  # bytes in a line
 FIELDS = {"id", "task", "image", "images", "question", "answer", "answers", "options", "hint"}
 
 
@@ -33,17 +33,18 @@ class Jsonl(LlavaInstruct):
     """The lines of one file; empty lines are passed over."""
 
     def _read(self) -> Iterator[Record | Skipped]:
+        longest = InputLimits.current().max_line
         with self.file.open("rb") as stream:
             row = 0
-            while line := stream.readline(LONGEST):
+            while line := stream.readline(longest):
                 line = line.removeprefix(b"\xef\xbb\xbf") if row == 0 else line
                 if not line.strip():
                     continue
                 row += 1
-                if len(line) == LONGEST and not line.endswith(b"\n"):
-                    while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
+                if len(line) == longest and not line.endswith(b"\n"):
+                    while (rest := stream.readline(longest)) and not rest.endswith(b"\n"):
                         pass
-                    yield self._wrong("malformed JSON", row, f"this line is longer than {LONGEST:,} bytes")
+                    yield self._wrong("malformed JSON", row, f"this line is longer than {longest:,} bytes (--max-line)")
                     continue
                 yield self._line(row, line)
 

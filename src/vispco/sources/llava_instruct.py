@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vispco.errors import InvalidInputError
 from vispco.sources.conversation import ConversationError, brief, parse_conversation
 from vispco.sources.image import MAX_SIDE
-from vispco.sources.image_handle import ImageHandle, find_image
+from vispco.sources.image_handle import ImageHandle, OutsideError, find_image
 from vispco.sources.json_array import read_json_array
 from vispco.sources.record import Record
 from vispco.sources.records import Records
@@ -83,7 +83,10 @@ def find_handles(
     for name in names:
         if not isinstance(name, str) or not name:
             return Skipped("malformed item", file, row, f"its image is {brief(name)}; it must be a file name")
-        found = find_image(name, roots)
+        try:
+            found = find_image(name, roots)
+        except OutsideError as error:
+            return Skipped("refused image", file, row, f"image {name[:200]!r} {error}")
         if found is None:
             looked = " or ".join(str(root) for root in roots)
             return Skipped("missing image", file, row, f"image {name[:200]!r} is not in {looked}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vispco.errors import InvalidInputError
 from vispco.sources.image import MAX_SIDE
+from vispco.sources.limits import check_regular, too_long
 from vispco.sources.skipped import Skipped, SkippedItemError, SkipReport
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Records(Iterable["Record"]):
             )
         if not self.file.exists():
             raise InvalidInputError(f"{self.file} does not exist. Give the path of the data file.")
+        check_regular(self.file)
 
     @abstractmethod
     def _read(self) -> Iterator[Record | Skipped]:
@@ -48,6 +50,8 @@ class Records(Iterable["Record"]):
         for entry in self._read():
             if isinstance(entry, Skipped):
                 report.add(entry)
+            elif (wrong := too_long(entry)) is not None:
+                report.add(wrong)
             else:
                 report.used += 1
                 yield entry

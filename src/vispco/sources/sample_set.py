@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from vispco.sources.limits import beyond_context
 from vispco.sources.skipped import Skipped, SkippedItemError
 
 if TYPE_CHECKING:
@@ -58,8 +59,16 @@ def decoded(record: Record, report: SkipReport) -> list[Image] | None:
         return None
 
 
-def refusal(record: Record, sizes: Sequence[tuple[int, int]], processor: Any) -> Skipped | None:
-    """Why the processor cannot read the record's pictures. Only those of an odd shape are tried."""
+def refusal(
+    record: Record, sizes: Sequence[tuple[int, int]], processor: Any, context: int | None = None
+) -> Skipped | None:
+    """Why the record cannot be asked: too many words for the model, or pictures that the processor cannot read.
+
+    Only pictures of an odd shape are tried. context: the tokens that the model takes, where known.
+    """
+    wordy = beyond_context(record, processor, context)
+    if wordy is not None:
+        return wordy
     if all(max(size) <= NARROW * min(size) for size in sizes):
         return None
     try:

@@ -12,6 +12,7 @@ from vispco.lazy import Lazy
 from vispco.sources.hf_folder import HfFolder
 from vispco.sources.image import MAX_SIDE
 from vispco.sources.jsonl import Jsonl
+from vispco.sources.limits import context_length
 from vispco.sources.llava_instruct import LlavaInstruct
 from vispco.sources.sample_set import decoded, leave_out, refusal
 from vispco.sources.sampling import AreaSample, draw, equalise_areas, read_areas, take
@@ -85,11 +86,12 @@ def training_samples(
     seed: int = 0,
     max_side: int | None = None,
     processor: Any = None,
+    model: Any = None,
 ) -> tuple[Turns, dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
     downsample: draw so many conversations first, their image areas equalised (the paper's 30,000).
-    processor: the model's; pictures of a shape that it refuses are left out, too.
+    processor: the model's; pictures of a shape that it refuses are left out, too. model: words beyond its context, too.
     Every picture is decoded once here, so that one that is broken is counted now and stops nothing later.
     """
     records = open_data(path, images, max_side=max_side or MAX_SIDE)
@@ -101,7 +103,7 @@ def training_samples(
         areas = equalise_areas(read_areas(records), downsample, seed=seed)
         report = records.report  # of the whole file; the second reading ends with the last record that is taken
         drawn = draw(_turns(take(records, areas.indices)), limit, seed)
-    turns = list(_usable(drawn, report, processor))
+    turns = list(_usable(drawn, report, processor, model))
     if not turns:
         raise InvalidInputError(
             f"{path}: no picture in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
@@ -128,16 +130,19 @@ def _turns(records: Iterable[Record]) -> Iterator[tuple[Record, int]]:
             yield record, number
 
 
-def _usable(turns: Iterable[tuple[Record, int]], report: SkipReport, processor: Any) -> Iterator[tuple[Record, int]]:
+def _usable(
+    turns: Iterable[tuple[Record, int]], report: SkipReport, processor: Any, model: Any
+) -> Iterator[tuple[Record, int]]:
     """Without those whose pictures cannot be used; one that several turns share is looked at once."""
     known: dict[tuple[str, int | None], bool] = {}
+    context = None if processor is None else context_length(processor, model)
     for record, number in turns:
         key = (record.file, record.row)
         if key not in known:
             pictures = decoded(record, report)
             known[key] = pictures is not None
             if pictures is not None and processor is not None:
-                refused = refusal(record, [picture.size for picture in pictures], processor)
+                refused = refusal(record, [picture.size for picture in pictures], processor, context)
                 if refused is not None:
                     leave_out(report, refused)
                     known[key] = False

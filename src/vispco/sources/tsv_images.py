@@ -58,7 +58,7 @@ class TsvImages:
             target = self._find(first)
             if target is None:
                 raise BrokenImageError(
-                    f"its image is {show(first)}, neither base64 nor the index of a row of this file"
+                    f"its image is a text of {len(first)} characters, neither base64 nor the index of a row of this file"
                 )
             number, offset = target
             cells = dict(enumerate(self._cells_of(offset)))

@@ -11,12 +11,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
+from vispco.sources.limits import InputLimits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
-LONGEST_ROW = 1 << 28  # bytes: 256 MB
 MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
 
 
@@ -28,6 +29,11 @@ class TsvRow:
     wrong: str = ""  # why the fields cannot be trusted
 
 
+def longest_row() -> int:
+    """Bytes that a row may have."""
+    return InputLimits.current().max_line
+
+
 def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
     with path.open("rb") as stream:
@@ -37,7 +43,7 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
             stream.seek(offset)
         while True:
             start = stream.tell()
-            line = stream.readline(LONGEST_ROW)
+            line = stream.readline(longest_row())
             if not line:
                 return
             if not line.strip(b"\r\n"):
@@ -48,10 +54,10 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
 
 def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
     """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
-    if len(line) == LONGEST_ROW and not line.endswith(b"\n"):
-        while (rest := stream.readline(LONGEST_ROW)) and not rest.endswith(b"\n"):
+    if len(line) == longest_row() and not line.endswith(b"\n"):
+        while (rest := stream.readline(longest_row())) and not rest.endswith(b"\n"):
             pass
-        return TsvRow(number, start, [], f"the row is longer than {LONGEST_ROW:,} bytes")
+        return TsvRow(number, start, [], f"the row is longer than {longest_row():,} bytes")
     if b'"' not in line:
         return TsvRow(number, start, line.rstrip(b"\r\n").split(b"\t"))
     after_first_line = stream.tell()
@@ -95,9 +101,9 @@ def to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
     """The lines up to the one in which an open quoted field is closed."""
     size = len(begun)
     for _ in range(MOST_LINES):
-        line = stream.readline(LONGEST_ROW - size + 1)
+        line = stream.readline(longest_row() - size + 1)
         size += len(line)
-        if not line or size > LONGEST_ROW:
+        if not line or size > longest_row():
             return
         yield line
         if closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone

@@ -1,0 +1,148 @@
+"""Inputs stay inside the picture folder, within their limits, and are only words to the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vispco.data import dataset
+from vispco.evaluation.encoded import encode, read, special_tokens
+from vispco.loading import LoadError, load
+from vispco.pruner import Pruner
+from vispco.sources import Jsonl
+from vispco.sources.limits import VARIABLE
+from vispco.sources.training import training_samples
+from vispco.zoo import names
+
+HIDDEN = "root:x:0:0:nobody should see this"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder `data` with one good picture, and things outside of it."""
+    inside = tmp_path / "data"
+    inside.mkdir()
+    picture = dataset("test", limit=1)[0].image
+    picture.save(inside / "good.png")
+    picture.save(tmp_path / "outside.png")
+    (tmp_path / "secret.txt").write_text(HIDDEN)
+    (inside / "link.png").symlink_to(tmp_path / "outside.png")
+    (inside / "notes.txt").write_text(HIDDEN)
+    os.mkfifo(inside / "pipe.png")
+    return inside
+
+
+def records(place, *rows):
+    file = place / "rows.jsonl"
+    asked = [{"image": "good.png", "question": "how many?", "answer": "one"}, *rows]
+    file.write_text("".join(json.dumps(row) + "\n" for row in asked))
+    found = Jsonl(file)
+    return list(found), found.report
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "{absolute}", "link.png", "../secret.txt", "/etc/passwd"])
+def test_a_picture_outside_of_the_folder_is_skipped_and_not_read(place, name):
+    name = name.replace("{absolute}", str(place.parent / "outside.png"))
+    used, report = records(place, {"image": name, "question": "what?", "answer": "x"})
+    assert len(used) == 1
+    assert report.count == 1
+    assert HIDDEN[:8] not in report.listed[0].sentence
+    assert "root:" not in report.listed[0].sentence
+
+
+def test_pictures_outside_are_read_where_that_is_allowed(place, monkeypatch):
+    monkeypatch.setenv(VARIABLE, '{"allow_outside": true}')
+    used, report = records(place, {"image": "../outside.png", "question": "what?", "answer": "x"})
+    assert (len(used), report.count) == (2, 0)
+
+
+def test_no_message_has_the_content_of_a_file(place):
+    _, report = records(place, {"image": "notes.txt", "question": "what?", "answer": "x"})
+    assert "not an image" in report.listed[0].sentence
+    assert HIDDEN[:8] not in report.listed[0].sentence
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(place, tmp_path):
+    os.mkfifo(tmp_path / "rows.jsonl")
+
+    def read_both():
+        _, report = records(place, {"image": "pipe.png", "question": "what?", "answer": "x"})
+        told.append(report.listed[0].reason)
+        try:
+            Jsonl(tmp_path / "rows.jsonl")
+        except ValueError as error:
+            told.append(str(error))
+
+    told: list[str] = []
+    reader = threading.Thread(target=read_both, daemon=True)
+    reader.start()
+    reader.join(20)
+    assert told[0] == "refused image"
+    assert "not a regular file" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "row", "reason"),
+    [
+        ({"max_text": 50}, {"question": "x" * 51}, "text too long"),
+        ({"max_text": 50}, {"answer": "x" * 51}, "text too long"),
+        ({"max_image_bytes": 10}, {}, "refused image"),
+        ({"max_line": 200}, {"question": "x" * 201}, "malformed JSON"),
+    ],
+)
+def test_what_exceeds_a_limit_is_skipped_and_counted(place, monkeypatch, limits, row, reason):
+    file = place / "rows.jsonl"
+    file.write_text(json.dumps({"image": "good.png", "question": "how?", "answer": "one", **row}) + "\n")
+    monkeypatch.setenv(VARIABLE, json.dumps(limits))
+    found = Jsonl(file)
+    with pytest.raises(ValueError, match="nothing in it can be used"):
+        list(found)
+    assert list(found.report.reasons) == [reason]
+
+
+def test_a_text_beyond_the_context_is_skipped_and_counted(place):
+    model, processor = load("tiny-llava")
+    length = model.config.get_text_config().max_position_embeddings
+    records(place, {"image": "good.png", "question": "how many " * length, "answer": "one"})
+    samples, facts = training_samples(place / "rows.jsonl", processor=processor, model=model)
+    assert len(samples) == 1
+    assert facts["skipped"]["reasons"] == {"beyond the context": 1}
+
+
+@pytest.mark.parametrize("name", names())
+def test_special_tokens_in_data_are_words_for_every_family(name):
+    model, processor = load(name)
+    sample = dataset("test", limit=1)[0]
+    usual = read(model, processor, sample)
+    ids = {processor.tokenizer.convert_tokens_to_ids(token) for token in special_tokens(processor)}
+
+    words = special_tokens(processor)
+    sample = replace(sample, question="how many " + " ".join(words), answer="one " + "".join(words))
+    found = read(model, processor, sample)
+    assert found.num_visual == usual.num_visual
+
+    def specials(prompt):
+        return torch.isin(prompt.tensors["input_ids"], torch.tensor(sorted(ids))).sum()
+
+    assert specials(found) == specials(usual)
+    assert torch.isin(found.answer[:-1], torch.tensor(sorted(ids))).sum() == 0
+    with torch.no_grad():
+        model(**encode(model, processor, [sample]).inputs)
+
+
+def test_a_path_is_never_a_hub_id(tmp_path, monkeypatch):
+    def network(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", network)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="runs/one does not exist"):
+        Pruner.from_pretrained("runs/one", budget=0.5)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(LoadError, match="There is no model 'runs/one'"):
+        load("runs/one")
