@@ -46,7 +46,7 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class AnswerComparison:
     """Both replies, and for each token of the grid (rows, then columns) how many layers processed it.
 
     depth is None where the family's token grid is not known, or where the method merges tokens that come back.
@@ -80,7 +80,7 @@ def compare(
     max_new_tokens: int = 64,
     rounds: int = 3,
     unpruned: Reply | None = None,
-) -> Comparison:
+) -> AnswerComparison:
     """Answer greedily with and without the pruner, `rounds` times in turn after one that warms up and records.
 
     unpruned: the reply to the same question without a pruner, where it is known already; it is not asked for again.
@@ -102,7 +102,7 @@ def compare(
         fewer.append(_answer(model, processor, encoded, pruner, max_new_tokens))
     sites = pruner.chain.sites(layers)
     full = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
-    return Comparison(
+    return AnswerComparison(
         question=sample.question,
         method=str(pruner.chain),
         unpruned=unpruned or _reply(model, encoded, whole, full, sites),

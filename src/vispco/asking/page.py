@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from vispco.asking.comparison import Comparison, Reply
+from vispco.asking.comparison import AnswerComparison, Reply
 from vispco.files import write_text
 from vispco.report.picture import data_uri
 
@@ -64,12 +64,12 @@ show();
 </script>"""
 
 
-def write_page(comparison: Comparison, picture: Image.Image, path: str | Path) -> Path:
+def write_page(comparison: AnswerComparison, picture: Image.Image, path: str | Path) -> Path:
     """Write the page; it needs no other file and no network."""
     return write_text(path, page(comparison, picture))
 
 
-def page(comparison: Comparison, picture: Image.Image) -> str:
+def page(comparison: AnswerComparison, picture: Image.Image) -> str:
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
         + "".join(f"<td>{html.escape(told(reply))}</td>" for reply in (comparison.unpruned, comparison.pruned))

@@ -13,7 +13,7 @@ from vispco.cli.output import bars, show
 from vispco.files import check_writable
 
 if TYPE_CHECKING:
-    from vispco.asking import Comparison
+    from vispco.asking import AnswerComparison
 
 PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
 METHOD = "A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
@@ -79,7 +79,7 @@ def ask(
         webbrowser.open(Path(files["page"]).resolve().as_uri())
 
 
-def _table(found: Comparison, title: str, files: dict[str, str]) -> Any:
+def _table(found: AnswerComparison, title: str, files: dict[str, str]) -> Any:
     from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

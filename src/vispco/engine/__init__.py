@@ -1,6 +1,7 @@
 """Runs a schedule inside an unmodified transformers model."""
 
-from vispco.engine.engine import Engine, EngineOptions, Mode
+from vispco.engine.call_state import EngineOptions, Mode
+from vispco.engine.engine import Engine
 from vispco.engine.forward import answers_at, attention_calls, recorded_embeddings, visual_at
 from vispco.engine.hooks import engine_on
 from vispco.engine.masking import Relaxation

@@ -8,10 +8,8 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,60 +17,27 @@ from torch import Tensor, nn
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
 from vispco.engine.cache import check_cache, check_own_cache
+from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual
 from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
-from vispco.engine.masking import MaskPass, Relaxation
+from vispco.engine.masking import MaskPass
 from vispco.engine.passes import Arguments, Pass, Prefill
-from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
-from vispco.engine.safety import RowCheck, row_check
+from vispco.engine.plan import Planner, check_masking, check_plan
+from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
-from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 
-Mode = Literal["drop", "mask"]
 SERVED = ("eager", "sdpa", *FLASH)
 UNSERVED_GENERATION = {
     "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
     "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
 }
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """How an engine prunes.
-
-    mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
-    record: keep which visual tokens were live at each layer of the last prefill.
-    """
-
-    mode: Mode = "drop"
-    relaxation: Relaxation | None = None
-    record: bool = False
-
-
-class _CallState(threading.local):
-    """What belongs to the forward pass of one thread."""
-
-    layout: TokenLayout | None = None
-    labels: Tensor | None = None
-    current: Pass | None = None
-    probing: bool = False  # a layer runs only to show its queries and keys
-    expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
-    prompt: int | None = None  # its length, while a generation runs
-    written: int = 0  # tokens that it has written already
-    check: RowCheck | None = None
-    past: int = 0
-    injected: Injections | None = None
-    # of the last prefill:
-    plan: TokenPlan | None = None
-    counts: Tensor | None = None
-    trace: list[Tensor] | None = None
 
 
 class Engine:
@@ -96,7 +61,7 @@ class Engine:
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
         self._detours = Detours(model, self._on_prompt)
-        self.state = _CallState()
+        self.state = CallState()
         self._handles: list[Any] = []
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
@@ -146,7 +111,7 @@ class Engine:
             if tap is not None:
                 tap.remove()
         self._tap = self._vision = None
-        self.state = _CallState()
+        self.state = CallState()
 
     def _check_model(self) -> None:
         name = implementation_of(self.text)

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from vispco.asking import PictureQuestion, PrunerChoice, compare
-from vispco.asking.comparison import Comparison
+from vispco.asking.comparison import AnswerComparison
 from vispco.asking.page import ROWS
 from vispco.asking.survivor_sheet import survivors_at
 from vispco.errors import InvalidInputError
@@ -27,7 +27,7 @@ class Asked:
     file: str
     question: str
     picture: Image.Image
-    comparison: Comparison
+    comparison: AnswerComparison
 
 
 class PlaySession:

@@ -1,0 +1,50 @@
+"""How an engine prunes, and what it knows of the forward pass that a thread is in."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from vispco.engine.injections import Injections
+from vispco.engine.masking import Relaxation
+from vispco.engine.passes import Pass
+from vispco.engine.plan import TokenPlan
+from vispco.engine.safety import RowCheck
+from vispco.layout import TokenLayout
+
+Mode = Literal["drop", "mask"]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How an engine prunes.
+
+    mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
+    record: keep which visual tokens were live at each layer of the last prefill.
+    """
+
+    mode: Mode = "drop"
+    relaxation: Relaxation | None = None
+    record: bool = False
+
+
+class CallState(threading.local):
+    """What belongs to the forward pass of one thread."""
+
+    layout: TokenLayout | None = None
+    labels: Tensor | None = None
+    current: Pass | None = None
+    probing: bool = False  # a layer runs only to show its queries and keys
+    expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
+    prompt: int | None = None  # its length, while a generation runs
+    written: int = 0  # tokens that it has written already
+    check: RowCheck | None = None
+    past: int = 0
+    injected: Injections | None = None
+    # of the last prefill:
+    plan: TokenPlan | None = None
+    counts: Tensor | None = None
+    trace: list[Tensor] | None = None
