@@ -3,8 +3,8 @@
     python benchmarks/learned.py [--models tiny-qwen,tiny-llava] [--limit 24] [--weights DIR]
 
 For each method and model: accuracy on the test set at the FLOPs that the method really takes, with its trained weights
-(shipped, or DIR/MODEL/METHOD), and with untrained ones at the FLOPs that those take; FastV and a random choice from layer 2 on,
-scaled to a budget of as much for each sample; and the unpruned model.
+(shipped, or DIR/MODEL/METHOD), and with untrained ones at the FLOPs that those take; FastV
+from layer 2 on, scaled to a budget of as much for each sample; and the unpruned model.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ def main() -> None:
                 "trained": told(own),
                 "untrained": told(evaluate(Pruner(untrained(trained, model, processor), schedule))),
                 "fastv": told(evaluate(presets.pruner("fastv", model, budget=share))),
-                "random": told(evaluate(presets.pruner("random", model, budget=share))),
             }
             details[name][method] = rows
             print(name, method, *(f"{key} {row['accuracy']:.3f} at {row['flops']:.3f};" for key, row in rows.items()))

@@ -6,17 +6,23 @@ import json
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoConfig
 
 from methods import naive_learned as naive
 from methods.naive_inside import naive_run
 from search.random_batches import make_batches, zoo_model
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
-from vispco import Pruner, Schedule, cost
+from vispco import Pruner, Schedule, cost, zoo
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.run_lock import RunFolderError
 from vispco.scorers import SCORERS, Chain, LearnedScorer
+from vispco.scorers.cost import scoring_flops
+from vispco.scorers.learned import LearnedNetwork
+from vispco.scorers.learned.network import SHIPPED
 from vispco.search.gradient import checkpoint
 from vispco.search.learned import ScorerSettings, ScorerTrainer, train_scorer
 from vispco.search.objective import Objective
@@ -136,6 +142,21 @@ class TestLaws:
             counts, live = pruner.token_counts(model), pruner.survivors(model)
         assert bool((counts <= schedule.counts(layout.num_visual)).all())
         assert torch.equal(counts, torch.stack([mask.sum(-1) for mask in live], dim=-1))
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_flops_of_model_and_method_are_what_torch_counts(method, family):
+    model, x = build(family, "eager"), inputs(family, [DEFAULT])
+    scorer, exact = fresh(method, model), cost.get("exact", model.config)
+    run(model, x, scorer)  # the first run on a model checks the attention that is read
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        _, counts = run(model, x, scorer, BUDGET if method == "dynamic-llava" else FULL)
+    layers = next(n for n in counter.get_flop_counts() if n.endswith(".language_model"))
+    layout = family_of(model).layout(model, x)
+    own = scoring_flops(scorer, exact.dimensions, counts[0].tolist(), layout.num_text[0], layout.num_instruction)
+    price = int(exact.price(counts, cost.Workload(layout.num_text, layout.num_visual))[0])
+    assert sum(counter.get_flop_counts()[layers].values()) == price + own
 
 
 @pytest.mark.parametrize("family", FIRST_CLASS)
@@ -307,3 +328,18 @@ def test_training_fills_a_run_folder_that_names_a_scorer_and_refuses_others(tmp_
         train_scorer(model, processor, samples, "fastv")
     with pytest.raises(InvalidInputError, match="does not take depth"):
         train_scorer(model, processor, samples, "madtp", options={"depth": 3})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shipped_models_need_no_folder_of_weights(method):
+    shipped = sorted(path.parent for path in SHIPPED.glob(f"*/{method}/config.json"))
+    assert [path.parent.name for path in shipped] == ["tiny-gemma", "tiny-llava", "tiny-qwen"]
+    for folder in shipped:
+        assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+        assert (folder / "model.safetensors").stat().st_size < 300_000
+        text = AutoConfig.from_pretrained(zoo.path(folder.parent.name)).get_text_config()
+        config = SCORERS.get(method).network_class.from_pretrained(folder).config
+        assert (config.hidden, config.num_layers) == (text.hidden_size, text.num_hidden_layers)
+        assert (config.method, config.model) == (method, folder.parent.name)
+    model, _ = zoo.load("tiny-llava")
+    assert isinstance(Chain.of(method).for_model(model).scorers[0].network, LearnedNetwork)

@@ -22,12 +22,10 @@ def scoring_flops(
     found = Chain.of(chain)
     original = counts[0] if num_visual is None else num_visual
     before = [original, *counts]
-    drops = [i for i in range(len(counts)) if counts[i] < before[i]]
+    scorers = {layer: scorer for layer in range(len(counts)) if (scorer := found.scorer_at(layer)) is not None}
+    choices = {i: scorer for i, scorer in scorers.items() if counts[i] < before[i] or scorer.acts_at(i)}
     total = 0
-    for layer in drops:
-        scorer = found.scorer_at(layer)
-        if scorer is None:
-            continue
+    for layer, scorer in choices.items():
         live, tokens = before[layer], num_text + before[layer]
         width = dimensions.heads * dimensions.head_dim
         if layer or scorer.needs_entering:
@@ -35,5 +33,5 @@ def scoring_flops(
         if scorer.needs_entering:  # queries, keys and values of the layer are computed once for the choice
             total += tokens * dimensions.hidden * (2 * width + 4 * dimensions.kv_heads * dimensions.head_dim)
         total += scorer.choice_flops(tokens, original, dimensions)
-    busy = {id(scorer): scorer for layer in drops if (scorer := found.scorer_at(layer)) is not None}
+    busy = {id(scorer): scorer for scorer in choices.values()}
     return total + sum(s.setup_flops(num_instruction, original, dimensions.hidden) for s in busy.values())

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Selection, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
@@ -83,6 +84,10 @@ class ATPLLaVA(LearnedScorer):
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:
         return num_instruction + num_live
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        width = 0 if self._network is None else int(self.network.config.options["width"])
+        return 2 * (3 + 2) * width  # the MLP
 
     def _redundancy(self, context: ScoringContext) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(score, (its visual half, its text half)), all [B, V] in [0, 1]; attention has no gradient here."""

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
@@ -87,6 +88,10 @@ class MADTP(LearnedScorer):
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return 1 + num_live
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        entries = Dictionary.defaults(0, 0)["entries"] if self._network is None else len(self.network.entries)
+        return 2 * num_visual * dimensions.hidden * int(entries)
 
     def _importance(self, context: ScoringContext, similar: Tensor) -> Tensor:
         """[B, V], of sum 1 over the live tokens, 0 elsewhere."""
