@@ -17,6 +17,7 @@ MISSING = {
     "evaluate": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute", "--limit", "1"),
     "bench": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute"),
     "compare searches": (GONE,),
+    "profile": (GONE,),
     "report": (GONE,),
     "plot": (GONE,),
     "export": (GONE,),
@@ -33,6 +34,7 @@ UNKNOWN = {
     "sweep": ((MODEL, "--strategy", "hope"), "Unknown strategy 'hope'"),
     "evaluate": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
     "bench": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
+    "profile": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "compare searches": ((MODEL, "--methods", "luck"), "Known searches: fitprune, g-search, p-sigmoid-bo"),
     "report": None,  # it takes no names
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
@@ -41,7 +43,13 @@ UNKNOWN = {
     "zoo train": (("huge-qwen",), "Known models: tiny-deep, tiny-gemma, tiny-llava, tiny-qwen"),
     "zoo list": None,
 }
-OUT = {"evaluate": "result.json", "bench": "bench.json", "export": "schedule.json", "report": "report.html"}
+OUT = {
+    "evaluate": "result.json",
+    "bench": "bench.json",
+    "profile": "profile.json",
+    "export": "schedule.json",
+    "report": "report.html",
+}
 
 
 def assert_refused(done, sentence):

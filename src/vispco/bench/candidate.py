@@ -28,7 +28,7 @@ class BenchCandidate:
     run: str | None = None
     method: str | None = None
     cost: Mapping[str, Any] | None = None
-    budget: float | None = None
+    budget: float | str | None = None
 
     @classmethod
     def unpruned(cls) -> Self:
@@ -43,7 +43,8 @@ class BenchCandidate:
         if self.method is not None:
             from vispco import cost, presets  # noqa: PLC0415
 
-            return presets.pruner(self.method, None, budget=self.budget, cost=cost.from_dict(self.cost or {}))
+            budget = None if self.budget is None else cost.parse_budget(self.budget)
+            return presets.pruner(self.method, None, budget=budget, cost=cost.from_dict(self.cost or {}))
         if self.schedule is None:
             return None
         return Pruner(self.scorer or "fastv", self.schedule)

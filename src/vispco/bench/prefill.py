@@ -66,11 +66,11 @@ def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tok
 def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
     """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
     clock = PartClock(model.device)
-    vision, inputs = _encode_pictures(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
+    vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
     watched = None if pruner is None else clock.watch(pruner)
     with nullcontext() if watched is None else watched(model):
         start = now(model.device)
-        out = model(**inputs, use_cache=True, **_last_logits(model))
+        out = model(**inputs, use_cache=True, **last_logits(model))
         whole = now(model.device) - start
     if "mm_encoder_outputs" not in inputs:
         whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
@@ -89,7 +89,7 @@ def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
     """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
     counter = FlopCounterMode(display=False)
     with nullcontext() if pruner is None else pruner(model), counter:
-        model(**encoded.inputs, use_cache=True, **_last_logits(model))
+        model(**encoded.inputs, use_cache=True, **last_logits(model))
     return int(counter.get_total_flops())
 
 
@@ -99,7 +99,7 @@ def kv_bytes(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
-def _encode_pictures(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
+def without_pixels(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
     """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
     if not hasattr(family_of(model).base(model), "get_image_features"):
         return 0.0, dict(encoded.inputs)
@@ -112,7 +112,7 @@ def _encode_pictures(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[
     return seconds, {**words, "mm_encoder_outputs": {"image": features}}
 
 
-def _last_logits(model: Any) -> dict[str, int]:
+def last_logits(model: Any) -> dict[str, int]:
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
 

@@ -36,7 +36,7 @@ class BenchRow:
 
     configuration: str
     scorer: str | None
-    budget: float | None
+    budget: float | str | None
     flops: float
     ttft_ms: dict[str, float]
     speedup: dict[str, float]

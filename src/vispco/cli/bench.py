@@ -17,6 +17,7 @@ from vispco.files import check_writable, read_json, write_json
 
 if TYPE_CHECKING:
     from vispco.bench import BenchCandidate
+    from vispco.cost import Budget
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
@@ -39,7 +40,7 @@ def bench(
             help="A published method (pyramiddrop, sparsevlm:64), or one at a budget (pyramiddrop@0.5); the same."
         ),
     ] = None,
-    budgets: Annotated[str, typer.Option(help="For folders of searches: fractions of the unpruned FLOPs.")] = (
+    budgets: Annotated[str, typer.Option(help="For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
     ),
     loading: ModelOptions,
@@ -66,9 +67,9 @@ def bench(
 
         vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
     """
-    from vispco.cli.search import budgets_of  # noqa: PLC0415
+    from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
-    fractions = budgets_of(budgets)
+    fractions = parse_budgets(budgets)
     check_writable(out)
     from vispco.bench import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.bench.memory import add_peaks  # noqa: PLC0415
@@ -102,7 +103,7 @@ def bench(
     show(data, as_json=json, table=None if json else bench_table(data["rows"], f"{model}: {out}"))
 
 
-def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: int) -> list[BenchCandidate]:
+def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers: int) -> list[BenchCandidate]:
     """What a person named: folders of searches at each budget, schedules under the scorer."""
     from vispco.bench import BenchCandidate  # noqa: PLC0415
     from vispco.cli.choice import FORMS, chain_of, schedule_from  # noqa: PLC0415
@@ -115,9 +116,11 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[float], layers: 
         if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
             source = deployment.read(text)
             for budget in (None,) if source.config.fixed else budgets:
-                deployment.load(source, budget)  # what is wrong with it is told before anything is timed
-                title = Path(text).name if budget is None else f"{Path(text).name} {budget:.0%}"
-                found.append(BenchCandidate(name=title, run=text, budget=budget))
+                deployment.load(
+                    source, None if budget is None else budget.plain
+                )  # what is wrong with it is told before anything is timed
+                title = Path(text).name if budget is None else f"{Path(text).name} {budget.label}"
+                found.append(BenchCandidate(name=title, run=text, budget=None if budget is None else budget.plain))
         elif ":" not in text and text != "full" and not Path(text).exists():
             raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
         else:

@@ -38,8 +38,11 @@ class PruningOptions:
     ] = None
     method: Annotated[str | None, typer.Option(help=METHOD)] = None
     budget: Annotated[
-        float | None,
-        typer.Option(help="With --pruner or --method: a fraction of the unpruned FLOPs, met by every sample."),
+        str | None,
+        typer.Option(
+            help="With --pruner or --method: a fraction of the unpruned FLOPs (0.5, 50%); with --pruner also time (40ms, "
+            "0.6t; see vispco profile) or KV bytes (120MB)."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -73,7 +76,11 @@ class PruningOptions:
         name = self.pruner or self.method
         if name is None:
             return "unpruned" if self.schedule == "full" else f"{self.chain}, {self.schedule}"
-        return name if self.budget is None else f"{name} at {self.budget:.0%}"
+        if self.budget is None:
+            return name
+        from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
+
+        return f"{name} at {Budget.of(self.budget).label}"
 
     def check(self) -> None:
         """Say what is wrong with the pruner before a model is loaded."""
@@ -86,8 +93,11 @@ class PruningOptions:
         """What an evaluator takes; None for the full model."""
         if self.method is not None:
             from vispco import presets  # noqa: PLC0415 - torch
+            from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
 
-            return presets.pruner(self.method, model, budget=self.budget)
+            return presets.pruner(
+                self.method, model, budget=None if self.budget is None else Budget.of(self.budget).fraction
+            )
         if self.pruner is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch
 
@@ -97,11 +107,16 @@ class PruningOptions:
     def to_dict(self, num_layers: int) -> dict[str, Any]:
         """What a result keeps of it."""
         if self.pruner is not None:
-            return {"pruner": self.pruner, "budget": self.budget}
+            return {"pruner": self.pruner, "budget": self._plain_budget()}
         if self.method is not None:
             chain = method_chain(self.method, self.chain, num_layers)
-            return {"method": self.method, "scorer": chain, "budget": self.budget}
+            return {"method": self.method, "scorer": chain, "budget": self._plain_budget()}
         return {"scorer": self.chain, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+
+    def _plain_budget(self) -> float | str | None:
+        from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
+
+        return None if self.budget is None else Budget.of(self.budget).plain
 
 
 def chain_of(text: str) -> dict[str, Any]:

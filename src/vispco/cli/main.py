@@ -10,7 +10,23 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli import ask, bench, compare, config, demo, evaluate, info, play, report, search, serve, sweep, train, zoo
+from vispco.cli import (
+    ask,
+    bench,
+    compare,
+    config,
+    demo,
+    evaluate,
+    info,
+    play,
+    profile,
+    report,
+    search,
+    serve,
+    sweep,
+    train,
+    zoo,
+)
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -36,6 +52,7 @@ app.command("sweep")(sweep.sweep)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
+app.command("profile")(profile.profile)
 app.add_typer(compare.app, name="compare")
 app.command("report")(report.report)
 app.command("plot")(report.plot)

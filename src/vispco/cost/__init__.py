@@ -13,16 +13,18 @@ from vispco.cost.dimensions import Dimensions
 from vispco.cost.exact import Exact
 from vispco.cost.floor import BudgetWarning, clamp_budget
 from vispco.cost.kv_bytes import KvBytes
+from vispco.cost.measured import Measured
 from vispco.cost.paper import Paper
 from vispco.cost.polynomial import PolynomialCost
 from vispco.cost.snap import meet, snap
 from vispco.cost.solve import counts_for_budget, schedule_for_budget, solve_kernel
+from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import Site, Workload
 from vispco.errors import InvalidInputError
 from vispco.registry import Registry
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
-for _cost in (Exact, Paper, KvBytes):
+for _cost in (Exact, Paper, KvBytes, Measured):
     COSTS.register(_cost)
 
 
@@ -50,9 +52,11 @@ __all__ = [
     "Dimensions",
     "Exact",
     "KvBytes",
+    "Measured",
     "Paper",
     "PolynomialCost",
     "Site",
+    "TimeProfile",
     "Workload",
     "clamp_budget",
     "counts_for_budget",

@@ -99,6 +99,11 @@ class Budget:
             )
         return self.amount
 
+    @property
+    def plain(self) -> float | str:
+        """As results keep it: the number of a plain fraction of the FLOPs, and any other as it is written."""
+        return self.amount if self.kind == "flops" and not self.is_mean else str(self)
+
     def __str__(self) -> str:
         """As `of` reads it again."""
         if self.cap is None:

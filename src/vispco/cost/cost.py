@@ -57,6 +57,11 @@ class Cost(ABC):
         return prices[0] + (part.gather(-1, order) * rise).sum(dim=-1)
 
     @property
+    def drop_price(self) -> float:
+        """What a drop costs beside the tokens; `price` is without it, so that it never falls when a count grows."""
+        return 0.0
+
+    @property
     def num_layers(self) -> int:
         return self.dimensions.num_layers
 

@@ -103,11 +103,46 @@ class HostPricing:
 
     def snap(self, curve: Array, budget: Array, *, fill: bool = True) -> Array:
         """Whole tokens [n, L] along curves [n, L] that cost at most the budget [n], which no floor exceeds; see `snap`."""
+        if not self.cost.drop_price:
+            return self._solved(curve, budget, fill=fill)
+        drops = self._falls(self._tokens(curve))
+        while True:  # a curve that is cut from above may drop once more
+            left = np.maximum(budget - drops * self.cost.drop_price / self.divisor, self.lowest)
+            counts = self._solved(curve, left, fill=fill)
+            found = self._falls(counts)
+            if (found <= drops).all():
+                return self._without_needless_drops(counts)
+            drops = np.maximum(drops, found)
+
+    def without_drops(self, curve: Array, budget: Array) -> Array:
+        """What is left of a budget for tokens, once the drops of a curve are paid: [n]."""
+        return np.maximum(budget - self._falls(self._tokens(curve)) * self.cost.drop_price / self.divisor, self.lowest)
+
+    def _tokens(self, curve: Array) -> Array:
+        found: Array = np.rint(self.pinned(curve) * self.visual[:, None])
+        return found
+
+    def _solved(self, curve: Array, budget: Array, *, fill: bool) -> Array:
         exact = self.meet(curve, budget) * self.visual[:, None]
         counts = self._rounded(exact, budget)
         if fill:
             for most in (1, ALL):  # first spread what is left as single tokens, so that the curve keeps its shape
                 counts = self.fill(counts, budget, most)
+        return counts
+
+    def _falls(self, counts: Array) -> Array:
+        """How often tokens leave: counts [n, L] -> [n]."""
+        found: Array = (np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0).sum(axis=1)
+        return found
+
+    def _without_needless_drops(self, counts: Array) -> Array:
+        """Whole tokens in which no drop costs more than it saves: from the last one on, such tokens stay."""
+        for layer in range(counts.shape[1] - 1, self.first - 1, -1):
+            before = self.visual if layer == 0 else counts[:, layer - 1]
+            raised = np.where(counts == counts[:, layer : layer + 1], before[:, None], counts)
+            raised[:, :layer] = counts[:, :layer]
+            needless = (counts[:, layer] < before) & (self.price(raised) - self.price(counts) <= self.cost.drop_price)
+            counts = np.where(needless[:, None], raised, counts)
         return counts
 
     def _rounded(self, exact: Array, budget: Array) -> Array:

@@ -60,6 +60,8 @@ def counts_for_budget(
     pricing = HostPricing(cost, workload.pinned(kernel.earliest_layer))
     limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
     curve = solve_curve(kernel, params, limits, pricing, gamma=gamma)
+    if cost.drop_price:
+        curve = solve_curve(kernel, params, pricing.without_drops(curve, limits), pricing, gamma=gamma)
     return torch.from_numpy(pricing.snap(curve, limits, fill=fill))
 
 

@@ -22,7 +22,8 @@ from vispco.layout import TokenLayout
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
-from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.planning.measured_planner import MeasuredPlanner, Priced
+from vispco.planning.planner import BudgetPlanner, Shape, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
 from vispco.planning.pruner_config import PrunerConfig
 from vispco.registry import Registry
@@ -33,6 +34,7 @@ BuildPlanner: TypeAlias = Callable[[PrunerConfig, Budget | None, Path], tuple[Ch
 """(config, budget, the folder of the config) -> what runs at this budget. Only a fixed schedule may get no budget."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
+MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
 PREDICTOR = "predictor"  # the folder of a predictor, beside the config
 
 
@@ -48,9 +50,18 @@ def build_shapes(config: PrunerConfig, budget: Budget | None, folder: Path) -> t
 
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the config.
     """
+    cost = cost_of(config)
+    if budget is not None and budget.kind != "flops":
+        chain, kernel, shape = nearest_shape(config, budget.amount if budget.is_relative else MIDDLE)
+
+        def static(fraction: float) -> Shape:
+            near = nearest_shape(config, fraction)
+            return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
+
+        priced = Priced(kernel, cost.dimensions, chain.sites(cost.num_layers))
+        return chain, MeasuredPlanner(hard(budget), static, priced)
     fraction = fraction_of(budget)
     chain, kernel, shape = nearest_shape(config, fraction)
-    cost = cost_of(config)
     return chain, BudgetPlanner(static_shape(shape.params), kernel, fraction, cost, site=chain.sites(cost.num_layers))
 
 
@@ -59,6 +70,9 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
     """{"folder": where it lies, relative to the config}: a shape of each sample's own."""
     predictor = load_predictor(config, folder)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
+    if budget is not None and budget.kind != "flops":
+        priced = Priced(predictor.kernel, cost.dimensions, chain.sites(cost.num_layers))
+        return chain, MeasuredPlanner(hard(budget), lambda fraction: predicted_shape(predictor, fraction), priced)
     fraction = fraction_of(budget)
     shape = predicted_shape(predictor, fraction)
     return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, site=chain.sites(cost.num_layers))
@@ -81,6 +95,13 @@ class SchedulePlanner:
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
         return TokenPlan(self.schedule.counts(layout.num_visual))
+
+
+def hard(budget: Budget) -> Budget:
+    """A budget of time or bytes that holds for every call; means of them are refused."""
+    if budget.is_mean:
+        raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
+    return budget
 
 
 def fraction_of(budget: Budget | None) -> float:

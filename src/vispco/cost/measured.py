@@ -1,0 +1,75 @@
+"""Milliseconds of a prefill, from a table that was measured once on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.cost.cost import Cost
+from vispco.cost.host import Array, HostPricing, as_array
+from vispco.cost.workload import Workload
+from vispco.errors import InvalidInputError
+
+BEYOND = 8  # how far the table goes on behind its last size, on the line of its last two
+
+
+@dataclass(frozen=True)
+class Measured(Cost):
+    """The time of the language model's prefill: its layers, and what stands around them. No vision tower, which no schedule
+    changes. `price` is without the drops, which `predict` adds: so that it never falls when a count grows.
+
+    tokens: sizes that were measured, growing. layer_ms: of one layer with so many tokens, never falling.
+    fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
+    """
+
+    name: ClassVar[str] = "measured"
+    unit: ClassVar[str] = "ms"
+
+    tokens: tuple[int, ...] = ()
+    layer_ms: tuple[float, ...] = ()
+    fixed_ms: float = 0.0
+    drop_ms: float = 0.0
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        steps = list(zip(self.tokens, self.layer_ms, strict=False))
+        growing = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(steps))
+        if len(self.tokens) != len(self.layer_ms) or len(self.tokens) < 2 or not growing:
+            raise InvalidInputError(
+                f"A table of {len(self.tokens)} sizes and {len(self.layer_ms)} times was given for the cost {self.name!r}. It "
+                "needs two or more growing sizes with times that never fall: run `vispco profile MODEL` on this device."
+            )
+
+    @property
+    def drop_price(self) -> float:
+        return self.drop_ms
+
+    def price(self, counts: Tensor, workload: Workload) -> Tensor:
+        """Milliseconds without drops: counts [..., L] -> [...], float64."""
+        self.check_layers(counts)
+        return torch.from_numpy(np.asarray(self._time(as_array(workload.tokens(counts)))))
+
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        return self._time(counts + pricing.text[:, None])
+
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        return self._time(retention * pricing.visual[:, None] + pricing.text[:, None])
+
+    def predict(self, counts: Tensor, workload: Workload) -> Tensor:
+        """Milliseconds with drops: counts [..., L] -> [...], float64."""
+        before = torch.cat([workload.num_visual[..., None], counts[..., :-1]], dim=-1)
+        return self.price(counts, workload) + self.drop_ms * (counts < before).sum(dim=-1)
+
+    def _time(self, N: Array) -> Array:
+        x, y = np.array(self.tokens, dtype=np.float64), np.array(self.layer_ms, dtype=np.float64)
+        slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
+        ends = np.array([0.0]), np.array([BEYOND * x[-1]])
+        first = max(0.0, y[0] - (y[1] - y[0]) / (x[1] - x[0]) * x[0])
+        times = np.concatenate([[min(first, y[0])], y, y[-1:] + slope * (BEYOND - 1) * x[-1]])
+        found: Array = np.interp(N, np.concatenate([ends[0], x, ends[1]]), times).sum(axis=-1) + self.fixed_ms
+        return found

@@ -1,0 +1,106 @@
+"""Measured time as a cost: a staircase that is solved for, drops that have a price, and a file that is found again."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vispco import cost, kernels
+from vispco.cost import BudgetWarning, Dimensions, Measured, TimeProfile, Workload
+from vispco.errors import InvalidInputError
+
+L = 6
+SIZE = Dimensions(
+    num_layers=L, hidden=40, heads=4, kv_heads=2, head_dim=10, ffn=72, gated=True,
+    windows=(None,) * L, vocab=9, dtype_bytes=2,
+)  # fmt: skip
+STAIRS = Measured(SIZE, (8, 32, 33, 64, 65, 128, 129, 256), (1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0), 3.0, 0.5)
+PROFILE = TimeProfile(
+    dimensions=SIZE, device="cpu 1 threads", dtype="float32", batches=(1, 8), tokens=(8, 64, 256),
+    layer_ms=((1.0, 2.0, 6.0), (3.0, 12.0, 48.0)), fixed_ms=(2.0, 9.0), drop_ms=(0.5, 1.0), facts={"model": "toy"},
+)  # fmt: skip
+
+
+def falls(counts, visual):
+    return int((np.diff(np.concatenate([[visual], counts])) < 0).sum())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.floats(0.2, 1.0), st.integers(1, 30), st.integers(1, 200), st.lists(st.floats(-3, 3), min_size=6, max_size=6),
+    st.sampled_from([0.0, 0.5, 4.0]),
+)  # fmt: skip
+def test_a_budget_of_time_holds_with_the_drops_in_it(budget, text, visual, params, drop):
+    priced, kernel = replace(STAIRS, drop_ms=drop), kernels.get("steps")
+    workload = Workload([text], [visual])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        counts = cost.counts_for_budget(
+            kernel,
+            torch.tensor([params], dtype=torch.float64),
+            torch.tensor([budget]),
+            workload,
+            priced,
+            gamma=torch.inf,
+        )
+    floor = float(priced.predict(workload.least(L), workload)[0])
+    limit = max(budget * float(priced.full(workload)[0]), floor)
+    assert float(priced.predict(counts, workload)[0]) <= limit * (1 + 1e-9) + drop * 2 * (limit == floor)
+
+
+def test_a_drop_that_costs_more_than_it_saves_is_not_bought():
+    kernel = kernels.get("steps", steps=2)
+    params = kernel.initial(L, positions=(1.5, 4.5), heights=(0.5, 0.47))[None]
+    workload, budget = Workload([10], [200]), torch.tensor([0.6], dtype=torch.float64)
+    line = Measured(SIZE, (0, 1000), (0.0, 100.0))
+    cheap, dear = (
+        cost.counts_for_budget(kernel, params, budget, workload, replace(line, drop_ms=ms), gamma=torch.inf)[0].tolist()
+        for ms in (0.01, 5.0)
+    )
+    assert falls(cheap, 200) == 2
+    assert falls(dear, 200) == 1, "six tokens over two layers save 1.2 ms, a drop takes 5"
+
+
+def test_counts_climb_to_the_end_of_their_stair():
+    kernel = kernels.get("single")
+    params = kernel.initial(L, layer=2, r=0.5)[None]
+    counts = cost.counts_for_budget(
+        kernel, params, torch.tensor([0.7], dtype=torch.float64), Workload([10], [200]), STAIRS, gamma=torch.inf
+    )[0]
+    assert counts.tolist() == [200, 200, 118, 118, 118, 118], "128 tokens with the text: one more is a stair higher"
+
+
+def test_more_tokens_never_take_less_time_and_the_line_goes_on():
+    N = torch.arange(0, 5000)[:, None].expand(-1, L)
+    price = STAIRS.price(N, Workload(0, 0))
+    assert bool((price.diff() >= 0).all())
+    assert float(price[4000]) >= float(price[300])
+
+
+def test_a_profile_is_kept_in_the_users_cache_and_found_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = PROFILE.save()
+    assert place.is_relative_to(tmp_path / "vispco" / "profiles")
+    assert TimeProfile.load(SIZE, "cpu 1 threads", "float32") == PROFILE
+    with pytest.raises(InvalidInputError, match="vispco profile MODEL"):
+        TimeProfile.load(SIZE, "cpu 2 threads", "float32")
+
+
+def test_a_batch_between_two_that_were_measured_lies_between_them():
+    for batch, layer, fixed in ((1, 2.0, 2.0), (8, 12.0, 9.0), (16, 24.0, 18.0)):
+        made = PROFILE.cost(batch)
+        assert made.layer_ms[1] == pytest.approx(layer)
+        assert made.fixed_ms == pytest.approx(fixed)
+    assert 2.0 < PROFILE.cost(4).layer_ms[1] < 12.0
+    assert cost.from_dict(PROFILE.cost(4).to_dict()) == PROFILE.cost(4)
+
+
+def test_a_table_that_falls_is_refused():
+    with pytest.raises(InvalidInputError, match="never fall"):
+        Measured(SIZE, (8, 16), (2.0, 1.0))
+    with pytest.raises(InvalidInputError, match="vispco profile"):
+        Measured(SIZE)
