@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import SCORER, chain_of
+from vispco.cli.choice import chain_of
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CALIBRATION = 48  # items of each drawn task, where --samples does not say: a predictor wants more than a static search
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
+SWEPT = "fastv"  # the scorer of the sweep beside a joint search
+
 
 @spread
 def demo(
@@ -34,9 +36,11 @@ def demo(
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    scorer: Annotated[
+        str | None, typer.Option(help="One chain, whose schedules alone are searched (default: the joint search).")
+    ] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
-    mode: Annotated[str, typer.Option(help="static, predictor (a schedule for each input) or line.")] = "predictor",
+    mode: Annotated[str | None, typer.Option(help="joint, predictor, static or line (default: by --scorer).")] = None,
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (
         "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
     ),
@@ -90,11 +94,11 @@ def demo(
     torch.set_num_threads(used)
     settings = DemoSettings(
         spec=EvaluatorSpec(
-            model=model, scorer=chain_of(scorer), **loading.spec(), **asked.spec(), limit=test, details=False
+            model=model, scorer=chain_of(scorer or SWEPT), **loading.spec(), **asked.spec(), limit=test, details=False
         ),
         learn=learn,
         calibration=str(training),
-        mode=mode,
+        mode=mode or ("joint" if scorer is None else "predictor"),
         kernel=kernel,
         budgets=tuple(fractions),
         timed=tuple(clocked),
@@ -109,7 +113,7 @@ def demo(
         page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
-    show(data, as_json=json, table=None if json else _table(rows, f"{model}, {scorer}: {out}"))
+    show(data, as_json=json, table=None if json else _table(rows, f"{model}, {scorer or 'joint search'}: {out}"))
     if not json:
         typer.echo(f"{page} is ready: open it in a browser.")
 

@@ -78,14 +78,19 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, fac
         judge.model,
         judge.processor,
         samples,
-        spec=SearchSpec.of(
-            judge.scorer, settings.kernel, mode=settings.mode, budgets=settings.budgets, seed=settings.seed
-        ),
+        spec=_spec(settings, judge),
         directory=folder,
         test=judge.samples,
         facts={"model": settings.spec.model, **facts, "data": told, "label": "VisPCO"},
         say=lambda line: tell("search", None, line),
     )
+
+
+def _spec(settings: DemoSettings, judge: TaskEvaluator) -> SearchSpec:
+    asked: dict[str, Any] = {"budgets": settings.budgets, "seed": settings.seed}
+    if settings.mode == "joint":
+        return SearchSpec.of_chains(**asked)
+    return SearchSpec.of(judge.scorer, settings.kernel, mode=settings.mode, **asked)
 
 
 def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:

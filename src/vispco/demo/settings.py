@@ -20,7 +20,8 @@ Learn = Callable[[Any], tuple["Sequence[Sample]", dict[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """spec: the model, its scorer, and what accuracy is measured on. learn: what is searched on.
+    """spec: the model, its scorer, and what accuracy is measured on. learn: what is searched on. mode: 'joint' searches
+    all candidate chains, and the scorer is that of the sweep; another mode searches the schedules of the scorer.
 
     trials: configurations of the sweep, drawn without replacement from the grid of single-layer schedules.
     timed: budgets whose time to first token is measured. workers: processes of the sweep on a CPU; 0 for
@@ -30,7 +31,7 @@ class DemoSettings:
     spec: EvaluatorSpec
     learn: Learn
     calibration: str = ""  # what `learn` draws from, in words: part of what makes a demo the same one
-    mode: str = "predictor"
+    mode: str = "joint"
     kernel: str = "steps"
     budgets: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     trials: int = 48

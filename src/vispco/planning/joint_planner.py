@@ -44,7 +44,7 @@ class JointPlanner:
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
         self.predictor.to(observation.visual.device)
-        estimate = self.predictor.estimate(observation).masked_fill(~self._among(), torch.inf)
+        estimate = self.predictor.estimate(observation).masked_fill(~self.usable(), torch.inf)
         if self.budget.is_mean:
             assert self.price is not None  # noqa: S101 - fixed when the planner was made
             floor = floors(observation.sizes, self.cost, self.chain.earliest_layer)
@@ -65,10 +65,10 @@ class JointPlanner:
 
     def _curves(self, estimate: Tensor) -> KlCurves:
         cap = self.budget.cap or 1.0
-        inside = self._among()
+        inside = self.usable()
         return KlCurves.of(estimate[:, inside], self.predictor.level[inside], cap)
 
-    def _among(self) -> Tensor:
+    def usable(self) -> Tensor:
         """The configurations that this budget may use: those that are kept, of chains that share a batch. bool [K]."""
         used = torch.isin(self.predictor.chain, torch.tensor(self.used, device=self.predictor.chain.device))
         among: Tensor = self.predictor.kept & used & self._in_reach()

@@ -6,16 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
 from vispco.report import progress, side_files
-from vispco.report.payload import BudgetRow, Convergence, Curve, Example, MethodRow, Payload, PointRow, Run
+from vispco.report.payload import BudgetRow, ChainRow, Convergence, Curve, Example, MethodRow, Payload, PointRow, Run
 from vispco.report.run_files import RunFiles, read
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
 METHOD_BUDGETS = (0.25, 0.5, 0.75)
+EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
 PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
 
 
@@ -130,7 +132,22 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         samples=len(rows) if schedule.per_sample else point.mean_of,
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
         budget=progress.number(point.provenance.get("budget")),
+        chains=_chains(point.provenance.get("methods"), schedule.num_layers),
     )
+
+
+def _chains(found: Any, num_layers: int) -> tuple[ChainRow, ...]:
+    """The chains of a joint search's point, with the scorer that is in charge of each layer and drops something there."""
+    rows = []
+    for each in found if isinstance(found, list) else ():
+        kept = [1.0, *each["retention"]]
+        names = []
+        for layer in range(num_layers):
+            stages = [stage["scorer"] for stage in each["stages"] if stage["layer"] <= layer]
+            drops = kept[layer + 1] < kept[layer] - EVEN
+            names.append(stages[-1] if stages and drops else "")
+        rows.append(ChainRow(str(each["chain"]), float(each["share"]), tuple(names)))
+    return tuple(rows)
 
 
 def _title(runs: tuple[Run, ...]) -> str:

@@ -13,12 +13,21 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
+class ChainRow(JsonRecord):
+    """A chain that some samples followed: their share, and who chooses the tokens that enter each layer; "" for nobody."""
+
+    chain: str
+    share: float
+    scorers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PointRow(JsonRecord):
     """One evaluated schedule.
 
     fraction, flops: by the page's cost model; seconds: measured time of one sample, None where none was measured.
     retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no sample
-        ran the mean.
+        ran the mean. chains: those that they followed, of a joint search.
     """
 
     fraction: float
@@ -32,6 +41,7 @@ class PointRow(JsonRecord):
     samples: int = 0
     name: str = ""
     budget: float | None = None  # that the search aimed at
+    chains: tuple[ChainRow, ...] = ()
 
 
 @dataclass(frozen=True)

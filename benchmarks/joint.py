@@ -1,0 +1,243 @@
+"""Does a search over chains and schedules together beat the search over one scorer's schedules, and at what price?
+
+    python benchmarks/joint.py [--only joint,single] [--models tiny-qwen] [--samples 64] [--test 64] [--seeds 3]
+
+Parts, for each model: `joint` (the default search, for each seed), `single` (the predictor search of fastv, sparsevlm and
+fitprune), `servable` (one step before layer 0), `gap` (how much of the gap to the best configuration of each input is
+closed). All of them learn from the same calibration items and are judged on the same test items, which no search has seen.
+Each part leaves a file in the cache, and one that is there already is not run again: after a kill, run the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from figures import Figure, write
+from vispco import Pruner, load
+from vispco.cost import BudgetWarning, Workload
+from vispco.data import dataset
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.files import write_json
+from vispco.frontier.measures import hypervolume
+from vispco.planning.joint_planner import JointPlanner
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.joint.halving import Chains
+from vispco.search.modes import SearchRun, run_mode
+from vispco.search.spec import BUDGETS, SearchSpec
+
+MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
+SINGLE = ("fastv", "sparsevlm", "fitprune")
+LOW = (0.18, 0.25)
+MEANS = ("mean:0.18,max:0.5", "mean:0.2,max:0.5", "mean:0.25,max:0.5")
+GAPS = (0.3, 0.4, 0.5)
+RATIOS = 20  # of the single-layer grid
+
+
+class Ground:
+    """One model, what searches learn from and what they are judged on."""
+
+    def __init__(self, name: str, given: argparse.Namespace) -> None:
+        self.name = name
+        self.model, self.processor = load(name)
+        self.calibration = list(dataset("calibration", limit=given.samples))
+        self.test = list(dataset("test", limit=given.test))
+        self.judge = TaskEvaluator(self.model, self.processor, self.test, batch_size=64)
+
+    def run(self, spec: SearchSpec) -> tuple[SearchRun, Any, float]:
+        """Search; -> the run, what it found, and the seconds."""
+        shuffled = torch.randperm(len(self.calibration), generator=torch.Generator().manual_seed(spec.seed)).tolist()
+        samples = [self.calibration[place] for place in shuffled]
+        began = time.perf_counter()
+        run = SearchRun.prepare(self.model, self.processor, samples, spec)
+        return run, run_mode(run), time.perf_counter() - began
+
+    def points(self, planners: dict[str, Any], chain: Any = None) -> dict[str, dict[str, float]]:
+        """Accuracy and mean share of the FLOPs of each planner."""
+        found = {}
+        for budget, planner in planners.items():
+            pruner = Pruner(getattr(planner, "chain", None) or chain, planner)
+            result = self.judge(pruner)
+            found[budget] = {"fraction": result.fraction["exact"], "accuracy": result.accuracy}
+        return found
+
+
+def joint(ground: Ground, seed: int, *, servable: bool = False) -> dict[str, Any]:
+    """The default search with one seed: hard budgets, and budgets that are a mean."""
+    run, outcome, seconds = ground.run(SearchSpec.of_chains(servable=servable, seed=seed))
+    asked = [*map(str, LOW), *map(str, BUDGETS), *(() if servable else MEANS)]
+    points = ground.points({budget: JointPlanner(outcome.predictor, budget) for budget in asked})
+    found = {"points": points, "seconds": seconds, "spent": run.objective.spent.to_dict(), "grid": grid_cost(run)}
+    return found if servable else {**found, "gap": gap(ground, run, outcome), "over": violations(ground, outcome)}
+
+
+def single(ground: Ground, scorer: str) -> dict[str, Any]:
+    """The predictor search of one scorer, as it was before the joint search."""
+    spec = SearchSpec.of(scorer, mode="predictor")
+    run, outcome, seconds = ground.run(spec)
+    planners = {str(budget): outcome.planner(run, budget) for budget in (*LOW, *BUDGETS)}
+    spent = run.objective.spent.to_dict()
+    return {"points": ground.points(planners, run.spec.chain), "seconds": seconds, "spent": spent}
+
+
+def grid_cost(run: SearchRun) -> float:
+    """FLOPs of the single-layer grid on as many samples: every layer but the first, at evenly spaced ratios."""
+    cost, total = run.objective.cost, 0.0
+    ratios = torch.arange(1, RATIOS + 1, dtype=torch.float64) / RATIOS
+    for batch in run.batches:
+        size = Workload(batch.num_text + batch.num_answer, batch.num_visual)
+        for layer in range(1, cost.num_layers):
+            curve = torch.ones(RATIOS, cost.num_layers, dtype=torch.float64)
+            curve[:, layer:] = ratios[:, None]
+            counts = (curve[:, None] * batch.num_visual[None, :, None]).round().long()
+            total += float(cost.price(counts.flatten(0, 1), size.repeat(RATIOS)).sum())
+    return total
+
+
+def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, float]]:
+    """KL on test items of the best configuration for all, of the predictor's choice, and of each input's best."""
+    batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=32)
+    every, predictor = outcome.predictor.configurations, outcome.predictor
+    candidates = Chains(run.objective, every.chains)
+    found = {}
+    for budget in GAPS:
+        planner = JointPlanner(predictor, budget)
+        places = planner.usable().nonzero()[:, 0]
+        kl, chosen = [], []
+        for batch in batches:
+            kl.append(candidates.measure(batch, every.take(places), budget).T)
+            anchor = planner.choose(batch.observation).anchor
+            chosen.append((anchor[:, None] == places).long().argmax(-1))
+        table, choice = torch.cat(kl), torch.cat(chosen)
+        static, best = float(table.mean(0).min()), float(table.min(-1).values.mean())
+        taken = float(table.gather(1, choice[:, None]).mean())
+        closed = (static - taken) / (static - best) if static > best else 1.0
+        found[str(budget)] = {"static": static, "predictor": taken, "oracle": best, "closed": closed}
+    return found
+
+
+def violations(ground: Ground, outcome: Any) -> int:
+    """Test samples over a hard budget or over the cap of a mean."""
+    batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=64)
+    over = 0
+    for asked in (*LOW, *BUDGETS, *MEANS):
+        planner = JointPlanner(outcome.predictor, asked)
+        limit = planner.budget.cap or planner.budget.amount
+        for batch in batches:
+            plan = planner.plan(batch.observation, planner.choose(batch.observation))
+            for row, group in enumerate(plan.groups or (0,) * len(batch)):
+                first = planner.chains[planner.used[group]].earliest_layer
+                size = Workload(batch.num_text[row], batch.num_visual[row], "entry", first)
+                spent = float(planner.cost.price(plan.counts[row], size)) / float(planner.cost.full(size))
+                over += spent > max(limit, float(planner.cost.lowest_fraction(size))) + 1e-9
+    return over
+
+
+def volume(points: dict[str, dict[str, float]]) -> float:
+    """The hypervolume of hard budgets, over fractions up to 1 and accuracies from 0."""
+    hard = [point for budget, point in points.items() if not budget.startswith("mean")]
+    return hypervolume(np.array([(point["fraction"], point["accuracy"]) for point in hard]), reference=(1.0, 0.0))
+
+
+def parts_of(ground: Callable[[], Ground], seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """All parts of one model by name."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for seed in range(seeds):
+        found[f"joint-{seed}"] = lambda seed=seed: joint(ground(), seed)
+    for scorer in SINGLE:
+        found[f"single-{scorer}"] = lambda scorer=scorer: single(ground(), scorer)
+    found["servable-0"] = lambda: joint(ground(), 0, servable=True)
+    return found
+
+
+def figures_of(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
+    """The figures of the models whose parts have all run."""
+    made: dict[str, Figure] = {}
+    ratios, gains = [], []
+    for model, parts in found.items():
+        runs = [part for name, part in parts.items() if name.startswith("joint-")]
+        singles = [parts[f"single-{scorer}"] for scorer in SINGLE if f"single-{scorer}" in parts]
+        if not runs:
+            continue
+        own = statistics.mean(volume(part["points"]) for part in runs)
+        if len(singles) == len(SINGLE):
+            ratios.append(own / max(volume(part["points"]) for part in singles))
+            made[f"hypervolume_vs_best_single_scorer.{model}"] = Figure(ratios[-1], "higher", 1.06, "ratio")
+        for share, bar in ((25, 0.86), (18, 0.78)):
+            mean = f"mean:{share / 100:g},max:0.5"
+            for name, key in ((f"accuracy_at_{share}", mean), (f"accuracy_at_{share}_hard", f"{share / 100:g}")):
+                value = statistics.mean(part["points"][key]["accuracy"] for part in runs)
+                made[f"{name}.{model}"] = Figure(value, "higher", bar if key == mean else None, "fraction")
+        if "servable-0" in parts:
+            ratio = volume(parts["servable-0"]["points"]) / own
+            made[f"servable_vs_full.{model}"] = Figure(ratio, "higher", None, "ratio")
+        uniform, spread = (
+            statistics.mean(p["points"][key]["accuracy"] for p in runs) for key in ("0.2", "mean:0.2,max:0.5")
+        )
+        gains.append(100 * (spread - uniform))
+        made[f"points_of_mean_budget.20.{model}"] = Figure(gains[-1], "higher", None, "points")
+        made[f"cost_vs_grid.{model}"] = Figure(
+            statistics.mean(p["spent"]["total"] / p["grid"] for p in runs), "lower", 0.1, "ratio"
+        )
+    every = [part for parts in found.values() for name, part in parts.items() if name.startswith("joint-")]
+    if not every:
+        return made
+    if ratios:
+        made["hypervolume_vs_best_single_scorer"] = Figure(statistics.mean(ratios), "higher", 1.08, "ratio")
+    made["points_of_mean_budget.20"] = Figure(statistics.mean(gains), "higher", 2.0, "points")
+    errors = [abs(p["points"][m]["fraction"] - float(m[5:].split(",")[0])) for p in every for m in MEANS]
+    made["mean_budget_error"] = Figure(max(errors), "lower", 0.01, "fraction")
+    made["budget_violations"] = Figure(sum(p["over"] for p in every), "lower", 0, "samples")
+    for budget, bar in zip(GAPS, (0.5, 0.7, 0.7), strict=True):
+        closed = statistics.mean(part["gap"][str(budget)]["closed"] for part in every)
+        made[f"gap_closed.{round(100 * budget)}"] = Figure(closed, "higher", bar, "share")
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--samples", type=int, default=64, help="calibration items of each task")
+    parser.add_argument("--test", type=int, default=64, help="test items of each task")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, default=Path("runs/bench-joint"))
+    parser.add_argument("--into", type=Path, default=None, help="another folder for the result")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", BudgetWarning)
+    settings = {"samples": given.samples, "test": given.test}
+    only = [name for name in given.only.split(",") if name]
+    found: dict[str, dict[str, Any]] = {}
+    for model in given.models.split(","):
+        kept: list[Ground] = []
+
+        def ground(model: str = model, kept: list[Ground] = kept) -> Ground:
+            kept[:] = kept or [Ground(model, given)]
+            return kept[0]
+
+        for name, part in parts_of(ground, given.seeds).items():
+            file = given.cache / model / f"{name}.json"
+            known = json.loads(file.read_text()) if file.is_file() else {}
+            if known.get("settings") == settings:
+                found.setdefault(model, {})[name] = known["found"]
+            elif not only or name.partition("-")[0] in only:
+                print(f"{time.strftime('%H:%M:%S')} {model} {name}", flush=True)
+                result = part()
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(file, {"settings": settings, "found": result})
+                found.setdefault(model, {})[name] = result
+    options = {} if given.into is None else {"into": given.into}
+    write("joint", figures_of(found), {"settings": settings, "parts": found}, seed=0, **options)
+
+
+if __name__ == "__main__":
+    main()
