@@ -210,7 +210,8 @@ def _comparable(one: Named, other: Named, everyone: list[Named]) -> bool:
         return False
     if one[2].points[0].schedule.num_layers != other[2].points[0].schedule.num_layers:
         return False
-    for name in ("model", "scorer"):
+    any_scorer = one[0].joint or other[0].joint  # a joint search had all of them to choose from
+    for name in ("model",) if any_scorer else ("model", "scorer"):
         known = [files.text(name, label.rpartition("/")[2]) for files, label, _, _ in (one, other)]
         all_known = {files.text(name, label.rpartition("/")[2]) for files, label, _, _ in everyone} - {""}
         if known[0] != known[1] and (all(known) or len(all_known) > 1):

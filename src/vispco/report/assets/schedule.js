@@ -40,29 +40,29 @@ function drawSchedule(width) {
 }
 
 // Which method runs where: a row for each chain that samples followed, a cell where tokens leave before a layer.
-function drawStrip() {
-  const box = byId("strip");
+function drawChains() {
+  const box = byId("chains");
   const point = chosenPoint();
   const chains = point ? point.chains || [] : [];
   box.hidden = !chains.length;
   box.replaceChildren();
   if (!chains.length) return;
   const names = [...new Set(chains.flatMap((row) => row.scorers).filter(Boolean))];
-  box.append(h("p", { class: "strip-title" }, "Which method chooses, before which layer"));
+  box.append(h("p", { class: "chain-title" }, "Which method chooses, before which layer"));
   chains.forEach((row) => {
     const cells = row.scorers.map((name, layer) => h("span", {
-      class: name ? "strip-cell used" : "strip-cell",
+      class: name ? "chain-cell used" : "chain-cell",
       style: name ? `--shade: ${0.28 + 0.5 * (names.indexOf(name) / Math.max(1, names.length - 1 || 1))}` : null,
       title: name ? `before layer ${layer}: ${name}` : `before layer ${layer}: nothing leaves`,
     }, name));
-    box.append(h("div", { class: "strip-row" },
-      h("span", { class: "strip-share" }, `${wholePercent(row.share)} of inputs`),
-      h("div", { class: "strip-cells", role: "img", "aria-label": `${row.chain}: ${row.scorers.map((name, layer) => name && `${name} before layer ${layer}`).filter(Boolean).join(", ") || "nothing leaves"}` }, cells)));
+    box.append(h("div", { class: "chain-row" },
+      h("span", { class: "chain-share" }, `${wholePercent(row.share)} of inputs`),
+      h("div", { class: "chain-cells", role: "img", "aria-label": `${row.chain}: ${row.scorers.map((name, layer) => name && `${name} before layer ${layer}`).filter(Boolean).join(", ") || "nothing leaves"}` }, cells)));
   });
 }
 
 function tellSchedule() {
-  drawStrip();
+  drawChains();
   const run = data.runs[state.run];
   const point = chosenPoint();
   const note = byId("schedule-note");
