@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tiny import FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule
-from vispco.scorers import SparseVLM
+from vispco.scorers import Chain, SparseVLM
 
 TOLERANCE = 1e-4
-SCORERS = ["fastv", "sparsevlm", "fitprune", "random", "recycling", "random+fastv", "random+fitprune@2"]
+BEFORE = ["uniform", "cdpruner", "divprune+fastv", "scope", "hiprune", "visionzip", "vscan", "aim-merge"]
+SCORERS = [*BEFORE, "fastv", "sparsevlm", "fitprune", "random", "recycling", "random+fastv", "random+fitprune@2"]
 
 
 @st.composite
@@ -37,7 +38,10 @@ def samples(draw):
 def cases(draw):
     scorer = draw(st.sampled_from(SCORERS))
     batch = draw(st.lists(samples(), min_size=1, max_size=3))
-    rows = [draw(retentions(first_full="random" not in scorer)) for _ in batch]
+    rows = [
+        draw(retentions(first_full=Chain.of("fastv" if scorer == "recycling" else scorer).earliest_layer > 0))
+        for _ in batch
+    ]
     retention = rows[0] if draw(st.booleans()) else tuple(rows)
     return (
         draw(st.sampled_from(FIRST_CLASS)),
