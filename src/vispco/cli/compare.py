@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from vispco.rivals import Comparison
 
 FILE, FIGURE = "comparison.json", "search-cost.png"
-app = typer.Typer(help="Searches side by side.", no_args_is_help=True)
+app = typer.Typer(help="Published methods, or searches, side by side.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Searches side by side."""
+    """Published methods, or searches, side by side."""
 
 
 @app.command("searches")

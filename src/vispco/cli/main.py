@@ -18,6 +18,7 @@ from vispco.cli import (
     demo,
     evaluate,
     info,
+    method_table,
     play,
     profile,
     report,
@@ -53,6 +54,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
+compare.app.command("methods")(method_table.methods)
 app.add_typer(compare.app, name="compare")
 app.command("report")(report.report)
 app.command("plot")(report.plot)

@@ -53,7 +53,10 @@ def build(
         method_budgets=METHOD_BUDGETS,
         methods=_methods(entries),
         areas=tuple(side_files.areas(files) for files in folders if files.areas is not None),
-        comparisons=tuple(side_files.comparison(f, f.comparison) for f in folders if f.comparison is not None),
+        comparisons=(
+            *(side_files.method_table(f, f.methods) for f in folders if f.methods is not None),
+            *(side_files.comparison(f, f.comparison) for f in folders if f.comparison is not None),
+        ),
         bench=tuple(side_files.bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in side_files.provenance(files)),
         vispco=__version__,

@@ -11,6 +11,7 @@ from typing import Any
 from vispco import files
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.frontier import Frontier
+from vispco.method_table import MethodTable
 from vispco.report.payload import Example
 from vispco.rivals.comparison import Comparison
 from vispco.run_folder import RunFolder
@@ -21,6 +22,7 @@ SEARCHED = "frontier.json"
 SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
 COMPARED = "comparison.json"
+METHODS = "methods.json"
 RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
@@ -41,6 +43,7 @@ class RunFiles:
     )  # what each sweep was of, where its journal is here
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each sweep was called, where it says
     comparison: Comparison | None = None
+    methods: MethodTable | None = None
     bench: Any = None
     areas: Any = None
 
@@ -97,12 +100,13 @@ def read(path: str | Path) -> RunFiles:
         studies=studies_of(path / "journal.log"),
         calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
         comparison=Comparison.load(compared) if (compared := path / COMPARED).is_file() else None,
+        methods=MethodTable.load(table) if (table := path / METHODS).is_file() else None,
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )
-    if found.searched is None and not swept and found.comparison is None:
+    if found.searched is None and not swept and found.comparison is None and found.methods is None:
         raise InvalidInputError(
-            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT} nor {COMPARED}, so there is nothing to report. "
+            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT} nor {COMPARED} nor {METHODS}, so there is nothing to report. "
             "Run `vispco search` or `vispco sweep` into it first."
         )
     return found

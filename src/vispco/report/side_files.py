@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from vispco.errors import InvalidInputError
+from vispco.method_table import MethodTable, text_rows
 from vispco.report.payload import Areas, Bench, Provenance
 from vispco.report.run_files import RunFiles
 from vispco.rivals import Comparison, comparison_table
@@ -34,6 +35,11 @@ def comparison(files: RunFiles, found: Comparison) -> Bench:
     return Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)
 
 
+def method_table(files: RunFiles, found: MethodTable) -> Bench:
+    """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+)."""
+    return Bench(f"{files.name}, published methods", *text_rows(found))
+
+
 def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Nested objects as columns `outer inner`; of a list, what its numbers are is not shown."""
     out: dict[str, Any] = {}
@@ -51,6 +57,8 @@ def provenance(files: RunFiles) -> list[Provenance]:
     found = [_source(name, call, {}) for name, call in files.calls.items()]
     if files.comparison is not None:
         found.append(_source(f"{files.name}, comparison", dict(files.comparison.details), {}))
+    if files.methods is not None:
+        found.append(_source(f"{files.name}, methods", dict(files.methods.details), {}))
     if files.config or not found:
         return [_source(files.name, files.config, studies), *found]
     return found

@@ -1,0 +1,89 @@
+"""A table of methods as text: for the screen and the page, as CSV, and as LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import fields
+
+from vispco.method_table.table import MethodTable, MethodTableRow
+
+COLUMNS = ("method", "average", "loyal", "hard", "FLOPs", "KV", "tokens", "ms", "×")
+
+
+def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
+    first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
+    a search on top (+). A ! stands at a budget that lies under the method's floor.
+    """
+    columns = (*COLUMNS, *table.tasks)
+    return columns, tuple(_text(row, table.tasks) for row in table.rows)
+
+
+def csv_text(table: MethodTable) -> str:
+    """All numbers as they are, one line a row; a column for each task."""
+    names = [each.name for each in fields(MethodTableRow) if each.name != "tasks"]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*names, *(f"accuracy {task}" for task in table.tasks)])
+    for row in table.rows:
+        by_task = [row.tasks[task][0] if task in row.tasks else None for task in table.tasks]
+        writer.writerow([_plain(value) for value in (*(getattr(row, name) for name in names), *by_task)])
+    return stream.getvalue()
+
+
+def latex_text(table: MethodTable) -> str:
+    """A `tabular` for booktabs, with a rule between methods."""
+    columns, rows = text_rows(table)
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+        r"\toprule",
+        " & ".join(map(_escaped, columns)) + r" \\",
+    ]
+    before = None
+    for row, method in zip(rows, (row.method for row in table.rows), strict=True):
+        lines += [r"\midrule"] if method != before else []
+        lines.append(" & ".join(map(_escaped, row)) + r" \\")
+        before = method
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _label(row: MethodTableRow) -> str:
+    at = "" if row.budget is None else f" @{100 * row.budget:g}%"
+    return row.method + {"sampled": " random", "searched": " + search"}.get(row.kind, "") + at
+
+
+def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
+    if row.accuracy is None:
+        return (_label(row), row.note.split(":")[0], *[""] * (len(COLUMNS) - 2 + len(tasks)))
+    interval = f"±{100 * row.deviation:.1f}" if row.deviation is not None else _interval(row)
+    return (
+        _label(row),
+        f"{100 * row.accuracy:.1f} {interval}",
+        _percent(row.loyalty),
+        _percent(row.hard_accuracy),
+        _percent(row.fraction) + ("!" if "floor" in row.note else ""),
+        "" if row.kv_bytes is None else f"{row.kv_bytes / 1024:.1f}",
+        "" if row.mean_inputs is None else f"{row.mean_inputs:.1f}",
+        "" if row.milliseconds is None else f"{row.milliseconds:.1f}",
+        "" if row.speedup is None else f"{row.speedup:.2f}",
+        *(f"{100 * row.tasks[task][0]:.1f}" if task in row.tasks else "" for task in tasks),
+    )
+
+
+def _interval(row: MethodTableRow) -> str:
+    return "" if row.low is None or row.high is None else f"[{100 * row.low:.1f}, {100 * row.high:.1f}]"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def _plain(value: object) -> object:
+    return "" if value is None else value
+
+
+def _escaped(text: str) -> str:
+    for letter in "&%#_":
+        text = text.replace(letter, "\\" + letter)
+    return text.replace("±", r"$\pm$").replace("×", r"$\times$")
