@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from cli.test_config import COMMANDS
+from cli.test_config import COMMANDS, SERVERS
 
 MODEL = "tiny-llava"
 GONE = "there/is/no/such/thing"
@@ -23,6 +23,8 @@ MISSING = {
     "export": (GONE,),
     "info": (f"{GONE}.json",),
     "zoo train": None,  # it reads no file
+    "ask": (MODEL, f"{GONE}.png", "what is it?"),
+    "train": ("dynamic-llava", GONE),
     "zoo list": None,
 }
 UNKNOWN = {
@@ -40,6 +42,8 @@ UNKNOWN = {
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
     "export": (("{run}", "--budget", "7"), "above 0, up to 1"),
     "info": (("owner/not-here",), "No config could be read"),
+    "ask": None,  # a method is read with the model
+    "train": (("nose", MODEL), "nose"),
     "zoo train": (("huge-qwen",), "Known models: tiny-deep, tiny-gemma, tiny-llava, tiny-qwen"),
     "zoo list": None,
 }
@@ -49,6 +53,7 @@ OUT = {
     "profile": "profile.json",
     "export": "schedule.json",
     "report": "report.html",
+    "ask": "x.png",
 }
 
 
@@ -67,7 +72,7 @@ def options(command, tmp_path):
 
 
 def test_the_tables_have_every_command():
-    assert set(MISSING) == set(UNKNOWN) == set(COMMANDS)
+    assert {*MISSING, *SERVERS} == {*UNKNOWN, *SERVERS} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", sorted(key for key, value in MISSING.items() if value))
@@ -82,12 +87,13 @@ def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, r
     assert_refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"info", "zoo list"}))
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"info", "zoo list", *SERVERS}))
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path, command, monkeypatch, run):
     monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    first = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}.get(command, (MODEL,))
+    given = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}
+    first = {**given, "ask": (MODEL, "x.png", "what?"), "train": ("dynamic-llava", MODEL)}.get(command, (MODEL,))
     assert_refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
 
 

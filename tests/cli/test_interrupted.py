@@ -10,9 +10,10 @@ import sys
 import time
 
 import pytest
+from PIL import Image
 
 from cli.invoking import sound
-from cli.test_config import COMMANDS
+from cli.test_config import COMMANDS, SERVERS
 from vispco.cli.main import INTERRUPTED, STOPPED
 
 # A job in the background is born deaf to Ctrl-C, and the suite may be one.
@@ -30,6 +31,7 @@ MIDST = {
     ),
     "evaluate": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("tiny-llava", *SMALL, "--limit", "2")),
     "bench": ("vispco.bench.clock.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
+    "profile": ("vispco.bench.profiling.profile_model", ("tiny-llava", *SMALL)),
     "compare searches": (
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "random-2", "--samples", "2", "--test", "2"),
@@ -37,6 +39,8 @@ MIDST = {
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.plots.style.canvas", ("{run}",)),
     "export": ("vispco.planning.deployment.export", ("{run}",)),
+    "ask": ("vispco.asking.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
+    "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
     "info": ("vispco.cost.get", ("tiny-llava",)),
     "zoo list": ("vispco.zoo.shipped.path", ()),
     "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),
@@ -48,15 +52,18 @@ def stop(*_, **__):
 
 
 def test_the_table_has_every_command():
-    assert set(MIDST) == set(COMMANDS)
+    assert {*MIDST, *SERVERS} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", sorted(MIDST))
 def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypatch, tmp_path, command, run):
     target, arguments = MIDST[command]
     monkeypatch.setattr(target, stop)
-    given = [run if argument == "{run}" else argument for argument in arguments]
-    out = () if command in ("info", "zoo list") else ("--out", tmp_path / "out" / "x")
+    Image.new("RGB", (64, 64), "teal").save(tmp_path / "one.png")
+    places = {"{run}": run, "{picture}": tmp_path / "one.png"}
+    given = [places.get(argument, argument) for argument in arguments]
+    name = {"export": "x.json", "ask": "x.png"}.get(command, "x")
+    out = () if command in ("info", "zoo list") else ("--out", tmp_path / "out" / name)
     done = invoke(*command.split(), *given, *out)
     assert done.code == INTERRUPTED, done.err
     assert done.err.splitlines()[-1] == f"error: {STOPPED}"

@@ -13,6 +13,7 @@ from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.errors import InvalidInputError
+from vispco.files import check_writable
 
 
 @spread
@@ -49,6 +50,7 @@ def train(
 
         vispco train madtp tiny-qwen --out runs/madtp --target 0.4 --steps 500 --samples 64
     """
+    check_writable(out / "config.json")
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
     from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415
