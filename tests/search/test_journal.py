@@ -17,7 +17,7 @@ class Passes:
 
     def __init__(self, monkeypatch, stop_at=None):
         self.count = 0
-        real = Objective._kl
+        real = Objective.divergence
 
         def counted(*args):
             self.count += 1
@@ -25,7 +25,7 @@ class Passes:
                 raise KeyboardInterrupt
             return real(*args)
 
-        monkeypatch.setattr(Objective, "_kl", counted)
+        monkeypatch.setattr(Objective, "divergence", counted)
 
 
 def run(folder, mode, budgets=(0.5, 0.7)):

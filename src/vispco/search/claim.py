@@ -8,7 +8,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from vispco.planning import run_files as disk
@@ -16,6 +15,7 @@ from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.run_folder import RunFolder
 from vispco.search.gradient import checkpoint
 from vispco.search.journal import NAME as JOURNAL
+from vispco.search.ranks import rank_and_size
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -41,7 +41,7 @@ def claimed(
         yield None, None
         return
     folder = RunFolder.of(directory)
-    if not PartialState().is_main_process:
+    if rank_and_size()[0] > 0:
         yield _shared_place(folder), None
         return
     known = {

@@ -18,6 +18,7 @@ from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.provenance import machine, versions
 from vispco.run_folder import RunFolder
 from vispco.scorers import ChainLike
+from vispco.search import ranks
 from vispco.search.claim import claimed
 from vispco.search.evaluate import evaluate_planners
 from vispco.search.journal import SearchJournal
@@ -86,7 +87,7 @@ def search(
     )
     spec = spec.for_model(model.config)
     with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder):
-        journal = SearchJournal(folder.path) if folder is not None else None
+        journal = None if place is None else SearchJournal(place, read_only=folder is None)
         judged = samples if test is None else test
         evaluator = TaskEvaluator(model, processor, judged, spec.chain, batch_size=spec.effort.batch_size)
         if folder is not None:
@@ -97,6 +98,8 @@ def search(
         run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
         outcome = run_mode(run)
         spec, objective = run.spec, run.objective
+        if spec.solver == "table":  # the others are not shared: every rank does the same
+            ranks.sum_of_bills(objective)
         if folder is not None:
             disk.write_config(
                 folder.path,
@@ -123,7 +126,7 @@ def search(
             if outcome.predictor is not None:
                 with hide_weight_bars(), folder.staging(disk.PREDICTOR) as unfinished:
                     outcome.predictor.save_pretrained(unfinished)
-        planners = {budget: outcome.planner(run, budget) for budget in spec.budgets}
+        planners = {budget: outcome.planner(run, budget) for budget in ranks.own_part(spec.budgets)}
         frontier = evaluate_planners(
             model,
             processor,
@@ -134,6 +137,7 @@ def search(
             evaluator=evaluator,
             say=say,
         )
+        frontier = Frontier(ranks.in_order(ranks.gather(frontier.points)))
         if folder is not None:
             frontier.save(folder.path / disk.FRONTIER)
         return frontier

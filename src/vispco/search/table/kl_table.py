@@ -7,7 +7,7 @@ budgets in its range: a shape that is good at 30 % is rarely worth measuring at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,13 +19,10 @@ from vispco.planning.observation import Observation, join_observations
 from vispco.planning.similarity import other_sample_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import measure_shapes_quietly
+from vispco.search.ranks import MeasuringJob, Progress, measure_jobs
 from vispco.search.shapes.initial import GOLDEN
 
 MAX_SMOOTHED = 4096  # with more rows of one budget group than this, smoothing is not needed
-
-Progress = Callable[[float, str], None]
-"""(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,18 +165,20 @@ def measure_table(
 
     first_sample: the number of the first sample. progress: called after each batch.
     """
+    firsts = torch.tensor([first_sample, *map(len, batches)]).cumsum(0).tolist()
+    asked = [(n, budget) for n, own in enumerate(budgets.tolist()) for budget in own]
+    in_range = [anchors.in_range(budget) for _, budget in asked]
+    jobs = [
+        MeasuringJob(batches[n], anchors.params[chosen], budget, f"table: {firsts[n + 1]} samples")
+        for (n, budget), chosen in zip(asked, in_range, strict=True)
+    ]
     rows: list[tuple[Observation, Tensor, Tensor, Tensor]] = []
-    number = first_sample
-    for batch, batch_budgets in zip(batches, budgets, strict=True):
-        passes = 0.0
-        for budget in batch_budgets.tolist():
-            in_range = anchors.in_range(budget)
-            kl = torch.full((len(batch), len(anchors)), torch.inf)
-            kl[:, in_range] = measure_shapes_quietly(objective, batch, kernel, anchors.params[in_range], budget).T.cpu()
-            passes += budget * int(in_range.sum())
-            row_budgets = torch.full((len(batch),), budget, dtype=torch.float64)
-            rows.append((batch.observation.to("cpu"), row_budgets, kl, torch.arange(number, number + len(batch))))
-        number += len(batch)
-        progress(passes, f"table: {number} samples")
+    measured = measure_jobs(objective, kernel, jobs, progress)
+    for (n, budget), chosen, found in zip(asked, in_range, measured, strict=True):
+        batch = batches[n]
+        kl = torch.full((len(batch), len(anchors)), torch.inf)
+        kl[:, chosen] = found
+        row_budgets = torch.full((len(batch),), budget, dtype=torch.float64)
+        rows.append((batch.observation.to("cpu"), row_budgets, kl, torch.arange(firsts[n], firsts[n + 1])))
     observations, all_budgets, kls, samples = zip(*rows, strict=True)
     return KlTable(join_observations(list(observations)), torch.cat(all_budgets), torch.cat(kls), torch.cat(samples))

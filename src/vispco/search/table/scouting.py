@@ -14,9 +14,9 @@ from vispco.planning.observation import join_observations
 from vispco.planning.similarity import other_sample_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import measure_shapes_quietly
+from vispco.search.ranks import MeasuringJob, Progress, measure_jobs
 from vispco.search.shapes.pool import ShapePool
-from vispco.search.table.kl_table import Anchors, KlTable, Progress, stack_tables
+from vispco.search.table.kl_table import Anchors, KlTable, stack_tables
 from vispco.search.table.memory_fit import greedy_anchors
 
 
@@ -103,11 +103,9 @@ def _scout_at(
     def measure(index: Tensor, on: Sequence[Batch]) -> Tensor:  # [samples, N]
         if not len(index) or not on:
             return torch.empty(sum(map(len, on)), len(index))
-        kls = []
-        for batch in on:
-            kls.append(measure_shapes_quietly(objective, batch, kernel, pool.params[index], budget).T.cpu())
-            progress(budget * len(index), f"budget {budget:g}: {len(index)} shapes")
-        return torch.cat(kls)
+        told = f"budget {budget:g}: {len(index)} shapes"
+        jobs = [MeasuringJob(batch, pool.params[index], budget, told) for batch in on]
+        return torch.cat(measure_jobs(objective, kernel, jobs, progress))
 
     explored = pool.spread(settings.explore)
     kl = measure(explored, first)

@@ -13,11 +13,11 @@ from vispco.planning.found_shape import FoundShape
 from vispco.planning.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
+from vispco.search.ranks import Progress
 from vispco.search.table.kl_table import (
     Anchors,
     HeldOutKl,
     KlTable,
-    Progress,
     measure_table,
     spread_budgets,
     stack_tables,

@@ -1,0 +1,114 @@
+"""Many processes that search together (torchrun, accelerate launch): each measures its part, and all know the results.
+
+Every rank holds the whole model and goes through the same search. Only what runs the pruned model is shared: after each
+round the measured KL is gathered, so that all ranks choose alike. The first rank alone writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from vispco.kernels import Kernel
+from vispco.search.batch import Batch
+from vispco.search.objective import Objective
+from vispco.search.shapes.halving import measure_shapes_quietly
+
+Item = TypeVar("Item")
+Progress = Callable[[float, str], None]
+"""(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuringJob:
+    """Shapes params [K, P] to be measured on a batch at a budget. told: what a progress bar says when it is done."""
+
+    batch: Batch
+    params: Tensor
+    budget: float
+    told: str
+
+
+def rank_and_size() -> tuple[int, int]:
+    """This process's number among all that search together, and how many there are."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return 0, 1
+    from accelerate import PartialState  # noqa: PLC0415
+
+    # Without a GPU, accelerate joins the processes of torchrun only where it is told that they run on the CPU. What is
+    # made first holds for everything of accelerate that is made later.
+    state = PartialState(cpu=not torch.cuda.is_available())
+    return int(state.process_index), int(state.num_processes)
+
+
+def gather(own: Item) -> list[Item]:
+    """What each rank gives, in the order of the ranks, on every rank."""
+    _, size = rank_and_size()
+    if size == 1:
+        return [own]
+    found: list[Any] = [None] * size
+    torch.distributed.all_gather_object(found, own)
+    return found
+
+
+def own_part(items: Sequence[Item]) -> list[Item]:
+    """The items that this rank works on: every size-th."""
+    rank, size = rank_and_size()
+    return list(items[rank::size])
+
+
+def in_order(parts: Sequence[Sequence[Item]]) -> list[Item]:
+    """The items of all ranks in their first order: the inverse of `own_part`."""
+    longest = max(map(len, parts), default=0)
+    return [part[place] for place in range(longest) for part in parts if place < len(part)]
+
+
+def shares(num_jobs: int, num_shapes: Sequence[int], rank: int, size: int) -> list[tuple[int, slice]]:
+    """The (job, shapes) of a rank: whole jobs in turn; those that are left over are split by their shapes."""
+    whole = num_jobs - num_jobs % size
+    mine = [(job, slice(None)) for job in range(rank, whole, size)]
+    for job in range(whole, num_jobs):
+        part = slice(rank, None, size)
+        if range(*part.indices(num_shapes[job])):
+            mine.append((job, part))
+    return mine
+
+
+def measure_jobs(
+    objective: Objective, kernel: Kernel, jobs: Sequence[MeasuringJob], progress: Progress = lambda *_: None
+) -> list[Tensor]:
+    """KL [B, K] of each job, on the host; every rank measures its part and gets all of them."""
+    rank, size = rank_and_size()
+    numbers = [len(job.params) for job in jobs]
+    own = {}
+    for job, part in shares(len(jobs), numbers, rank, size):
+        given = jobs[job]
+        kl = measure_shapes_quietly(objective, given.batch, kernel, given.params[part], given.budget)
+        own[job] = kl.T.cpu()
+        progress(size * given.budget * len(kl), given.told)
+    if size == 1:
+        return [own[job] for job in range(len(jobs))]
+    found = [torch.empty(len(job.batch), len(job.params)) for job in jobs]
+    journal = objective.journal
+    for other, (measured, entries) in enumerate(gather((own, {} if journal is None else journal.take_new()))):
+        for job, shapes in shares(len(jobs), numbers, other, size):
+            found[job][:, shapes] = measured[job]
+        if journal is not None and other != rank:
+            journal.enter(entries)
+    return found
+
+
+def sum_of_bills(objective: Objective) -> None:
+    """Put what the other ranks have measured on this rank's bill. The teacher runs on every rank and is counted once."""
+    rank, size = rank_and_size()
+    if size == 1:
+        return
+    for other, bill in enumerate(gather(objective.spent.to_dict())):
+        if other != rank:
+            objective.spent.measured += bill["measured"]
+            objective.spent.shared += bill["shared"]

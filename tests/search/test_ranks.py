@@ -1,0 +1,60 @@
+"""Two torchrun ranks find what one process finds; one of them writes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from vispco.frontier import Frontier
+from vispco.search.ranks import in_order, shares
+
+SCRIPT = Path(__file__).parent / "shared_search.py"
+TOLERANCE = 1e-5  # of KL: the batches are the same, the order of some sums is not
+
+
+def launch(ranks, folder, samples=8):
+    launcher = [sys.executable]
+    if ranks > 1:
+        launcher += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [*launcher, str(SCRIPT), str(folder), str(samples)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])["seconds"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("numbers", [(), (5,), (3, 1), (4, 4, 4), (2, 7, 1, 9, 6)])
+def test_every_shape_of_every_job_is_measured_once(numbers, size):
+    done = {}
+    for rank in range(size):
+        for job, part in shares(len(numbers), numbers, rank, size):
+            for shape in range(*part.indices(numbers[job])):
+                assert done.setdefault((job, shape), rank) == rank
+    assert set(done) == {(job, shape) for job, number in enumerate(numbers) for shape in range(number)}
+
+
+def test_parts_come_back_in_their_order():
+    assert in_order([[0, 3, 6], [1, 4], [2, 5]]) == list(range(7))
+    assert in_order([]) == []
+
+
+def test_two_ranks_find_what_one_process_finds_and_one_writes(tmp_path):
+    launch(1, tmp_path / "one")
+    launch(2, tmp_path / "two")
+    one, two = (Frontier.load(tmp_path / name / "frontier.json") for name in ("one", "two"))
+    assert [point.evaluation.accuracy for point in one.points] == [point.evaluation.accuracy for point in two.points]
+    assert [point.schedule for point in one.points] == [point.schedule for point in two.points]
+    weights = [load_file(tmp_path / name / "predictor" / "model.safetensors") for name in ("one", "two")]
+    for name, tensor in weights[0].items():
+        assert tensor.shape == weights[1][name].shape
+        assert float((tensor.double() - weights[1][name].double()).abs().max()) <= TOLERANCE, name
+    bills = [json.loads((tmp_path / name / "config.json").read_text())["spent"] for name in ("one", "two")]
+    assert bills[1]["measured"] == pytest.approx(bills[0]["measured"])
+    assert bills[1]["teacher"] == pytest.approx(bills[0]["teacher"])
+    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("one", "two")]
+    assert names[0] == names[1]
