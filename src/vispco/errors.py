@@ -3,6 +3,8 @@
 Every message says what was given, what is allowed, and what to do. The command line prints it and exits non-zero.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -12,6 +14,23 @@ class VispcoError(Exception):
 
 class InvalidInputError(VispcoError, ValueError):
     """A value that the user gave is outside of what is allowed."""
+
+
+@contextmanager
+def parsing(what: str, remedy: str = "") -> Iterator[None]:
+    """Around a `from_dict`, also as a decorator: data of another shape raises a sentence instead of what Python says.
+
+    what: what the data should be ("a schedule"). remedy: a sentence on what to do.
+    """
+    try:
+        yield
+    except VispcoError:
+        raise
+    except KeyError as error:
+        raise InvalidInputError(f"This is not {what}: it has no {error}. {remedy}".rstrip()) from error
+    except (TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError, RuntimeError) as error:
+        reason = "a part of it has the wrong type, length or size"
+        raise InvalidInputError(f"This is not {what}: {reason}. {remedy}".rstrip()) from error
 
 
 class UnknownNameError(VispcoError, KeyError):

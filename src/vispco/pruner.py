@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vispco.engine import Engine, EngineOptions, Mode, Planner, Relaxation, TokenPlan, engine_on, unwrap
-from vispco.errors import PrunerStateError
+from vispco.errors import InvalidInputError, PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.planning import deployment
@@ -46,6 +46,11 @@ class Pruner:
         relaxation: Relaxation | None = None,
         record: bool = False,
     ) -> None:
+        if not isinstance(schedule, Schedule) and not callable(schedule):
+            raise InvalidInputError(
+                f"{schedule!r:.60} was given as the schedule of a pruner. Give a Schedule, such as "
+                "Schedule.single(layer=2, keep=0.5, num_layers=10) or Schedule((1.0, 0.5, ...)), or a planner."
+            )
         self.chain = Chain.of(scorer)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._source: PrunerSource | None = None  # what it was loaded from

@@ -1,6 +1,5 @@
 """What each decoder layer keeps: the retention of its input, relative to the original number of visual tokens."""
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ import torch
 from torch import Tensor
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 from vispco.kernels import Kernel
 
 FORMAT_VERSION = 1
+LARGEST = 1e300  # also of a whole number, which may be too large for a float
 NOISE = 1e-9  # floating-point noise that is forgiven in a retention
 HALF = 0.5 + 1e-6  # rounds halves up; the guard is far above the noise of r * N_v and far below one token
 
@@ -135,6 +135,7 @@ class Schedule:
         return {"version": FORMAT_VERSION, "retention": self.retention}
 
     @classmethod
+    @parsing("a schedule")
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From `to_dict`; keys that a newer version added are ignored."""
         if not isinstance(data, Mapping) or not isinstance(data.get("retention"), list | tuple):
@@ -171,7 +172,7 @@ def _checked(row: Iterable[Any], where: str) -> tuple[float, ...]:
     """One row as exact floats; noise of NOISE is forgiven and removed."""
     values: list[float] = []
     for layer, value in enumerate(row if isinstance(row, list | tuple) else [row]):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
             raise InvalidInputError(f"The retention{where} at layer {layer} is {value!r}. Give a number in [0, 1].")
         if not -NOISE <= value <= 1.0 + NOISE:
             raise InvalidInputError(f"The retention{where} at layer {layer} is {value:g}. It must lie in [0, 1].")

@@ -108,7 +108,7 @@ def searches(
     title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
-        tell_next(folder.path, f"vispco report {folder.path}")
+        tell_next(folder.path, f"vispco plot {folder.path}")
 
 
 def _beside(spec: Any, loaded: Any, progress: Any) -> Any:

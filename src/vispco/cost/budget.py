@@ -69,7 +69,7 @@ class Budget:
         if isinstance(value, Budget):
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return cls("flops", float(value))
+            return cls("flops", float(value) if abs(value) < 1e300 else math.inf)
         if not isinstance(value, str):
             raise InvalidInputError(f"{value!r} was given for a budget. {HOW_TO_WRITE}")
         mean = _MEAN.fullmatch(value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 
 if TYPE_CHECKING:
     from vispco.schedule import Schedule
@@ -100,6 +100,7 @@ class Evaluation:
         return asdict(self)
 
     @classmethod
+    @parsing("an evaluation")
     def from_dict(cls, data: Mapping[str, Any]) -> Evaluation:
         known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
         known["tasks"] = tuple(TaskResult(**t) for t in data["tasks"])

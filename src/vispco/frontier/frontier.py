@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 from vispco.frontier import measures
 from vispco.frontier.axis import Axis
 from vispco.frontier.point import Point
@@ -107,6 +107,7 @@ class Frontier:
         return {"axis": str(self.axis), "points": [point.to_dict() for point in self]}
 
     @classmethod
+    @parsing("a frontier")
     def from_dict(cls, data: dict[str, Any]) -> Frontier:
         return cls([Point.from_dict(point) for point in data["points"]], axis=data.get("axis", "exact"))
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 from vispco.evaluation.result import Evaluation
 from vispco.schedule import Schedule
 
@@ -87,6 +87,7 @@ class Point:
         return {**found, "mean_of": self.mean_of} if self.mean_of else found
 
     @classmethod
+    @parsing("a point of a frontier")
     def from_dict(cls, data: Mapping[str, Any]) -> Point:
         """From `to_dict`. Versions before 0.1 did not say of a search's points that they are means: the solver tells."""
         evaluation, provenance = Evaluation.from_dict(data["evaluation"]), dict(data.get("provenance", {}))

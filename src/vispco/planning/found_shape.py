@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload, schedule_for_budget
+from vispco.errors import parsing
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
 
@@ -53,6 +54,7 @@ class FoundShape:
         }
 
     @classmethod
+    @parsing("a shape that a search found")
     def from_dict(cls, data: dict[str, Any]) -> Self:
         params = torch.tensor(data["params"], dtype=torch.float64)
         rest = (data.get("converged", True), data.get("history", []), data.get("chain"), data.get("kernel"))

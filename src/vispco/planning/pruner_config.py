@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from vispco import files, provenance
 from vispco.cost import Budget
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.errors import InvalidInputError, VispcoError, parsing
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
 from vispco.version import __version__
@@ -92,6 +92,7 @@ class PrunerConfig:
         }
 
     @classmethod
+    @parsing("a pruner", "Give what Pruner.save_pretrained or `vispco export` wrote.")
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From `to_dict`; keys that a newer version added are ignored."""
         if not is_pruner(data):

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 
 
 class JsonRecord:
@@ -17,6 +17,7 @@ class JsonRecord:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
+    @parsing("a part of a report")
     def from_dict(cls, data: Any) -> Self:
         if not isinstance(data, dict):
             raise InvalidInputError(f"A {cls.__name__} is a JSON object; {type(data).__name__} was given.")

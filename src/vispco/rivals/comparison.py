@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 from vispco.evaluation.result import Evaluation
 from vispco.rivals.candidate import spent_from_dict
 from vispco.schedule import Schedule
@@ -86,6 +86,7 @@ class Comparison:
         }
 
     @classmethod
+    @parsing("a comparison")
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """Read `to_dict`. Keys that a newer version added are ignored."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
