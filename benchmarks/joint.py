@@ -29,6 +29,7 @@ from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.files import write_json
 from vispco.frontier.measures import hypervolume
+from vispco.planning.configurations import level_of, nearest_level, text_floor
 from vispco.planning.joint_planner import JointPlanner
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.joint.halving import Chains
@@ -104,19 +105,23 @@ def grid_cost(run: SearchRun) -> float:
 
 
 def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, float]]:
-    """KL on test items of the best configuration for all, of the predictor's choice, and of each input's best."""
+    """KL on test items of the best configuration for all, of the predictor's choice, and of each input's best.
+
+    At the level that serves a budget for a sample of the median size, among the configurations that the predictor has there.
+    """
     batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=32)
     every, predictor = outcome.predictor.configurations, outcome.predictor
-    candidates = Chains(run.objective, every.chains)
+    candidates, planner = Chains(run.objective, every.chains), JointPlanner(predictor, 0.5)
+    middle = predictor.sizes.median(0).values
+    floor = text_floor(middle[:1], middle[1:], planner.cost)
     found = {}
     for budget in GAPS:
-        planner = JointPlanner(predictor, budget)
-        places = planner.usable().nonzero()[:, 0]
+        level = float(nearest_level(level_of(budget, floor), every.levels)[0])
+        places = (planner.usable() & (predictor.level == level)).nonzero()[:, 0]
         kl, chosen = [], []
         for batch in batches:
-            kl.append(candidates.measure(batch, every.take(places), budget).T)
-            anchor = planner.choose(batch.observation).anchor
-            chosen.append((anchor[:, None] == places).long().argmax(-1))
+            kl.append(candidates.measure(batch, every.take(places), level).T)
+            chosen.append(predictor.estimate(batch.observation)[:, places].argmin(-1))
         table, choice = torch.cat(kl), torch.cat(chosen)
         static, best = float(table.mean(0).min()), float(table.min(-1).values.mean())
         taken = float(table.gather(1, choice[:, None]).mean())

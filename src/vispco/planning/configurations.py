@@ -19,7 +19,9 @@ from vispco.scorers import Chain
 class Configurations:
     """K configurations. chains: those that are used. chain: int64 [K], the number of each one's chain.
 
-    params: [K, P], of the kernel. level: float64 [K], the budget at which it was measured; it serves budgets near it.
+    params: [K, P], of the kernel. level: float64 [K], the level at which it was measured; it serves budgets near it. A level
+    is a share of what can be pruned: 0 is the floor of the text alone, 1 the unpruned model. So it means the same for a
+    small picture and a large one.
     """
 
     chains: tuple[Chain, ...]
@@ -56,13 +58,28 @@ class Configurations:
         )
 
 
-def nearest_level(budget: Tensor, levels: Sequence[float]) -> Tensor:
-    """The level that serves each budget: [B] -> [B]. Half-way between two, the higher one."""
+def text_floor(text: Tensor, visual: Tensor, cost: Cost) -> Tensor:
+    """What samples [B] cost without any visual token, as a fraction of the unpruned model: float64 [B]."""
+    return cost.lowest_fraction(Workload(text, visual, "entry", 0)).double()
+
+
+def budget_at(level: float | Tensor, floor: Tensor) -> Tensor:
+    """The budget of a level, for samples with these floors [B]: [B]."""
+    return floor + level * (1.0 - floor)
+
+
+def level_of(budget: float | Tensor, floor: Tensor) -> Tensor:
+    """The level of a budget, for samples with these floors [B]: [B]; 0 where the budget lies under the floor."""
+    return ((budget - floor) / (1.0 - floor).clamp_min(1e-9)).clamp(0.0, 1.0)
+
+
+def nearest_level(level: Tensor, levels: Sequence[float]) -> Tensor:
+    """Of the levels that have configurations, the one that serves each: [B] -> [B]. Half-way between two, the higher."""
     if not levels:
         raise InvalidInputError("There are no configurations to choose from. Search again.")
-    known = torch.tensor(sorted(levels), dtype=torch.float64, device=budget.device)
+    known = torch.tensor(sorted(levels), dtype=torch.float64, device=level.device)
     middle = (known[1:] + known[:-1]) / 2
-    return known[torch.bucketize(budget.double(), middle, right=True)]
+    return known[torch.bucketize(level.double(), middle, right=True)]
 
 
 @dataclass(frozen=True, eq=False)

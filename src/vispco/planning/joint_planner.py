@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vispco.cost import Budget, BudgetLike
+from vispco.cost import Budget, BudgetLike, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
-from vispco.planning.configurations import Request, counts_by_chain, nearest_level
+from vispco.planning.configurations import Request, counts_by_chain, text_floor
 from vispco.planning.joint_predictor import JointChoice, JointPredictor
-from vispco.planning.mean_budget import KlCurves, fixed_price, floors
+from vispco.planning.mean_budget import KlCurves, fixed_price
 from vispco.planning.observation import Observation, observe
 from vispco.scorers import MixedChain
 
@@ -33,8 +33,8 @@ class JointPlanner:
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
         self.price: float | None = None
         if self.budget.is_mean:
-            floor = floors(predictor.sizes, self.cost, self.chain.earliest_layer)
-            self.price = fixed_price(self._curves(predictor.estimate_known()), floor, self.budget.amount)
+            curves = self._curves(predictor.estimate_known(), self._floor(predictor.sizes))
+            self.price = fixed_price(curves, self.budget.amount)
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
@@ -44,14 +44,14 @@ class JointPlanner:
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
         self.predictor.to(observation.visual.device)
+        floor = self._floor(observation.sizes)
         estimate = self.predictor.estimate(observation).masked_fill(~self.usable(), torch.inf)
         if self.budget.is_mean:
             assert self.price is not None  # noqa: S101 - fixed when the planner was made
-            floor = floors(observation.sizes, self.cost, self.chain.earliest_layer)
-            budget = self._curves(estimate).spend(self.price, floor)
+            budget = self._curves(estimate, floor).spend(self.price).clamp_max(self.budget.cap or 1.0)
         else:
             budget = torch.full((len(observation),), self.budget.amount, dtype=torch.float64, device=estimate.device)
-        return self.predictor.choose(estimate, budget)
+        return self.predictor.choose(estimate, budget, self._floors(observation.sizes, floor).to(budget.device))
 
     def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
         """Whole tokens for each sample, within its budget."""
@@ -63,29 +63,29 @@ class JointPlanner:
         counts = counts_by_chain(request, chains, self.kernel, self.cost, fill=not self.predictor.config.servable)
         return TokenPlan(counts, groups=groups if len(chains) > 1 else None)
 
-    def _curves(self, estimate: Tensor) -> KlCurves:
-        cap = self.budget.cap or 1.0
-        inside = self.usable()
-        return KlCurves.of(estimate[:, inside], self.predictor.level[inside], cap)
-
     def usable(self) -> Tensor:
-        """The configurations that this budget may use: those that are kept, of chains that share a batch. bool [K]."""
+        """The configurations that may be used: those that are kept, of chains that share a batch. bool [K]."""
         used = torch.isin(self.predictor.chain, torch.tensor(self.used, device=self.predictor.chain.device))
-        among: Tensor = self.predictor.kept & used & self._in_reach()
-        return among
+        usable: Tensor = self.predictor.kept & used
+        return usable
 
-    def _in_reach(self) -> Tensor:
-        """The levels that this budget may use: the nearest one of a hard budget, all up to the cap of a mean."""
-        levels: Tensor = self.predictor.level
-        if self.budget.is_mean:
-            lowest = levels.min()
-            return levels <= max(self.budget.cap or 1.0, float(lowest))
-        asked = torch.tensor([self.budget.amount], device=levels.device)
-        return levels == nearest_level(asked, self.predictor.configurations.levels).to(levels)[0]
+    def _curves(self, estimate: Tensor, floor: Tensor) -> KlCurves:
+        inside = self.usable()
+        return KlCurves.of(estimate[:, inside], self.predictor.level[inside], floor, self.budget.cap or 1.0)
+
+    def _floor(self, sizes: Tensor) -> Tensor:
+        """What samples of these sizes [B, 2] cost without visual tokens, as a fraction: float64 [B]."""
+        return text_floor(sizes[:, 0].cpu(), sizes[:, 1].cpu(), self.cost)
+
+    def _floors(self, sizes: Tensor, floor: Tensor) -> Tensor:
+        """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
+        text, visual, num_layers = sizes[:, 0].cpu(), sizes[:, 1].cpu(), self.cost.num_layers
+        loads = [Workload(text, visual, chain.sites(num_layers), chain.earliest_layer) for chain in self.chains]
+        return torch.stack([floor, *(self.cost.lowest_fraction(load).double() for load in loads)], dim=-1)
 
     def _used_chains(self) -> list[int]:
-        """Numbers of the chains that this budget may use, of one kind of site (that of most configurations)."""
-        places = (self.predictor.kept & self._in_reach()).nonzero()[:, 0]
+        """Numbers of the chains that are used, of one kind of site (that of most configurations)."""
+        places = self.predictor.kept.nonzero()[:, 0]
         numbers = sorted({int(self.predictor.chain[place]) for place in places})
         kinds: dict[frozenset[str], list[int]] = {}
         for number in numbers:

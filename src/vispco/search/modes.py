@@ -177,10 +177,11 @@ def _joint(run: SearchRun) -> JointResult:
     predictor, held_out = fit_joint_predictor(run.objective, table)
     records: list[dict[str, Any]] = []
     for level, kl in held_out.items():
-        record = {"budget": level, "static": kl.static, "predictor": kl.predictor, "oracle": kl.oracle}
+        near = table.budget(level)
+        record = {"budget": near, "static": kl.static, "predictor": kl.predictor, "oracle": kl.oracle}
         best = table.best(level)
         run.say(
-            f"budget {level:g}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"
+            f"budgets near {near:.0%}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"
         )
         records.append({**record, "ranking": table.ranking.get(level)})
     return JointResult([table.found(budget) for budget in spec.budgets], predictor, records)

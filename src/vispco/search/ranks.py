@@ -103,6 +103,20 @@ def measure_jobs(
     return found
 
 
+def shared_over_ranks(items: Sequence[Item], work: Callable[[Item], Tensor], objective: Objective) -> list[Tensor]:
+    """What `work` gives for each item: every rank does its part and gets all of it, with what the journals noted."""
+    own = [work(item) for item in own_part(items)]
+    rank, size = rank_and_size()
+    if size == 1:
+        return own
+    journal = objective.journal
+    found = gather((own, {} if journal is None else journal.take_new()))
+    for other, (_, entries) in enumerate(found):
+        if journal is not None and other != rank:
+            journal.enter(entries)
+    return in_order([part for part, _ in found])
+
+
 def sum_of_bills(objective: Objective) -> None:
     """Put what the other ranks have measured on this rank's bill. The teacher runs on every rank and is counted once."""
     rank, size = rank_and_size()

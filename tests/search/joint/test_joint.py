@@ -124,7 +124,7 @@ def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
 
 
 @pytest.mark.parametrize(("budget", "level"), [(0.05, 0.2), (0.29, 0.2), (0.3, 0.4), (0.9, 0.7)])
-def test_a_budget_is_served_by_the_nearest_level(budget, level):
+def test_a_share_is_served_by_the_nearest_level(budget, level):
     assert float(nearest_level(torch.tensor([budget]), [0.4, 0.2, 0.7])[0]) == level
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import BudgetWarning, Workload
-from vispco.planning.configurations import Configurations, Request, counts_by_chain
+from vispco.planning.configurations import Configurations, Request, budget_at, counts_by_chain, text_floor
 from vispco.planning.observation import join_observations
 from vispco.planning.similarity import other_sample_weights
 from vispco.scorers import Chain
@@ -18,8 +18,11 @@ from vispco.search.batch import Batch
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, joint_kernel
 from vispco.search.objective import Objective
-from vispco.search.table.kl_table import Progress
+from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
+
+TOO_DEAR = 50.0  # KL: more than any measured one, and finite, so that means can be taken
+ROUNDING = 1e-9
 
 
 class Chains:
@@ -27,12 +30,16 @@ class Chains:
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
         self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
+        self.objective = objective
         self.objectives = {chain: objective.with_chain(chain) for chain in chains}
 
-    def measure(self, batch: Batch, configurations: Configurations, budget: float) -> Tensor:
-        """KL [K, B] of configurations at a budget; those that come to the same tokens are run once."""
+    def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
+        """KL [K, B] of configurations at a level; those that come to the same tokens are run once.
+
+        A chain that keeps its first layers full may be too dear for a sample: then it has the KL `TOO_DEAR` on it.
+        """
         found = torch.zeros(len(configurations), len(batch))
-        budgets = torch.full((len(batch),), budget, dtype=torch.float64)
+        budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
         for number, chain in enumerate(configurations.chains):
             places = (configurations.chain == number).nonzero()[:, 0]
             if not len(places):
@@ -50,7 +57,9 @@ class Chains:
                 counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
             unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
             kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
-            found[places] = kl[place].float().cpu()
+            size = self.objectives[chain].workload(batch.num_text, batch.num_visual)
+            dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
+            found[places] = torch.where(dear, TOO_DEAR, kl[place].float().cpu())
         return found
 
 
@@ -75,6 +84,7 @@ class LevelSearch:
         self.batches = _looks(batches, settings.looks)
         sizes = [torch.cat([getattr(b, name) for b in batches[:8]]) for name in ("num_text", "num_visual")]
         self.size = Workload(sizes[0].median()[None], sizes[1].median()[None])
+        self.budget = float(budget_at(level, text_floor(self.size.num_text, self.size.num_visual, chains.cost)))
         self.pools: dict[Chain, ChainShapes] = {}
         self.seen: dict[Chain, list[int]] = {}
 
@@ -107,7 +117,7 @@ class LevelSearch:
     def pool(self, chain: Chain) -> ChainShapes:
         if chain not in self.pools:
             objective = self.chains.objectives[chain]
-            self.pools[chain] = ChainShapes.at(objective, self.level, self.size, servable=self.settings.servable)
+            self.pools[chain] = ChainShapes.at(objective, self.budget, self.size, servable=self.settings.servable)
         return self.pools[chain]
 
     def _neighbours(self, configurations: Configurations, leaders: Sequence[int]) -> Configurations | None:
@@ -132,12 +142,16 @@ class LevelSearch:
         return Configurations((chain,), torch.zeros(len(params), dtype=torch.int64), params, level)
 
     def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> Measured:
-        kls = [torch.empty(0, len(configurations))]
-        for batch in batches:
-            kls.append(self.chains.measure(batch, configurations, self.level).T)
-            done = self.level * len(configurations) * len(batch)
-            self.progress(done, f"budget {self.level:g}: {len(configurations)} configurations")
-        return Measured(configurations, torch.cat(kls))
+        ranks = rank_and_size()[1]
+
+        def measure(batch: Batch) -> Tensor:
+            kl = self.chains.measure(batch, configurations, self.level).T
+            done = ranks * self.budget * len(configurations) * len(batch)
+            self.progress(done, f"budgets near {self.budget:.0%}: {len(configurations)} configurations")
+            return kl
+
+        kls = shared_over_ranks(batches, measure, self.chains.objective)
+        return Measured(configurations, torch.cat([torch.empty(0, len(configurations)), *kls]))
 
     def _batches_until(self, look: int) -> list[Batch]:
         return [batch for part in self.batches[: look + 1] for batch in part]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations, nearest_level
+from vispco.cost import Cost
+from vispco.planning.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.observation import Observation, join_observations
@@ -26,7 +28,8 @@ from vispco.search.joint.halving import (
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
-from vispco.search.table.kl_table import HeldOutKl, Progress
+from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
+from vispco.search.table.kl_table import HeldOutKl
 from vispco.search.table.memory_fit import choose_anchors
 
 
@@ -41,7 +44,18 @@ class JointTable:
     observation: Observation
     kl: Tensor
     ranking: dict[float, list[tuple[str, float]]]
+    cost: Cost
     servable: bool = False
+
+    @property
+    def typical_floor(self) -> Tensor:
+        """What a sample of the median size costs without visual tokens, as a fraction."""
+        text, visual = self.observation.sizes.median(0).values
+        return text_floor(text[None], visual[None], self.cost)[0]
+
+    def budget(self, level: float) -> float:
+        """The budget of a level for a sample of the median size."""
+        return float(budget_at(level, self.typical_floor))
 
     def _best_place(self, level: float) -> tuple[int, float]:
         columns = (self.configurations.level == level).nonzero()[:, 0]
@@ -55,7 +69,7 @@ class JointTable:
 
     def found(self, budget: float) -> FoundShape:
         """The best single configuration for a budget, for those who want one static schedule."""
-        level = float(nearest_level(torch.tensor([budget]), self.configurations.levels)[0])
+        level = float(nearest_level(level_of(budget, self.typical_floor[None]), self.configurations.levels)[0])
         place, kl = self._best_place(level)
         chain = self.best(level)
         kernel = replace(joint_kernel(servable=self.servable), earliest_layer=chain.earliest_layer)
@@ -85,7 +99,7 @@ def measure_joint_table(
     kl = _measure_rest(candidates, batches, configurations, found, settings, progress)
     observation = join_observations([batch.observation.to("cpu") for batch in batches])
     ranking = {level: _ranked(first) for level, first in firsts.items()}
-    return JointTable(configurations, observation, kl, ranking, settings.servable)
+    return JointTable(configurations, observation, kl, ranking, objective.cost, settings.servable)
 
 
 def _compare_chains(
@@ -126,17 +140,23 @@ def _measure_rest(
         width = len(each.configurations)
         kl[: len(each.kl), start : start + width] = each.kl
         start += width
-    seen, levels, sample = len(found[0].kl), configurations.levels, 0
-    for number, batch in enumerate(batches):
-        rows = slice(sample, sample + len(batch))
-        sample += len(batch)
-        if sample <= seen:
-            continue
+    seen, levels = len(found[0].kl), configurations.levels
+    ends = list(accumulate(len(batch) for batch in batches))
+    rest = [number for number, end in enumerate(ends) if end > seen]
+    ranks = rank_and_size()[1]
+
+    def measure(number: int) -> Tensor:
+        """KL [B, K] of one batch."""
+        batch, part = batches[number], torch.full((len(batches[number]), len(configurations)), torch.inf)
         for turn in range(min(settings.levels_per_batch, len(levels))):
             level = levels[(number * settings.levels_per_batch + turn) % len(levels)]
             places = (configurations.level == level).nonzero()[:, 0]
-            kl[rows, places] = candidates.measure(batch, configurations.take(places), level).T
-            progress(level * len(places) * len(batch), f"table: {sample} of {total} samples")
+            part[:, places] = candidates.measure(batch, configurations.take(places), level).T
+            progress(ranks * level * len(places) * len(batch), f"table: {ends[number]} of {total} samples")
+        return part
+
+    for number, part in zip(rest, shared_over_ranks(rest, measure, candidates.objective), strict=True):
+        kl[ends[number] - len(part) : ends[number]] = part
     return kl
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class JointSettings:
     """How much a joint search measures.
 
-    levels: the budgets that get configurations of their own; each serves the budgets around it.
-    ranking: the budgets at which all chains are compared. Other levels take the chains of the nearest of them.
+    levels: shares of what can be pruned that get configurations of their own; each serves the budgets around it.
+    ranking: the levels at which all chains are compared. Other levels take the chains of the nearest of them.
     looks: samples of the four looks. shapes: shapes of each chain in the first look. chains: chains that stay after it.
     neighbours: shapes near the best that are added then. shortlist: configurations in the third and in the fourth look.
     anchors: configurations of each level, between which the predictor chooses. levels_per_batch: at so many levels each
@@ -17,8 +17,8 @@ class JointSettings:
     seed: of which shapes are looked at first.
     """
 
-    levels: tuple[float, ...] = (0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
-    ranking: tuple[float, ...] = (0.2, 0.3, 0.5)
+    levels: tuple[float, ...] = (0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5, 0.7)
+    ranking: tuple[float, ...] = (0.08, 0.18, 0.35)
     looks: tuple[int, int, int] = (16, 64, 128)
     shapes: int = 7
     chains: int = 4
