@@ -101,7 +101,7 @@ def kv_bytes(cache: Any) -> int:
 
 def without_pixels(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
     """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
-    if not hasattr(family_of(model).base(model), "get_image_features"):
+    if "mm_encoder_outputs" in encoded.inputs or not hasattr(family_of(model).base(model), "get_image_features"):
         return 0.0, dict(encoded.inputs)
     start = now(model.device)
     features = encode_pictures(model, encoded.inputs, needs)

@@ -49,6 +49,7 @@ def profile_model(
     *,
     batches: Sequence[int] = BATCHES,
     tokens: Sequence[int] | None = None,
+    points: int = 14,
     rounds: int = 5,
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
@@ -57,7 +58,7 @@ def profile_model(
     batches = tuple(sorted(set(batches)))
     prompts = {batch: encode(model, processor, _repeated(samples, batch)) for batch in batches}
     longest = max(encoded.length for encoded in prompts.values())
-    sizes = tuple(sorted(set(tokens))) if tokens else sizes_up_to(max(64, int(1.25 * longest)))
+    sizes = tuple(sorted(set(tokens))) if tokens else sizes_up_to(max(64, int(1.25 * longest)), points)
     layers = family_of(model).layers(model)
     times: dict[tuple[int, int], list[float]] = {(b, n): [] for b in batches for n in sizes}
     wholes: dict[int, list[float]] = {b: [] for b in batches}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vispco import cost
 from vispco.bench.candidate import BenchCandidate
+from vispco.bench.prediction import break_even, measured_cost, predict_batch
 from vispco.bench.prefill import count_flops, time_generation, time_parts
 from vispco.cost import Site
 from vispco.errors import InvalidInputError
@@ -32,6 +33,9 @@ class BenchRow:
     first token, pictures and words in, first word out. speedup: `ttft` and `language` as measured, `ttft_implied` by all
     FLOPs that torch counts in that prefill, `language_implied` by the cost model. peak_bytes: of a process that does only
     this, with its weights; prefill_bytes: by how much the prefill raised it. None where it was not measured.
+    predicted_ms: of the language model's prefill, by the profile of this device (`vispco profile`): to be compared with
+    predictor, scoring and language of `parts_ms`. break_even: from how many visual tokens on pruning like this pays, by
+    the same. None without a profile.
     """
 
     configuration: str
@@ -45,6 +49,8 @@ class BenchRow:
     parts_ms: dict[str, float]
     peak_bytes: int | None = None
     prefill_bytes: int | None = None
+    predicted_ms: float | None = None
+    break_even: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -76,6 +82,8 @@ class _Log:
     kv_bytes: list[int] = field(default_factory=list)
     layers_flops: list[int] = field(default_factory=list)
     all_flops: list[int] = field(default_factory=list)
+    predicted: list[float] = field(default_factory=list)
+    break_even: list[int] = field(default_factory=list)
 
 
 def time_candidates(
@@ -138,6 +146,13 @@ def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> No
     log.layers_flops.append(int(cost.get("exact", model.config).price(parts.counts, workload).sum()))
     log.all_flops.append(count_flops(model, encoded, pruner))
     log.kv_bytes.append(parts.kv_bytes)
+    measured = measured_cost(model, len(encoded.num_visual))
+    if measured is not None:
+        log.predicted.append(predict_batch(measured, parts.counts, encoded.num_text, encoded.num_visual))
+        longest = max(range(len(encoded.num_visual)), key=lambda place: encoded.num_visual[place])
+        retention = (parts.counts[longest] / max(1, encoded.num_visual[longest])).tolist()
+        least = break_even(measured, retention, encoded.num_text[longest])
+        log.break_even += [] if least is None else [least]
 
 
 def _row(candidate: BenchCandidate, pruner: Pruner | None, log: _Log, whole: _Log) -> BenchRow:
@@ -156,6 +171,8 @@ def _row(candidate: BenchCandidate, pruner: Pruner | None, log: _Log, whole: _Lo
         decode_tokens_per_second=statistics.median(log.rate),
         kv_bytes=round(statistics.mean(log.kv_bytes)),
         parts_ms={name: 1e3 * statistics.median(log.parts[name]) for name in PARTS},
+        predicted_ms=statistics.median(log.predicted) if log.predicted else None,
+        break_even=round(statistics.median(log.break_even)) if pruner is not None and log.break_even else None,
     )
 
 

@@ -49,6 +49,9 @@ def bench(
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds, after one that warms up.")] = 5,
     new_tokens: Annotated[int, typer.Option(min=2, help="Tokens that are decoded after each prompt.")] = 16,
+    throughput: Annotated[
+        bool, typer.Option(help="Also measure requests per second with a mixed queue, in batches of 1, 4 and 16.")
+    ] = False,
     memory: Annotated[bool, typer.Option(help="Also measure peak memory, each in a process of its own.")] = True,
     out: Annotated[Path, typer.Option(help="The JSON file to write; in a run's folder, its page shows it.")] = (
         Path("bench.json")
@@ -73,6 +76,7 @@ def bench(
     check_writable(out)
     from vispco.bench import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.bench.memory import add_peaks  # noqa: PLC0415
+    from vispco.bench.throughput import measure_throughput  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.families import family_of  # noqa: PLC0415
@@ -93,14 +97,24 @@ def bench(
         rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
         if memory:
             rows = add_peaks(rows, judge, spec, candidates, batch_size, on_progress=tell)
+        queue = (
+            measure_throughput(judge.model, judge.processor, judge.samples, candidates, on_progress=tell)
+            if throughput
+            else []
+        )
     data = {
         "model": model,
         **facts(judge.model.device),
         "prompts": len(judge.samples),
         "rows": [row.to_dict() for row in rows],
+        **({"throughput": [row.to_dict() for row in queue]} if queue else {}),
     }
     write_json(out, data)
-    show(data, as_json=json, table=None if json else bench_table(data["rows"], f"{model}: {out}"))
+    show(
+        data,
+        as_json=json,
+        table=None if json else bench_table(data["rows"], f"{model}: {out}", data.get("throughput", ())),
+    )
 
 
 def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers: int) -> list[BenchCandidate]:
@@ -142,20 +156,25 @@ def method_candidate(text: str, config: Any) -> BenchCandidate:
     )
 
 
-def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
-    """The rows for people, as three tables: how fast, where the time goes, and what memory it takes."""
+def bench_table(rows: Sequence[dict[str, Any]], title: str, queue: Sequence[dict[str, Any]] = ()) -> Any:
+    """The rows for people, as tables: how fast, where the time goes, what memory it takes, and a queue of requests."""
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     fast = Table(
         title=title, caption="×: how much faster than unpruned, measured / as FLOPs imply", caption_justify="left"
     )
-    where = Table(caption="medians, in ms", caption_justify="left")
+    told = "" if any(row.get("predicted_ms") is not None for row in rows) else " (run vispco profile first)"
+    where = Table(
+        caption="medians, in ms; predicted: predictor, scoring and language by the profile of this device"
+        f"{told}; pays from: so many visual tokens",
+        caption_justify="left",
+    )
     held = Table(caption="M: MiB; prefill: memory beyond what was held before", caption_justify="left")
     longest = max(len(word) for row in rows for word in row["configuration"].split())
     for table, names in (
         (fast, ("FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×")),
-        (where, ("vision", "predictor", "scoring", "language", "tokens/s")),
+        (where, ("vision", "predictor", "scoring", "language", "predicted", "pays from", "tokens/s")),
         (held, ("KV", "peak", "prefill")),
     ):
         table.add_column("", min_width=longest)
@@ -173,12 +192,23 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str) -> Any:
         where.add_row(
             row["configuration"],
             *(f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values()),
+            "–" if row.get("predicted_ms") is None else f"{row['predicted_ms']:.1f}",
+            "–" if row.get("break_even") is None else f"{row['break_even']}",
             f"{row['decode_tokens_per_second']:.1f}",
         )
         held.add_row(
             row["configuration"], *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes"))
         )
-    return Group(fast, where, held)
+    if not queue:
+        return Group(fast, where, held)
+    served = Table(caption="a mixed queue of pictures; KV: of a batch", caption_justify="left")
+    served.add_column("", min_width=longest)
+    for column in ("batch", "requests/s", "tokens/s", "KV"):
+        served.add_column(column, justify="right", no_wrap=True)
+    for row in queue:
+        rates = (f"{row[key]:.2f}" for key in ("requests_per_second", "decode_tokens_per_second"))
+        served.add_row(row["configuration"], str(row["batch_size"]), *rates, mebibytes(row["kv_bytes"]))
+    return Group(fast, where, held, served)
 
 
 def mebibytes(value: int | None) -> str:

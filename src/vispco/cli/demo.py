@@ -17,6 +17,7 @@ from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, run_folder
+from vispco.files import read_json
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vispco.demo.outcome import OutcomeRow
     from vispco.demo.run import Tell
 
+NO_GAIN = 1.0  # times faster
 CALIBRATION = 48  # items of each drawn task, where --samples does not say: a predictor wants more than a static search
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
@@ -51,7 +53,9 @@ def demo(
     trials: Annotated[int, typer.Option(min=1, help="Configurations of the sweep beside the search.")] = 48,
     timed: Annotated[str, typer.Option(help="Budgets whose time to first token is measured.")] = "0.3,0.5,0.8",
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
-    batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once, when timing.")] = 8,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Prompts at once, when timing (default: chosen by a quick profile).")
+    ] = None,
     examples: Annotated[int, typer.Option(min=1, help="Pictures on the page.")] = 8,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use (default: all).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
@@ -103,8 +107,8 @@ def demo(
         budgets=tuple(fractions),
         timed=tuple(clocked),
         trials=trials,
-        bench=BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=8),
-        prompts=batch_size,
+        bench=BenchSettings(rounds=rounds, new_tokens=8),
+        batch_size=batch_size,
         examples=examples,
         workers=used if used > 1 else 0,
         seed=seed,
@@ -113,7 +117,8 @@ def demo(
         page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
-    show(data, as_json=json, table=None if json else _table(rows, f"{model}, {scorer or 'joint search'}: {out}"))
+    title = f"{model}, {scorer or 'joint search'}: {out}"
+    show(data, as_json=json, table=None if json else _table(rows, title, batch_of(out)))
     if not json:
         typer.echo(f"{page} is ready: open it in a browser.")
 
@@ -159,10 +164,19 @@ def telling(*, silent: bool) -> Iterator[Tell]:
         yield tell
 
 
-def _table(rows: Sequence[OutcomeRow], title: str) -> Any:
+def batch_of(out: Path) -> str:
+    """At which batch the times are, and who chose it."""
+    from vispco.demo.run import BENCH  # noqa: PLC0415
+
+    found = read_json(out / BENCH)
+    by = ", chosen by a profile of this device" if found.get("chosen_by_profile") else ""
+    return f"batch of {found.get('batch_size')}{by}"
+
+
+def _table(rows: Sequence[OutcomeRow], title: str, batch: str) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=title, caption="TTFT: time to first token, in ms; ×: how much faster than unpruned")
+    table = Table(title=title, caption=f"TTFT: time to first token in ms, {batch}; ×: how much faster than unpruned")
     for column in ("budget", "FLOPs", "searched", "of a sweep", "TTFT", "×", "× by FLOPs"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -172,9 +186,16 @@ def _table(rows: Sequence[OutcomeRow], title: str) -> Any:
             _percent(row.fraction),
             _percent(row.accuracy) + spread_of,
             _percent(row.empirical),
-            *("" if value is None else f"{value:.2f}" for value in (row.ttft_ms, row.speedup, row.implied)),
+            "" if row.ttft_ms is None else f"{row.ttft_ms:.2f}",
+            gain(row.speedup),
+            "" if row.implied is None else f"{row.implied:.2f}",
         )
     return table
+
+
+def gain(speedup: float | None) -> str:
+    """How much faster; where a budget does not pay in time, that it does not."""
+    return "" if speedup is None else "no gain" if speedup < NO_GAIN else f"{speedup:.2f}"
 
 
 def _percent(value: float | None) -> str:

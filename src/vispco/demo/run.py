@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from vispco import report
 from vispco.bench import BenchCandidate, time_candidates
+from vispco.bench.prediction import useful_batch
+from vispco.bench.profiling import profile_model
 from vispco.demo.kept import Kept
 from vispco.demo.settings import DemoSettings
+from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.report.examples import add_examples, of_each_task
 from vispco.run_folder import RunFolder
@@ -25,6 +29,7 @@ from vispco.sweep.storage import JOURNAL
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
 Tell = Callable[[Stage, float | None, str], None]
 """(stage, how much of it is done if it says, what is happening)."""
+BATCHES = (4, 8, 16)  # among which the demo chooses
 REPORT, BENCH = "report.html", "bench.json"
 
 
@@ -120,15 +125,28 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
     found = [
         BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder.path), budget=budget) for budget in settings.timed
     ]
+    batch, chosen = settings.batch_size, settings.batch_size is None
+    if batch is None:
+        tell("bench", None, "choosing the batch by a profile")
+        batch = _choose_batch(judge)
     rows = time_candidates(
         judge.model,
         judge.processor,
-        of_each_task(judge.samples, settings.prompts),
+        of_each_task(judge.samples, batch),
         found,
-        settings.bench,
-        on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}"),
+        replace(settings.bench, batch_size=batch),
+        on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}, batch of {batch}"),
     )
-    folder.write_json(BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": settings.bench.batch_size})
+    folder.write_json(
+        BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": batch, "chosen_by_profile": chosen}
+    )
+
+
+def _choose_batch(judge: TaskEvaluator) -> int:
+    samples = of_each_task(judge.samples, max(BATCHES))
+    found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, points=5)
+    encoded = encode(judge.model, judge.processor, samples)
+    return useful_batch(found, max(encoded.num_text), max(encoded.num_visual))
 
 
 def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:

@@ -24,7 +24,8 @@ class DemoSettings:
     all candidate chains, and the scorer is that of the sweep; another mode searches the schedules of the scorer.
 
     trials: configurations of the sweep, drawn without replacement from the grid of single-layer schedules.
-    timed: budgets whose time to first token is measured. workers: processes of the sweep on a CPU; 0 for
+    timed: budgets whose time to first token is measured. batch_size: prompts at once while timing; None: chosen by a profile, so
+    that layers have work enough for pruning to show. workers: processes of the sweep on a CPU; 0 for
     this one.
     """
 
@@ -37,16 +38,16 @@ class DemoSettings:
     trials: int = 48
     timed: tuple[float, ...] = (0.3, 0.5, 0.8)
     bench: BenchSettings = field(default_factory=BenchSettings)
-    prompts: int = 8  # of the bench
+    batch_size: int | None = None
     examples: int = 8
     workers: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.trials, self.prompts, self.examples) < 1 or not self.timed:
+        if min(self.trials, self.examples) < 1 or not self.timed:
             raise InvalidInputError(
-                f"trials={self.trials}, prompts={self.prompts}, examples={self.examples}, timed={list(self.timed)} were "
-                "given. A demo needs at least one of each."
+                f"trials={self.trials}, examples={self.examples}, timed={list(self.timed)} were given. A demo needs at least one "
+                "of each."
             )
 
     @property
@@ -65,7 +66,7 @@ class DemoSettings:
             "budgets": list(self.budgets),
             "trials": self.trials,
             "timed": list(self.timed),
-            "bench": [self.bench.rounds, self.bench.batch_size, self.bench.new_tokens, self.prompts],
+            "bench": [self.bench.rounds, self.batch_size, self.bench.new_tokens],
             "examples": self.examples,
             "seed": self.seed,
         }

@@ -1,0 +1,89 @@
+"""Requests per second with a mixed queue of pictures, decoded tokens per second and KV bytes: pruned against unpruned."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vispco.bench.candidate import BenchCandidate
+from vispco.bench.prefill import kv_bytes, last_logits, time_generation
+from vispco.evaluation.encoded import encode, pad_token
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+
+BATCHES = (1, 4, 16)
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughputRow:
+    """One configuration at one batch size. kv_bytes: of all samples of a batch after the prefill, the mean over batches."""
+
+    configuration: str
+    batch_size: int
+    requests_per_second: float
+    decode_tokens_per_second: float
+    kv_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@torch.no_grad()
+def measure_throughput(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    candidates: Sequence[BenchCandidate],
+    *,
+    batches: Sequence[int] = BATCHES,
+    new_tokens: int = 8,
+    rounds: int = 2,
+    on_progress: Progress = lambda _done, _total, _text: None,
+) -> list[ThroughputRow]:
+    """Every candidate and the unpruned model answer the whole queue, interleaved, in batches of each size.
+
+    The queue has at least as many requests as the largest batch; samples come again until it is full.
+    """
+    everyone = [BenchCandidate.unpruned(), *candidates]
+    queue = [samples[place % len(samples)] for place in range(max(len(samples), *batches))]
+    pad, rows = pad_token(processor), []
+    steps, done = len(batches) * (rounds + 1) * len(everyone), 0
+    for size in batches:
+        prompts = [encode(model, processor, queue[at : at + size]) for at in range(0, len(queue), size)]
+        pruners = {candidate.name: candidate.pruner() for candidate in everyone}
+        seconds: dict[str, list[float]] = {name: [] for name in pruners}
+        rates: dict[str, list[float]] = {name: [] for name in pruners}
+        for number in range(rounds + 1):
+            for name, pruner in pruners.items():
+                on_progress(done, steps, f"{name}, queue in batches of {size}")
+                done += 1
+                timed = [time_generation(model, encoded, pruner, new_tokens, pad) for encoded in prompts]
+                if number:  # the first round warms up
+                    seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
+                    rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))
+        for name, pruner in pruners.items():
+            held = [_held(model, encoded.inputs, pruner) for encoded in prompts]
+            rows.append(
+                ThroughputRow(
+                    configuration=name,
+                    batch_size=size,
+                    requests_per_second=len(queue) / statistics.median(seconds[name]),
+                    decode_tokens_per_second=statistics.median(rates[name]),
+                    kv_bytes=round(statistics.mean(held)),
+                )
+            )
+    on_progress(steps, steps, "done")
+    return rows
+
+
+def _held(model: Any, inputs: Any, pruner: Any) -> int:
+    with nullcontext() if pruner is None else pruner(model):
+        out = model(**inputs, use_cache=True, **last_logits(model))
+    return kv_bytes(out.past_key_values)
