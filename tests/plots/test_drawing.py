@@ -75,7 +75,7 @@ def test_a_missing_matplotlib_is_named(tmp_path, monkeypatch):
         return load(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(style.MissingMatplotlibError, match="pip install matplotlib"), style.canvas(tmp_path / "f.png"):
+    with pytest.raises(style.MissingMatplotlibError, match=r"vispco\[plots\]"), style.canvas(tmp_path / "f.png"):
         pass
 
 

@@ -46,7 +46,9 @@ def third_party(folder):
 
 
 def test_the_package_declares_what_it_imports():
-    optional = set().union(*(declared(extra) for extra in ("ray", "data", "dashboard", "lmms-eval", "play", "serve")))
+    optional = set().union(
+        *(declared(extra) for extra in ("plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve"))
+    )
     missing = {name: files[0] for name, files in third_party(PACKAGE).items() if name not in declared() | optional}
     assert not missing, "Declare these in [project] dependencies of pyproject.toml."
 

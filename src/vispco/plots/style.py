@@ -67,7 +67,7 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
         import matplotlib as mpl  # noqa: PLC0415 - seconds of import, only where something is drawn
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise MissingMatplotlibError("Figures need matplotlib: pip install matplotlib.") from error
+        raise MissingMatplotlibError('Figures need matplotlib: pip install "vispco[plots]".') from error
     with mpl.rc_context(RC):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, squeeze=False)
