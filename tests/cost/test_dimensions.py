@@ -43,14 +43,7 @@ def test_the_cache_number_is_the_models():
 
 
 def test_what_is_missing_is_named():
-    unknown = AutoConfig.for_model("exaone4")
-    with pytest.raises(UnsupportedModelError, match=r"gate is missing.*pass gated=True"):
-        Dimensions.from_config(unknown)
-    assert Dimensions.from_config(unknown, gated=True).gated
-    with pytest.raises(UnsupportedModelError, match="experts"):
-        Dimensions.from_config(AutoConfig.for_model("mixtral"), gated=True)
-    with pytest.raises(UnsupportedModelError, match="chunked_attention"):
-        Dimensions.from_config(AutoConfig.for_model("qwen2", layer_types=["chunked_attention"] * 32))
+    assert Dimensions.from_config(AutoConfig.for_model("exaone4"), gated=True).gated
     with pytest.raises(UnsupportedModelError, match="intermediate_size or ffn_dim"):
         Dimensions.from_config(AutoConfig.for_model("gpt2"), gated=False)
     with pytest.raises(InvalidInputError, match="Give one each"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vispco.check.oracle import oracle_prefill
+from vispco.check.oracle import oracle_prefill, sliced_prefill
 from vispco.check.prompts import ONE, TWO, Prompter
+from vispco.check.twin import FIRST_WORD
+from vispco.engine.layer_map import LayerMap
 from vispco.errors import VispcoError
 from vispco.families import family_of
 from vispco.pruner import Pruner
@@ -26,14 +28,14 @@ SAMPLES = (ONE, TWO, (1, "picture", 9))
 class Subject:
     """A model on which laws are run.
 
-    scorer: with which tokens are chosen. hybrid: layers that are not attention see fewer tokens when they are dropped, so
-    masking is something else than dropping before them.
+    scorer: with which tokens are chosen. first: the first layer before which tokens may leave; behind the last layer without
+    attention, because before that masking is something else than dropping.
     """
 
     model: nn.Module
     prompter: Prompter
     scorer: str = "fastv"
-    first: int = 1  # the first layer before which tokens may leave
+    first: int = 1
 
     @property
     def num_layers(self) -> int:
@@ -80,14 +82,31 @@ def kept_tokens_are_those_of_eager_attention(subject: Subject) -> None:
         logits = _call(subject, inputs)
         live = [mask[0].tolist() for mask in pruner.survivors(subject.model)]
     visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
-    with eager(subject.model):
-        expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, subject.scorer)
+    expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, subject.scorer)
     found = [[p for p, alive in zip(visual, mask, strict=True) if alive] for mask in live]
     if found != kept:
         layer = next(i for i, (a, b) in enumerate(zip(found, kept, strict=True)) if a != b)
         same = len(set(found[layer]) & set(kept[layer]))
         raise LawBrokenError(f"{same} of {len(kept[layer])} tokens kept at layer {layer} are the right ones")
     _compare(logits, expected, _text(subject, inputs), "logits and those of the eager model with columns closed")
+
+
+def dropped_tokens_are_gone_for_layers_without_attention(subject: Subject) -> None:
+    """Where masking says nothing: the layers after a drop are handed what is left, as if by hand."""
+    if LayerMap.of(family_of(subject.model), subject.model).last_mixing < 0:
+        return
+    inputs = subject.prompter([ONE])
+    schedule = Schedule((0.7, *[0.7] * (subject.num_layers - 2), 0.3))
+    pruner = Pruner("random", schedule, record=True)
+    with torch.no_grad(), pruner(subject.model):
+        logits = _call(subject, inputs)
+        live = [mask[0].tolist() for mask in pruner.survivors(subject.model)]
+    visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
+    gone = [{p for p, alive in zip(visual, mask, strict=True) if not alive} for mask in live]
+    kept = [[p for p in range(inputs["input_ids"].shape[1]) if p not in lost] for lost in gone]
+    expected = sliced_prefill(subject.model, inputs, kept)
+    everything = torch.ones(1, len(kept[-1]), dtype=torch.bool)
+    _compare(logits[:, kept[-1]], expected, everything, "logits and those of layers that were handed fewer tokens")
 
 
 def caches_hold_what_the_schedule_says(subject: Subject) -> None:
@@ -125,7 +144,19 @@ def a_sample_in_a_batch_equals_it_alone(subject: Subject) -> None:
 def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
     """Every token that generate() writes is the one that a pruned pass over prompt and answer prefers."""
     inputs = subject.prompter([ONE])
-    with no_stop(subject.model), subject.pruner()(subject.model):
+    forced, stepwise = _forced_and_stepwise(subject, inputs, None)
+    everything = torch.ones(1, stepwise.shape[1], dtype=torch.bool)
+    if _largest(forced - stepwise) > TOLERANCE * _spread(stepwise):
+        everything[:, 1:] = False  # the unpruned model itself reads an answer otherwise than it writes it
+    forced, stepwise = _forced_and_stepwise(subject, inputs, subject.pruner(), alone=not everything.all())
+    _compare(forced, stepwise, everything, "logits of decoding steps and of one pass")
+
+
+def _forced_and_stepwise(
+    subject: Subject, inputs: dict[str, Any], pruner: Pruner | None, *, alone: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Logits [1, n, V] of one pass over prompt and answer (alone: over the prompt), and of the steps that wrote it."""
+    with no_stop(subject.model), nullcontext() if pruner is None else pruner(subject.model):
         out = subject.model.generate(  # type: ignore[operator]
             **_copied(inputs),
             max_new_tokens=NEW,
@@ -134,14 +165,14 @@ def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
             output_logits=True,
             pad_token_id=0,
         )
+    stepwise = torch.stack(out.logits, dim=1)
     prompt = inputs["input_ids"].shape[1]
+    if alone:
+        return _logits(subject, inputs, pruner)[:, prompt - 1 :].expand(-1, stepwise.shape[1], -1), stepwise
     longer = _longer(inputs, out.sequences, subject.prompter.answer_type)
     labels = torch.full_like(out.sequences, -100)
     labels[:, prompt:] = out.sequences[:, prompt:]
-    forced = _logits(subject, {**longer, "labels": labels}, subject.pruner())
-    stepwise = torch.stack(out.logits, dim=1)
-    everything = torch.ones(1, stepwise.shape[1], dtype=torch.bool)
-    _compare(forced[:, prompt - 1 : -1], stepwise, everything, "logits of decoding steps and of one pass")
+    return _logits(subject, {**longer, "labels": labels}, pruner)[:, prompt - 1 : -1], stepwise
 
 
 LAWS: dict[str, Callable[[Subject], None]] = {
@@ -150,6 +181,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         full_retention_is_bit_identical,
         masking_equals_dropping,
         kept_tokens_are_those_of_eager_attention,
+        dropped_tokens_are_gone_for_layers_without_attention,
         caches_hold_what_the_schedule_says,
         a_sample_in_a_batch_equals_it_alone,
         generated_tokens_are_those_of_one_pass,
@@ -158,24 +190,12 @@ LAWS: dict[str, Callable[[Subject], None]] = {
 
 
 @contextmanager
-def eager(model: Any) -> Iterator[None]:
-    """Inside the block the model runs eager attention."""
-    text: Any = family_of(model).text_model(model)
-    before = text.config._attn_implementation  # noqa: SLF001
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-
-
-@contextmanager
 def no_stop(model: Any) -> Iterator[None]:
     """Inside the block generation neither ends by itself nor writes placeholders, as a random model might."""
     config = model.generation_config
     before = config.eos_token_id, config.suppress_tokens
     config.eos_token_id = None
-    config.suppress_tokens = list(range(48))
+    config.suppress_tokens = [*range(FIRST_WORD), *family_of(model).visual_token_ids(model)]
     try:
         yield
     finally:

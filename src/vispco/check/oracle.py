@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
 from vispco.families import family_of
 
@@ -35,6 +35,7 @@ class _Oracle:
         self.live = list(visual)
         self.kept: list[list[int]] = []
         self.weights: Tensor | None = None
+        self.implied = True  # whether no mask means a causal one
 
     def enter(self, layer: int) -> None:
         count = math.floor(self.retention[layer] * len(self.visual) + 0.5)
@@ -49,13 +50,12 @@ class _Oracle:
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
     ) -> Any:
         function = sys.modules[type(module).__module__].eager_attention_forward
-        length = query.shape[2]
         if mask is None:
-            mask = torch.zeros(1, 1, length, key.shape[2])
-            if getattr(module, "is_causal", True):
-                mask = mask.masked_fill(
-                    torch.ones(length, length, dtype=torch.bool).triu(1), torch.finfo(torch.float32).min
-                )
+            mask = torch.ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool)
+            causal = options.get("is_causal")
+            if self.implied and (getattr(module, "is_causal", True) if causal is None else causal):
+                mask = mask.tril()
+            mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
         elif mask.dtype == torch.bool:
             mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
         gone = [v for v in self.visual if v not in self.live]
@@ -83,11 +83,13 @@ def _attend(
 def oracle_prefill(
     model: Any, inputs: dict[str, Any], visual: list[int], retention: Sequence[Any], scorer: str
 ) -> tuple[Tensor, list[list[int]]]:
-    """(logits, visual tokens that each layer sees) of one sample without padding; the model must run eager attention."""
+    """(logits, visual tokens that each layer sees) of one sample without padding."""
     oracle = _Oracle(model, visual, retention, scorer)
-    AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, eager_mask)
     text: Any = family_of(model).text_model(model)
+    own = str(text.config._attn_implementation)  # noqa: SLF001 - masks are made as for this one
+    oracle.implied = own != "eager"
+    AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, eager_mask if own == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[own])
     configs: dict[int, Any] = {id(m.config): m.config for m in text.modules() if hasattr(m, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]  # noqa: SLF001
     handles = [
@@ -106,3 +108,42 @@ def oracle_prefill(
         for config, name in before:
             config._attn_implementation = name  # noqa: SLF001
     return logits, oracle.kept
+
+
+@torch.no_grad()
+def sliced_prefill(model: Any, inputs: dict[str, Any], kept: Sequence[Sequence[int]]) -> Tensor:
+    """Logits [1, M, V] of one sample whose layers are handed the tokens `kept` (original positions) and no others."""
+    length = int(inputs["input_ids"].shape[1])
+    before = list(range(length))
+
+    def cut(x: Any, places: list[int], size: int) -> Any:
+        if isinstance(x, tuple | list):
+            return type(x)(cut(part, places, size) for part in x)
+        if not isinstance(x, Tensor):
+            return x
+        for axis in range(1, x.dim()):  # in a mask, queries and keys
+            if x.shape[axis] == size:
+                x = x.index_select(axis, torch.tensor(places))
+        return x
+
+    def enter(layer: int) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            here = list(kept[layer])
+            local = [before.index(position) for position in here]
+            size, before[:] = len(before), here
+            hidden = cut(args[0], local, size)
+            rest = tuple(cut(x, here, length) for x in args[1:])
+            return (hidden, *rest), {name: cut(x, here, length) for name, x in kwargs.items()}
+
+        return hook
+
+    layers = family_of(model).layers(model)
+    handles = [layer.register_forward_pre_hook(enter(i), with_kwargs=True) for i, layer in enumerate(layers)]
+    try:
+        logits: Tensor = model(
+            **{k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}, use_cache=False
+        ).logits
+    finally:
+        for handle in handles:
+            handle.remove()
+    return logits

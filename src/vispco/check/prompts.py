@@ -17,6 +17,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.check.overrides import OVERRIDES
 from vispco.check.twin import FIRST_WORD, IMAGE, PAD, VOCAB, WIDTH
+from vispco.families import family_of
 
 ROWS, COLUMNS = 3, 4
 TOKENS = ROWS * COLUMNS  # of one picture
@@ -40,10 +41,12 @@ class Prompter:
     """Makes inputs for one model.
 
     stacked: whether features of pictures are one tensor [I, T, D] rather than a tuple of [T, D].
+    token_types: whether prompts come with token types.
     """
 
     model: nn.Module
     stacked: bool = False
+    token_types: bool = True
 
     @property
     def tokens(self) -> int:
@@ -85,7 +88,8 @@ class Prompter:
         return where
 
     def _image_id(self) -> int:
-        return int(OVERRIDES.get(self._kind, {}).get("image_id", IMAGE))
+        known = family_of(self.model).visual_token_ids(self.model)
+        return int(OVERRIDES.get(self._kind, {}).get("image_id", known[0] if known else IMAGE))
 
     def _ids(self, sample: Sequence[Piece], number: int) -> list[int]:
         draw = torch.Generator().manual_seed(100 + number)
@@ -105,7 +109,7 @@ class Prompter:
             inputs["mm_token_type_ids"] = visual
         if "moe_mm_token_type_ids" in takes:
             inputs["moe_mm_token_type_ids"] = visual
-        if "token_type_ids" in takes:
+        if "token_type_ids" in takes and self.token_types:
             inputs["token_type_ids"] = torch.zeros_like(visual) if self.answer_type else visual
         if "image_grid_thw" in takes and pictures:
             merge = self._merge()

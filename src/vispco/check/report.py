@@ -41,19 +41,20 @@ class Report:
         return asdict(self)
 
 
-def check_model(model: nn.Module, scorer: str = "fastv") -> Report:
+def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter | None = None) -> Report:
     """Run all laws on a model."""
     name = type(model).__name__
-    first = max(LayerMap.of(family_of(model), model).last_mixing + 1, 1)
-    subject = Subject(model, _prompter(model), scorer, first)
-    return check_subject(name, subject)
-
-
-def _prompter(model: nn.Module) -> Prompter:
-    return prompter_for(model)
+    try:
+        family = family_of(model)
+        family.check_served(model)
+        first = max(LayerMap.of(family, model).last_mixing + 1, 1)
+    except VispcoError as error:
+        return Report(name, "refused", str(error), scorer)
+    return check_subject(name, Subject(model, prompter or prompter_for(model), scorer, first))
 
 
 def check_subject(name: str, subject: Subject) -> Report:
+    """Run all laws on a subject; where everything is refused, one law tells why."""
     findings: list[Finding] = []
     for law, check in LAWS.items():
         findings.append(run_law(law, check, subject))

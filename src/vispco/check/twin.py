@@ -72,28 +72,31 @@ OTHER_SIZES: dict[str, int] = {
 }
 
 
-def twin_config(config: PreTrainedConfig) -> PreTrainedConfig:
-    """A config of the same class whose model has about a million weights or fewer."""
+def twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = None) -> PreTrainedConfig:
+    """A config of the same class whose model has about a million weights or fewer; `changes` are made at the end."""
     data = json.loads(json.dumps(config.to_dict(), default=str))
     _shrink(data, root=True)
     _number_tokens(data, {})
-    changes = OVERRIDES.get(config.model_type, {})
-    _merge(data, copy.deepcopy(changes.get("config", {})))
+    odd = OVERRIDES.get(config.model_type, {})
+    _merge(data, copy.deepcopy(odd.get("config", {})))
+    _merge(data, copy.deepcopy(dict(changes or {})))
     for key in ("architectures", "transformers_version", "_name_or_path", "quantization_config"):
         data.pop(key, None)
     small = CONFIG_MAPPING[config.model_type](**{k: v for k, v in data.items() if k != "model_type"})
-    for name, given in changes.get("replace", {}).items():
+    for name, given in odd.get("replace", {}).items():
         part = CONFIG_MAPPING[given["model_type"]](**{k: v for k, v in given.items() if k != "model_type"})
         object.__setattr__(small, name, part)
     return small
 
 
-def twin_of(config: PreTrainedConfig | str, seed: int = 0, *, attention: str = "sdpa") -> PreTrainedModel:
+def twin_of(
+    config: PreTrainedConfig | str, changes: Mapping[str, Any] | None = None, *, seed: int = 0, attention: str = "sdpa"
+) -> PreTrainedModel:
     """A tiny random model of the class that a config, or a `model_type`, belongs to."""
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - it costs a second
 
     given = CONFIG_MAPPING[config]() if isinstance(config, str) else config
-    small = twin_config(given)
+    small = twin_config(given, changes)
     model_class = AutoModelForImageTextToText._model_mapping[type(small)]  # noqa: SLF001 - the only public way loads weights
     with torch.device("meta"):
         weights = sum(p.numel() for p in model_class(copy.deepcopy(small)).parameters())
@@ -105,7 +108,10 @@ def twin_of(config: PreTrainedConfig | str, seed: int = 0, *, attention: str = "
     torch.manual_seed(seed)
     model: PreTrainedModel = model_class(small)
     _spread_weights(model)
-    model.set_attn_implementation(attention)
+    try:
+        model.set_attn_implementation(attention)
+    except ValueError:  # some classes have eager attention only
+        model.set_attn_implementation("eager")
     return model.eval()
 
 

@@ -145,6 +145,8 @@ def _table(data: dict[str, Any]) -> Any:
         shown += f" ({', '.join(below)}: below the floor, cannot be reached)" if below else ""
         table.add_row(f"prefill TFLOPs ({key})", shown)
         table.add_row(f"floor ({key})", f"{data['floor'][key]:.1%}: layer 0 sees every token, the others text alone")
+    if data["not_counted"]:
+        table.add_row("not counted", data["not_counted"])
     table.add_row("parameters", f"{_count(data['parameters'])}, {_count(data['vision_parameters'])} of them vision")
     table.add_row("weights", ", ".join(f"{d}: {b / gib:.3g} GiB" for d, b in data["weights_bytes"].items()))
     cache = ", ".join(f"{budget}: {b / 2**20:.3g} MiB" for budget, b in data["kv_bytes_at"].items())

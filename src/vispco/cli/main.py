@@ -13,6 +13,7 @@ import typer
 from vispco.cli import (
     ask,
     bench,
+    check,
     compare,
     config,
     demo,
@@ -61,6 +62,7 @@ app.command("plot")(report.plot)
 app.command("export")(search.export)
 app.add_typer(zoo.app, name="zoo")
 app.command("info")(info.info)
+app.command("check")(check.check)
 config.configure(app)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import torch
 
+from vispco.cost.layer_sizes import EXPERTS, NOT_COUNTED, LayerSize, layer_sizes
 from vispco.errors import InvalidInputError, UnsupportedModelError
 
 # Text models of transformers whose feed-forward network has three matrices (gate, up, down) ...
@@ -18,8 +19,6 @@ GATED = frozenset(
 )
 # ... and those where it has two.
 PLAIN = frozenset(("opt", "phi", "gpt_neox", "starcoder2"))
-# Fields by which transformers' configs say that a layer has several feed-forward networks.
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 DENSE_ATTENTION = ("full_attention", "sliding_attention")
 
 
@@ -28,7 +27,7 @@ class Dimensions:
     """Sizes of the decoder layers of one language model.
 
     windows: for each layer its sliding window in tokens, or None where attention is full.
-    dtype_bytes: the size of one number of the KV cache.
+    dtype_bytes: the size of one number of the KV cache. layers: what each layer costs, where they are not all alike.
     """
 
     num_layers: int
@@ -41,29 +40,22 @@ class Dimensions:
     windows: tuple[int | None, ...]
     vocab: int
     dtype_bytes: int
+    layers: tuple[LayerSize, ...] | None = None
 
     @classmethod
     def from_config(cls, config: Any, *, gated: bool | None = None, dtype: torch.dtype | None = None) -> Self:
         """From the config of a vision-language model, or of its language model.
 
-        gated: whether the feed-forward network has a gate; needed only for a text model that is not known here.
+        gated: whether the feed-forward network has a gate; a text model that is not known here is counted layer by layer.
         dtype: of the KV cache; default: the config's, else float32.
         """
         text = config.get_text_config()
         kind = str(getattr(text, "model_type", type(text).__name__))
-        if any(getattr(text, field, None) for field in EXPERTS):
-            raise UnsupportedModelError(
-                f"The language model {kind!r} routes tokens to experts, and its cost is not a function of the number of "
-                "tokens alone. Use a dense language model."
-            )
+        layers = None
         if gated is None:
-            if kind not in GATED | PLAIN:
-                raise UnsupportedModelError(
-                    f"The language model {kind!r} is not known to `vispco.cost`: whether its feed-forward network has a "
-                    f"gate is missing. Known: {', '.join(sorted(GATED | PLAIN))}. "
-                    "If it is built like one of them, pass gated=True (gate, up and down matrices) or gated=False."
-                )
-            gated = kind in GATED
+            plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in EXPERTS)
+            layers = None if plain else layer_sizes(config)
+            gated = kind not in PLAIN
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
         number = getattr(torch, given.removeprefix("torch.")) if isinstance(given, str) else given
@@ -72,27 +64,41 @@ class Dimensions:
             hidden=hidden,
             heads=heads,
             kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-            head_dim=getattr(text, "head_dim", None) or hidden // heads,
-            ffn=_size(text, "intermediate_size", "ffn_dim"),
+            head_dim=_head_dim(text) or hidden // heads,
+            ffn=_size(text, "intermediate_size", "ffn_dim", "moe_intermediate_size"),
             gated=gated,
-            windows=_windows(text, kind),
+            windows=_windows(text),
             vocab=_size(text, "vocab_size"),
             dtype_bytes=number.itemsize,
+            layers=layers,
         )
 
+    @property
+    def not_counted(self) -> str:
+        """What the FLOPs of these layers leave out, as a sentence; empty if nothing."""
+        states = any(size.mixer and not size.pairs for size in self.layers or ())
+        return NOT_COUNTED if states else ""
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        if self.layers is None:
+            del data["layers"]  # as in files of models whose layers are all alike
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From `to_dict`; keys that a newer version added are ignored."""
-        missing = [field.name for field in fields(cls) if field.name not in data]
+        missing = [field.name for field in fields(cls) if field.name not in data and field.name != "layers"]
         if missing:
             raise InvalidInputError(
                 f"The sizes of a language model were given without {', '.join(missing)}. "
                 "Give all that Dimensions.from_config(model.config).to_dict() holds."
             )
-        return cls(**{**{field.name: data[field.name] for field in fields(cls)}, "windows": tuple(data["windows"])})
+        layers = data.get("layers")
+        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        known["windows"] = tuple(data["windows"])
+        known["layers"] = None if layers is None else tuple(LayerSize.from_dict(size) for size in layers)
+        return cls(**known)
 
     def __post_init__(self) -> None:
         if len(self.windows) != self.num_layers:
@@ -111,16 +117,17 @@ def _size(text: Any, *names: str) -> int:
     )
 
 
-def _windows(text: Any, kind: str) -> tuple[int | None, ...]:
+def _head_dim(text: Any) -> int | None:
+    """Of most layers; a config whose layers differ does not tell it by asking."""
+    found = text.to_dict().get("head_dim")
+    return found if isinstance(found, int) else None
+
+
+def _windows(text: Any) -> tuple[int | None, ...]:
     """The sliding window of each layer, as transformers' own cache reads it from the config."""
     window = getattr(text, "sliding_window", None)
     types = getattr(text, "layer_types", None)
     if types is None:
         types = [DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
-    strange = sorted(set(types) - set(DENSE_ATTENTION))
-    if strange:
-        raise UnsupportedModelError(
-            f"The language model {kind!r} has layers of the kind {', '.join(strange)}. "
-            f"Costs are known for {' and '.join(DENSE_ATTENTION)}."
-        )
-    return tuple(window if layer == "sliding_attention" else None for layer in types)
+    chunk = getattr(text, "attention_chunk_size", None)
+    return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)

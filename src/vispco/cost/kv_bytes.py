@@ -47,11 +47,19 @@ class KvBytes(Cost):
     def _host_bytes(self, N: Array) -> Array:
         size = self.dimensions
         limit = np.array([ALL if window is None else window - 1 for window in size.windows])
-        found: Array = np.minimum(N + self.generated, limit).sum(axis=-1)
-        return found * (2 * size.kv_heads * size.head_dim * size.dtype_bytes)
+        found: Array = (np.minimum(N + self.generated, limit) * np.array(self._entry_bytes)).sum(axis=-1)
+        return found
 
     def _bytes(self, N: Tensor) -> Tensor:
         size = self.dimensions
         limit = [torch.iinfo(torch.int64).max if window is None else window - 1 for window in size.windows]
-        entries = torch.minimum(N + self.generated, torch.tensor(limit, device=N.device)).sum(dim=-1)
-        return entries * (2 * size.kv_heads * size.head_dim * size.dtype_bytes)
+        entries = torch.minimum(N + self.generated, torch.tensor(limit, device=N.device))
+        return (entries * torch.tensor(self._entry_bytes, device=N.device)).sum(dim=-1)
+
+    @property
+    def _entry_bytes(self) -> list[int]:
+        """Bytes that each layer keeps for a token."""
+        size = self.dimensions
+        alike = [2 * size.kv_heads * size.head_dim] * size.num_layers
+        numbers = alike if size.layers is None else [layer.entries for layer in size.layers]
+        return [number * size.dtype_bytes for number in numbers]

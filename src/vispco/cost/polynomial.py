@@ -38,9 +38,21 @@ class PolynomialCost(Cost):
     def ffn_linear(self) -> int:
         """FLOPs of the feed-forward network, per token."""
 
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """attention_linear, attention_quadratic and ffn_linear of each layer; all alike unless a cost says otherwise."""
+        number = self.num_layers
+        return (self.attention_linear,) * number, (self.attention_quadratic,) * number, (self.ffn_linear,) * number
+
+    @property
+    def quadratic(self) -> Array:
+        """FLOPs per pair of tokens, by layer: int64 [L]."""
+        return _host_vector(self.sizes[1])
+
     def linear(self, workload: Workload) -> Tensor:
         """FLOPs per token that enters layer i, without its part in the attention matrix: [L], int64."""
-        return _weights(self.attention_linear, self.ffn_linear, workload.networks(self.num_layers))
+        attention, _, ffn = self.sizes
+        return _weights(attention, ffn, workload.networks(self.num_layers))
 
     def price(self, counts: Tensor, workload: Workload) -> Tensor:
         """FLOPs of a prefill: counts [..., L] -> [...], int64, exact."""
@@ -54,7 +66,8 @@ class PolynomialCost(Cost):
 
     def _polynomial(self, N: Tensor, workload: Workload) -> Tensor:
         """N [..., L] is the N_i of the paper's appendix."""
-        return (N * (self.linear(workload).to(N.device) + self.attention_quadratic * N)).sum(dim=-1)
+        quadratic = torch.from_numpy(self.quadratic).to(N.device)
+        return (N * (self.linear(workload).to(N.device) + quadratic * N)).sum(dim=-1)
 
     def host_price(self, counts: Array, pricing: HostPricing) -> Array:
         return self._host(counts + pricing.text[:, None], pricing)
@@ -63,11 +76,12 @@ class PolynomialCost(Cost):
         return self._host(retention * pricing.visual[:, None] + pricing.text[:, None], pricing)
 
     def _host(self, N: Array, pricing: HostPricing) -> Array:
-        found: Array = (N * (self._host_linear(pricing) + self.attention_quadratic * N)).sum(axis=-1)
+        found: Array = (N * (self._host_linear(pricing) + self.quadratic * N)).sum(axis=-1)
         return found
 
     def _host_linear(self, pricing: HostPricing) -> Array:
-        return _host_weights(self.attention_linear, self.ffn_linear, pricing.networks)
+        attention, _, ffn = self.sizes
+        return _host_weights(attention, ffn, pricing.networks)
 
     def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
         """By the root of a quadratic in place of a search."""
@@ -75,8 +89,8 @@ class PolynomialCost(Cost):
         slack = host_limit(budget, full) - pricing.price(counts)
         N = counts + pricing.text[:, None]
         # m more tokens in n layers cost slope * m + n * quadratic * m^2
-        slope = ((self._host_linear(pricing) + 2 * self.attention_quadratic * N) * member).sum(axis=1)
-        quadratic = self.attention_quadratic * member.sum(axis=1)
+        slope = ((self._host_linear(pricing) + 2 * self.quadratic * N) * member).sum(axis=1)
+        quadratic = (self.quadratic * member).sum(axis=1)
         # The root of price(m) = slack, in the form that does not cancel; then the integer next to it, exactly.
         known = slack.clip(0).astype(np.float64)
         root = np.sqrt(slope.astype(np.float64) ** 2 + 4.0 * quadratic * known)
@@ -88,24 +102,34 @@ class PolynomialCost(Cost):
 
     def host_share(self, start: Array, direction: Array, budget: Array, pricing: HostPricing) -> Array:
         """By the root of a quadratic in place of a search."""
-        linear, quadratic = self._host_linear(pricing), self.attention_quadratic
+        linear, quadratic = self._host_linear(pricing), self.quadratic
         N = start * pricing.visual[:, None] + pricing.text[:, None]
         slope = direction * pricing.visual[:, None]
         c = (N * (linear + quadratic * N)).sum(axis=1) - budget * pricing.full
         b = (slope * (linear + 2 * quadratic * N)).sum(axis=1)
-        a = quadratic * (slope * slope).sum(axis=1)
+        a = (quadratic * slope * slope).sum(axis=1)
         below = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) + b
         share = np.where(below > 0, -2.0 * c / np.where(below > 0, below, 1.0), 1.0)
         return np.where(c > 0, 0.0, share.clip(0.0, 1.0))
 
 
 @lru_cache(maxsize=256)
-def _host_weights(attention: int, ffn: int, networks: tuple[int, ...]) -> Array:
-    return np.array([attention + ffn * number for number in networks], dtype=np.int64)
+def _host_vector(values: tuple[int, ...]) -> Array:
+    return np.array(values, dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
-def _weights(attention: int, ffn: int, networks: tuple[int, ...]) -> Tensor:
+def _host_weights(attention: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[int, ...]) -> Array:
+    """networks: how many feed-forward networks, in their order, process the tokens that enter each layer."""
+    found = np.array(attention, dtype=np.int64)
+    owners = [layer for layer, number in enumerate(networks) for _ in range(number)]
+    for network, layer in enumerate(owners):
+        found[layer] += ffn[network]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _weights(attention: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(_host_weights(attention, ffn, networks))
 
 

@@ -73,10 +73,19 @@ class ArgumentCutter:
         if cache is not None:
             held = track(cache, layer, coming)
             held.expected = True
+        if mask is None and self.stage.valid is not None and not self.flat_masks and self._sees_ahead(layer):
+            mask = self._once(("open",), self._open_mask)
         new["attention_mask"] = self._cut_both(mask, held)
         if held is not None:
             held.announce(coming, self.length)
         return new
+
+    def _sees_ahead(self, layer: int) -> bool:
+        """Whether no mask means that a layer's tokens see each other in both directions."""
+        return not getattr(self.layers.attentions[layer], "is_causal", True)
+
+    def _open_mask(self) -> Tensor:
+        return torch.ones(1, 1, self.length, self.past + self.length, dtype=torch.bool, device=self.device)
 
     def _cut_values(self, arguments: Arguments) -> Arguments:
         """What has one value a token, for the tokens that are left."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
+from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 
@@ -41,6 +42,7 @@ class Detours:
 
     def __init__(self, given: Any, on_prompt: OnPrompt) -> None:
         self.model, self.on_prompt = unwrap(given), on_prompt
+        self._given = ref(given)  # a compiled wrapper is not kept alive by what runs inside of it
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
@@ -59,7 +61,7 @@ class Detours:
 
     def _run_plain(self) -> None:
         """Compiled code does not see hooks that came after it."""
-        for wrapper in _compiled_wrappers():
+        for wrapper in _compiled_wrappers(self._given()):
             if unwrap(wrapper) is self.model:
                 self._shadow(wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
         for module in self.model.modules():
@@ -72,8 +74,9 @@ class Detours:
 
         @wraps(own)
         def forward(*args: Any, **kwargs: Any) -> Any:
-            dynamo = sys.modules.get("torch._dynamo")
-            return own(*args, **kwargs) if dynamo is None else dynamo.disable(own)(*args, **kwargs)
+            if not _compiled_frames():
+                return own(*args, **kwargs)
+            return sys.modules["torch._dynamo"].disable(own)(*args, **kwargs)
 
         self._shadow(self.model, "forward", forward)
 
@@ -109,18 +112,30 @@ class Detours:
         self._undo.append(undo)
 
 
-def _compiled_wrappers() -> list[Any]:
-    """What `torch.compile` made of modules and is still in use. A model does not know its wrappers."""
-    if "torch._dynamo" not in sys.modules:
-        return []
-    return [found for found in gc.get_objects() if type(found).__name__ == "OptimizedModule"]
+_WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []
+"""The compiled wrappers that were found last, and how many frames had been compiled by then."""
+
+
+def _compiled_wrappers(given: Any) -> list[Any]:
+    """What `torch.compile` made of modules and has run. A model does not know its wrappers; `given` may be one."""
+    frames = _compiled_frames()
+    if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
+        found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
+        _WRAPPERS[:] = [(frames, found)]
+    known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
+    return known if type(given).__name__ != "OptimizedModule" or given in known else [*known, given]
+
+
+def _compiled_frames() -> int:
+    """How many pieces of code torch.compile has compiled so far."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return 0 if utils is None else int(utils.counters["frames"]["total"])
 
 
 def forget_compiled() -> None:
     """Have compiled code made again: hooks that came or went after it was made are not among what it looks at."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is not None and hasattr(dynamo, "reset"):
-        dynamo.reset()
+    if _compiled_frames():
+        sys.modules["torch._dynamo"].reset()
 
 
 def check_not_checkpointing(layers: Iterable[nn.Module]) -> None:

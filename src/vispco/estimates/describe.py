@@ -87,6 +87,7 @@ def describe(
             key: {f"{budget:.0%}": int(model.full(sample)) * budget for budget in BUDGETS}
             for key, model in models.items()
         },
+        "not_counted": size.not_counted,
         "floor": {key: float(model.lowest_fraction(sample)) for key, model in models.items()},
         "parameters": counted.parameters,
         "vision_parameters": counted.vision,
