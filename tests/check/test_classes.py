@@ -1,9 +1,14 @@
 """The walk over transformers' classes, on a sample of them; all are in benchmarks/families.py."""
 
+import json
+from pathlib import Path
+
 import pytest
+from transformers import __version__
 
 from vispco.check.report import check_model
 from vispco.check.twin import twin_of
+from vispco.check.variants import VARIANTS
 from vispco.check.walk import check_class, check_variant, classes
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
@@ -12,6 +17,7 @@ SERVED = (
     *("cohere2_vision", "aya_vision", "exaone4_5", "hunyuan_vl", "llama4", "lfm2_vl", "kimi_k25", "granite4_vision"),
     *("ernie4_5_vl_moe", "nemotron_h_omni", "chameleon", "kosmos-2", "paligemma", "mistral3", "molmo2"),
 )
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "families.json"
 
 
 @pytest.mark.parametrize("model_type", SERVED)
@@ -37,3 +43,14 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(model_type):
 
 def test_classes_without_visual_tokens_are_classes():
     assert set(NO_VISUAL_TOKENS) | set(OTHERWISE) <= set(classes())
+
+
+def test_the_walk_was_over_all_classes_and_found_nothing_wrong():
+    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+    figures = {name: figure["value"] for name, figure in result["figures"].items()}
+    assert figures["right"] >= 62
+    assert figures["variants_right"] >= 16
+    assert figures["wrong"] == figures["obscure_crashes"] == 0
+    assert set(result["details"]["variants"]) == set(VARIANTS)
+    if result["versions"]["transformers"] == __version__:
+        assert set(result["details"]["classes"]) == set(classes())

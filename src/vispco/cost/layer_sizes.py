@@ -52,14 +52,15 @@ class LayerSize:
 def layer_sizes(config: Any) -> tuple[LayerSize, ...]:
     """The size of each decoder layer, from the config of a vision-language model or of its language model."""
     text = config.get_text_config()
-    return _counted(type(text), text.to_json_string(use_diff=False))
+    kind: Any = type(text)
+    return _counted(kind, text.to_json_string(use_diff=False))
 
 
 @lru_cache(maxsize=16)
-def _counted(kind: type, written: str) -> tuple[LayerSize, ...]:
+def _counted(kind: Any, written: str) -> tuple[LayerSize, ...]:
     from transformers import AutoModel  # noqa: PLC0415
 
-    text = kind.from_dict(json.loads(written))  # type: ignore[attr-defined]
+    text = kind.from_dict(json.loads(written))
     try:
         with torch.device("meta"):
             model: Any = AutoModel.from_config(copy.deepcopy(text))
