@@ -14,7 +14,7 @@ from PIL import Image
 
 from cli.invoking import sound
 from cli.test_config import COMMANDS, SERVERS
-from vispco.cli.main import INTERRUPTED, STOPPED
+from vispco.cli.main import INTERRUPTED, STOPPED, interruption
 
 # A job in the background is born deaf to Ctrl-C, and the suite may be one.
 LISTENING = (
@@ -66,7 +66,8 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypa
     out = () if command in ("info", "zoo list") else ("--out", tmp_path / "out" / name)
     done = invoke(*command.split(), *given, *out)
     assert done.code == INTERRUPTED, done.err
-    assert done.err.splitlines()[-1] == f"error: {STOPPED}"
+    assert done.err.splitlines()[-1] == f"error: {interruption(command.split())}"
+    assert ("Nothing was kept" in done.err) == (command.split()[0] not in ("demo", "search", "sweep", "compare", "zoo"))
     assert "Traceback" not in done.err
     assert sound(tmp_path)
 

@@ -52,7 +52,7 @@ def searches(
 ) -> None:
     """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task; a JSON file and a figure of them.
 
-    The same command goes on after a stop, method by method; with other methods, it adds them.
+    Run it again to continue an interrupted comparison, method by method; with other methods, it adds them.
 
     Example:
 

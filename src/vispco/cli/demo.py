@@ -61,7 +61,9 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Search schedules for all budgets, sweep beside it, time the first token, write a page. Goes on after a stop.
+    """Search schedules for all budgets, sweep beside it, time the first token, write a page.
+
+    Run it again to continue an interrupted demo.
 
     Examples:
 

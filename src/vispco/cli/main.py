@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from typing import Annotated
 
@@ -33,7 +35,9 @@ from vispco.errors import VispcoError
 from vispco.version import __version__
 
 FAILED, INTERRUPTED = 1, 130
-STOPPED = "stopped. What was finished is kept; the same command goes on from there."
+STOPPED = "Interrupted. What was finished is kept; run the same command again to continue."
+STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
+CONTINUES = ("demo", "search", "sweep", "compare", "zoo")  # commands that keep their work
 
 _TOLD: set[tuple[str, str]] = set()
 
@@ -89,17 +93,30 @@ def options(
 def run() -> None:
     """The entry point of the `vispco` command."""
     warnings.showwarning = _note
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
     except VispcoError as error:
         _fail(str(error), FAILED)
     except (config.StoppedByUserError, KeyboardInterrupt):
-        _fail(STOPPED, INTERRUPTED)
+        _fail(interruption(sys.argv[1:]), INTERRUPTED)
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), FAILED)
     except Exception as error:  # noqa: BLE001 - a person is told in a sentence, whatever it was
         told = " ".join(str(error).split()) or "no message"
         _fail(f"{type(error).__name__}: {told} (`vispco --debug ...` shows where it comes from.)", FAILED)
+
+
+def interruption(arguments: list[str]) -> str:
+    """What an interrupted command says: whether its work is kept."""
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    return STOPPED if command in CONTINUES else STARTS_OVER
+
+
+def _terminated(*_: object) -> None:
+    """SIGTERM ends a command as Ctrl-C does: workers are stopped, and nothing half-written is left."""
+    raise KeyboardInterrupt
 
 
 def _note(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -21,6 +21,8 @@ from vispco.run_record import record_output
 if TYPE_CHECKING:
     from vispco.frontier import Frontier
 
+WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
+
 
 def numbers(text: str) -> list[float]:
     """Fractions as a person types them: 0.2,0.5,0.9."""
@@ -151,6 +153,7 @@ def search(
     table = None if json else points_table(frontier, f"{model}: {folder.path}", cost)
     show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
     if not json:
+        typer.echo(verdict(frontier, folder.path, cost))
         tell_next(
             folder.path,
             f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
@@ -200,6 +203,20 @@ def export(
         pruner.save_pretrained(path)
         config = pruner.config
     show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {budget:.0%} of the FLOPs")
+
+
+def verdict(frontier: Frontier, folder: Path, cost: str) -> str:
+    """One sentence: what the unpruned model reaches, and the cheapest schedule that stays within two points of it."""
+    from vispco.files import read_json_object  # noqa: PLC0415
+
+    unpruned = float(read_json_object(folder / "unpruned.json", what="unpruned evaluation")["accuracy"])
+    near = [point for point in frontier.points if point.accuracy >= unpruned - WITHIN]
+    told = f"The unpruned model reaches {unpruned:.1%} on the same items."
+    if not near:
+        return f"{told} No searched budget stays within {WITHIN:.0%} of it."
+    best = min(near, key=lambda point: point.cost[cost]["fraction"])
+    fraction = best.cost[cost]["fraction"]
+    return f"{told} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."
 
 
 def points_table(frontier: Frontier, title: str, cost: str) -> Any:

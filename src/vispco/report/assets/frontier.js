@@ -145,6 +145,6 @@ function startFrontier() {
   box.setAttribute("aria-label", `Chart of ${count} evaluated schedules: cost against accuracy`);
   byId("frontier-note").textContent =
     `${count.toLocaleString("en")} evaluated schedules. ` +
-    (searched && searched < data.runs.length ? "Lines join what nothing beats: the searched frontier against the empirical one. " : "Lines join what nothing beats. ") +
+    (searched && searched < data.runs.length ? "Each line connects the points that no other point beats in both cost and accuracy: the searched frontier and the swept one. " : "The line connects the points that no other point beats in both cost and accuracy. ") +
     "Faint points are dominated; bars are 95\u202f% intervals.";
 }

@@ -72,7 +72,7 @@ function startTheme() {
 function startWords() {
   byId("title").textContent = data.title;
   const told = (key) => [...new Set(data.runs.map((run) => run[key]).filter(Boolean))];
-  const parts = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `on curves of kind ${listed(told("kernel"))}` : null].filter(Boolean);
+  const parts = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `schedules from the ${listed(told("kernel"))} kernel` : null].filter(Boolean);
   byId("lede").textContent = `Which visual tokens it can do without, at which layer, for a given budget${parts.length ? `: ${parts.join(", ")}` : ""}.`;
   byId("footer").textContent = `Written by vispco ${data.vispco}${data.created ? `, ${data.created}` : ""}. FLOPs by the cost model “${data.cost_model}”: language-model prefill, a share of the unpruned model for the same sample.`;
 }

@@ -10,7 +10,7 @@ function startMethods() {
   if (!show("sec-methods", data.methods.length > 0)) return;
   const best = data.method_budgets.map((_, place) => Math.max(...data.methods.map((m) => m.accuracy[place] ?? -1)));
   const counted = data.methods.some((m) => m.flops !== null);
-  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `within ${wholePercent(b)}`), "hypervolume", "of empirical", "time", ...(counted ? ["FLOPs"] : [])];
+  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `within ${wholePercent(b)}`), "hypervolume", "share of the sweep's", "time", ...(counted ? ["FLOPs"] : [])];
   const rows = data.methods.map((m) => [
     h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), h("span", {}, m.label, h("small", {}, m.kind))),
     String(m.evaluations),
