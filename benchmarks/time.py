@@ -4,6 +4,7 @@ Planning is inside all times: a predictor of the kind that a search makes choose
 each prompt that was not seen before.
 """
 
+# ruff: noqa: A005 - named after its result; the interpreter's own `time` is built in, and found first
 from __future__ import annotations
 
 import argparse
