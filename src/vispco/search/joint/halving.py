@@ -64,14 +64,14 @@ class Chains:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredConfigurations:
     """Configurations of one level, and their KL [samples, K] on the first samples."""
 
     configurations: Configurations
     kl: Tensor
 
-    def take(self, index: Sequence[int]) -> Measured:
-        return Measured(self.configurations.take(index), self.kl[:, list(index)])
+    def take(self, index: Sequence[int]) -> MeasuredConfigurations:
+        return MeasuredConfigurations(self.configurations.take(index), self.kl[:, list(index)])
 
 
 class LevelSearch:
@@ -88,7 +88,7 @@ class LevelSearch:
         self.pools: dict[Chain, ChainShapes] = {}
         self.seen: dict[Chain, list[int]] = {}
 
-    def first_look(self, among: Sequence[Chain]) -> Measured:
+    def first_look(self, among: Sequence[Chain]) -> MeasuredConfigurations:
         """A few shapes of each chain on the first samples."""
         parts = []
         for chain in among:
@@ -97,7 +97,7 @@ class LevelSearch:
             parts.append(self._configurations(chain, self.seen[chain]))
         return self._measured(Configurations.join(parts), self.batches[0])
 
-    def finish(self, first: Measured) -> Measured:
+    def finish(self, first: MeasuredConfigurations) -> MeasuredConfigurations:
         """From the first look to the anchors: neighbours of the best, then two more looks on more samples."""
         settings, means = self.settings, first.kl.mean(0)
         leaders = means.argsort(stable=True)[: max(2, settings.neighbours // 4)].tolist()
@@ -105,11 +105,13 @@ class LevelSearch:
         added = self._neighbours(first.configurations, leaders)
         if added is not None:
             near = self._measured(added, self.batches[0])
-            found = Measured(Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1))
+            found = MeasuredConfigurations(
+                Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1)
+            )
         for look, size in enumerate(settings.shortlist, start=1):
             found = found.take(_shortlist(found.kl, self._batches_until(look - 1), size))
             more = self._measured(found.configurations, self.batches[look])
-            found = Measured(found.configurations, torch.cat([found.kl, more.kl]))
+            found = MeasuredConfigurations(found.configurations, torch.cat([found.kl, more.kl]))
         found = _one_kind(found)
         chosen = greedy_anchors(found.kl, _left_out(found.kl, self._batches_until(2)), settings.anchors)
         return found.take(chosen)
@@ -141,7 +143,7 @@ class LevelSearch:
         level = torch.full((len(params),), self.level, dtype=torch.float64)
         return Configurations((chain,), torch.zeros(len(params), dtype=torch.int64), params, level)
 
-    def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> Measured:
+    def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> MeasuredConfigurations:
         ranks = rank_and_size()[1]
 
         def measure(batch: Batch) -> Tensor:
@@ -151,20 +153,20 @@ class LevelSearch:
             return kl
 
         kls = shared_over_ranks(batches, measure, self.chains.objective)
-        return Measured(configurations, torch.cat([torch.empty(0, len(configurations)), *kls]))
+        return MeasuredConfigurations(configurations, torch.cat([torch.empty(0, len(configurations)), *kls]))
 
     def _batches_until(self, look: int) -> list[Batch]:
         return [batch for part in self.batches[: look + 1] for batch in part]
 
 
-def best_chains(measured: Measured, count: int) -> list[Chain]:
+def best_chains(measured: MeasuredConfigurations, count: int) -> list[Chain]:
     """The chains whose best configuration has the least mean KL, best first."""
     means, chain = measured.kl.mean(0), measured.configurations.chain
     best = [(float(means[chain == n].min()), each) for n, each in enumerate(measured.configurations.chains)]
     return [each for _, each in sorted(best, key=lambda pair: pair[0])[:count]]
 
 
-def only_chains(measured: Measured, chains: Sequence[Chain]) -> Measured:
+def only_chains(measured: MeasuredConfigurations, chains: Sequence[Chain]) -> MeasuredConfigurations:
     """What was measured of some chains."""
     wanted = {n for n, chain in enumerate(measured.configurations.chains) if chain in chains}
     return measured.take([k for k, n in enumerate(measured.configurations.chain.tolist()) if n in wanted])
@@ -184,7 +186,7 @@ def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
     return found
 
 
-def _one_kind(found: Measured) -> Measured:
+def _one_kind(found: MeasuredConfigurations) -> MeasuredConfigurations:
     """Configurations that one batch can carry: of those whose tokens leave at one kind of place, the better kind.
 
     The kind is that of the best configuration: see `vispco.scorers.mixture`. A chain that merges or decides counts by

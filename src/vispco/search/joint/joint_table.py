@@ -21,7 +21,7 @@ from vispco.search.batch import Batch
 from vispco.search.joint.halving import (
     Chains,
     LevelSearch,
-    Measured,
+    MeasuredConfigurations,
     best_chains,
     only_chains,
 )
@@ -88,7 +88,7 @@ def measure_joint_table(
     candidates = Chains(objective, chains, servable=settings.servable)
     searches = {level: LevelSearch(candidates, batches, level, settings, progress) for level in settings.levels}
     firsts = _compare_chains(searches, chains, settings)
-    found: list[Measured] = []
+    found: list[MeasuredConfigurations] = []
     for level, search in searches.items():
         first = firsts.get(level)
         if first is None:
@@ -104,7 +104,7 @@ def measure_joint_table(
 
 def _compare_chains(
     searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings
-) -> dict[float, Measured]:
+) -> dict[float, MeasuredConfigurations]:
     """The first look at all chains, at the ranking levels; the best chains of each."""
     found = {}
     for level in settings.ranking if len(chains) > settings.chains else settings.levels:
@@ -118,7 +118,7 @@ def _compare_chains(
     return found
 
 
-def _ranked(first: Measured) -> list[tuple[str, float]]:
+def _ranked(first: MeasuredConfigurations) -> list[tuple[str, float]]:
     means, chain = first.kl.mean(0), first.configurations.chain
     best = [(str(each), float(means[chain == n].min())) for n, each in enumerate(first.configurations.chains)]
     return sorted(best, key=lambda pair: pair[1])
@@ -128,7 +128,7 @@ def _measure_rest(
     candidates: Chains,
     batches: Sequence[Batch],
     configurations: Configurations,
-    found: Sequence[Measured],
+    found: Sequence[MeasuredConfigurations],
     settings: JointSettings,
     progress: Progress,
 ) -> Tensor:
