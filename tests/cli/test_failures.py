@@ -17,6 +17,8 @@ MISSING = {
     "evaluate": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute", "--limit", "1"),
     "bench": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute"),
     "compare searches": (GONE,),
+    "compare methods": (GONE,),
+    "check": (f"{GONE}.json",),
     "profile": (GONE,),
     "report": (GONE,),
     "plot": (GONE,),
@@ -38,6 +40,8 @@ UNKNOWN = {
     "bench": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "profile": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "compare searches": ((MODEL, "--methods", "luck"), "Known searches: fitprune, g-search, p-sigmoid-bo"),
+    "compare methods": ((MODEL, "--methods", "luck"), "luck"),
+    "check": (("--scorer", "nose", "llava"), "Unknown scorer 'nose'"),
     "report": None,  # it takes no names
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
     "export": (("{run}", "--budget", "7"), "above 0, up to 1"),
@@ -66,7 +70,7 @@ def assert_refused(done, sentence):
 
 
 def options(command, tmp_path):
-    if command in ("info", "zoo list"):
+    if command in ("check", "info", "zoo list"):
         return ()
     return ("--out", tmp_path / "out" / OUT.get(command, "run"))
 
@@ -87,7 +91,7 @@ def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, r
     assert_refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"info", "zoo list", *SERVERS}))
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"check", "info", "zoo list", *SERVERS}))
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path, command, monkeypatch, run):
     monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
     blocked = tmp_path / "file"

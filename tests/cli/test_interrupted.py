@@ -36,6 +36,11 @@ MIDST = {
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "random-2", "--samples", "2", "--test", "2"),
     ),
+    "compare methods": (
+        "vispco.evaluation.evaluator.TaskEvaluator.many",
+        ("tiny-llava", *SMALL, "--methods", "fastv", "--samples", "2", "--test", "2"),
+    ),
+    "check": ("vispco.check.report.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.plots.style.canvas", ("{run}",)),
     "export": ("vispco.planning.deployment.export", ("{run}",)),
@@ -63,7 +68,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypa
     places = {"{run}": run, "{picture}": tmp_path / "one.png"}
     given = [places.get(argument, argument) for argument in arguments]
     name = {"export": "x.json", "ask": "x.png"}.get(command, "x")
-    out = () if command in ("info", "zoo list") else ("--out", tmp_path / "out" / name)
+    out = () if command in ("check", "info", "zoo list") else ("--out", tmp_path / "out" / name)
     done = invoke(*command.split(), *given, *out)
     assert done.code == INTERRUPTED, done.err
     assert done.err.splitlines()[-1] == f"error: {interruption(command.split())}"

@@ -179,7 +179,7 @@ def test_mistakes_are_named():
         Workload(1, 2.5)
     with pytest.raises(InvalidInputError, match="counted from 0"):
         Workload(1, 1, earliest_layer=-1)
-    with pytest.raises(UnknownNameError, match="exact, kv-bytes, paper"):
+    with pytest.raises(UnknownNameError, match="exact, kv-bytes, measured, paper"):
         cost.get("guess", SMALL)
 
 

@@ -38,7 +38,7 @@ def lines(page):
     for block in blocks(page, "(?:sh|bash|console)"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
-            if "vispco" in words[:3]:
+            if "vispco" in words[:3] and words[0] != "lmms-eval":
                 yield words[words.index("vispco") + 1 :]
 
 

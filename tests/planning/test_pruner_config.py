@@ -172,9 +172,9 @@ def test_a_repository_on_the_hub_is_read_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
-    assert Pruner.from_pretrained("someone/pruner").config.kind == "predictor"
+    assert Pruner.from_pretrained("hub:someone/pruner").config.kind == "predictor"
     with pytest.raises(InvalidInputError, match="could not be fetched from the hub"):
-        Pruner.from_pretrained("someone/else", budget=0.5)
+        Pruner.from_pretrained("hub:someone/else", budget=0.5)
 
 
 def test_what_is_pushed_is_what_is_read(tmp_path, monkeypatch):

@@ -12,14 +12,24 @@ import torch
 
 import vispco
 from vispco.data import dataset
+from vispco.search.joint.settings import JointSettings
 from vispco.search.run import search
 from vispco.search.spec import Effort
-from vispco.search.table.scouting import ScoutingSettings
 
 EFFORT = Effort(
     batch_size=4,
-    scouting=ScoutingSettings(anchors=2, scouts=4, shortlist=2, budgets=(0.5,), explore=6),
+    joint=JointSettings(
+        levels=(0.3, 0.6),
+        ranking=(0.3,),
+        looks=(4, 8, 8),
+        shapes=2,
+        chains=2,
+        neighbours=4,
+        shortlist=(3, 2),
+        anchors=2,
+    ),
 )
+SCORERS = ("fastv", "divprune+fastv", "cdpruner")
 
 
 def main(folder, samples):
@@ -27,7 +37,8 @@ def main(folder, samples):
     model, processor = vispco.load("tiny-qwen")
     rows = dataset("calibration", limit=max(1, int(samples) // 8))[: int(samples)]
     began = time.perf_counter()
-    search(model, processor, rows, budgets=[0.4, 0.6], directory=folder, test=rows[:4], effort=EFFORT)
+    asked = {"scorers": SCORERS, "budgets": [0.4, 0.6], "effort": EFFORT}
+    search(model, processor, rows, directory=folder, test=rows[:4], **asked)
     if os.environ.get("RANK", "0") == "0":
         sys.stdout.write(json.dumps({"seconds": time.perf_counter() - began}) + "\n")
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 BATCHES = (1, 4, 8, 16)
+POINTS = 14  # numbers of tokens at which a layer is timed
 Progress = Callable[[int, int, str], None]
 
 
@@ -36,7 +37,7 @@ def load_profile(dimensions: Dimensions, device: torch.device, dtype: torch.dtyp
     return TimeProfile.load(dimensions, device_name(device), str(dtype).removeprefix("torch."))
 
 
-def sizes_up_to(most: int, points: int = 14) -> tuple[int, ...]:
+def sizes_up_to(most: int, points: int = POINTS) -> tuple[int, ...]:
     """Sizes from 8 to `most` tokens, closer where they are small."""
     return tuple(sorted({round(8 * (most / 8) ** (i / (points - 1))) for i in range(points)}))
 
@@ -48,17 +49,20 @@ def profile_model(
     samples: Sequence[Sample],
     *,
     batches: Sequence[int] = BATCHES,
-    tokens: Sequence[int] | None = None,
-    points: int = 14,
+    tokens: Sequence[int] | int = POINTS,
     rounds: int = 5,
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> TimeProfile:
-    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are repeated)."""
+    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are repeated).
+
+    tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
+    """
     batches = tuple(sorted(set(batches)))
     prompts = {batch: encode(model, processor, _repeated(samples, batch)) for batch in batches}
     longest = max(encoded.length for encoded in prompts.values())
-    sizes = tuple(sorted(set(tokens))) if tokens else sizes_up_to(max(64, int(1.25 * longest)), points)
+    most = max(64, int(1.25 * longest))
+    sizes = sizes_up_to(most, tokens) if isinstance(tokens, int) else tuple(sorted(set(tokens)))
     layers = family_of(model).layers(model)
     times: dict[tuple[int, int], list[float]] = {(b, n): [] for b in batches for n in sizes}
     wholes: dict[int, list[float]] = {b: [] for b in batches}

@@ -165,16 +165,18 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str, queue: Sequence[dict
         title=title, caption="×: how much faster than unpruned, measured / as FLOPs imply", caption_justify="left"
     )
     told = "" if any(row.get("predicted_ms") is not None for row in rows) else " (run vispco profile first)"
-    where = Table(
-        caption="medians, in ms; predicted: predictor, scoring and language by the profile of this device"
-        f"{told}; pays from: so many visual tokens",
+    where = Table(caption="medians, in ms", caption_justify="left")
+    ahead = Table(
+        caption=f"predicted: predictor, scoring and language, in ms, by this device's profile{told}\n"
+        "pays from: so many visual tokens",
         caption_justify="left",
     )
     held = Table(caption="M: MiB; prefill: memory beyond what was held before", caption_justify="left")
     longest = max(len(word) for row in rows for word in row["configuration"].split())
     for table, names in (
         (fast, ("FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×")),
-        (where, ("vision", "predictor", "scoring", "language", "predicted", "pays from", "tokens/s")),
+        (where, ("vision", "predictor", "scoring", "language", "tokens/s")),
+        (ahead, ("predicted", "pays from")),
         (held, ("KV", "peak", "prefill")),
     ):
         table.add_column("", min_width=longest)
@@ -192,15 +194,18 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str, queue: Sequence[dict
         where.add_row(
             row["configuration"],
             *(f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values()),
+            f"{row['decode_tokens_per_second']:.1f}",
+        )
+        ahead.add_row(
+            row["configuration"],
             "–" if row.get("predicted_ms") is None else f"{row['predicted_ms']:.1f}",
             "–" if row.get("break_even") is None else f"{row['break_even']}",
-            f"{row['decode_tokens_per_second']:.1f}",
         )
         held.add_row(
             row["configuration"], *(mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes"))
         )
     if not queue:
-        return Group(fast, where, held)
+        return Group(fast, where, ahead, held)
     served = Table(caption="a mixed queue of pictures; KV: of a batch", caption_justify="left")
     served.add_column("", min_width=longest)
     for column in ("batch", "requests/s", "tokens/s", "KV"):
@@ -208,7 +213,7 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str, queue: Sequence[dict
     for row in queue:
         rates = (f"{row[key]:.2f}" for key in ("requests_per_second", "decode_tokens_per_second"))
         served.add_row(row["configuration"], str(row["batch_size"]), *rates, mebibytes(row["kv_bytes"]))
-    return Group(fast, where, held, served)
+    return Group(fast, where, ahead, held, served)
 
 
 def mebibytes(value: int | None) -> str:

@@ -19,6 +19,7 @@ FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAY
 
 SCORER = "Which tokens stay, alone or as a chain (divprune+fastv): {scorers}."
 METHOD = "A published method as its paper sets it, such as pyramiddrop or sparsevlm:64; see vispco info --methods."
+ONE_CHAIN = "One chain, whose schedules alone are searched (default: the joint search). Scorers: {scorers}."
 COST = "What a budget is a fraction of: {costs}."
 
 

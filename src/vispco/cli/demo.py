@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import chain_of
+from vispco.cli.choice import ONE_CHAIN, chain_of
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -38,9 +38,7 @@ def demo(
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[
-        str | None, typer.Option(help="One chain, whose schedules alone are searched (default: the joint search).")
-    ] = None,
+    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN)] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str | None, typer.Option(help="joint, predictor, static or line (default: by --scorer).")] = None,
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (

@@ -43,7 +43,7 @@ def profile(
     if out is not None:
         check_writable(out)
     from vispco import scorers  # noqa: PLC0415
-    from vispco.bench.profiling import profile_model, sizes_up_to  # noqa: PLC0415
+    from vispco.bench.profiling import POINTS, profile_model, sizes_up_to  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
 
     scorers.get(scorer)  # a wrong name is told before a model is loaded
@@ -60,7 +60,7 @@ def profile(
             judge.processor,
             judge.samples,
             batches=numbers,
-            tokens=None if tokens is None else sizes_up_to(tokens),
+            tokens=POINTS if tokens is None else sizes_up_to(tokens),
             rounds=rounds,
             scorer=scorer,
             on_progress=tell,

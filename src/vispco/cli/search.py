@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import COST, method_chain
+from vispco.cli.choice import COST, ONE_CHAIN, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
@@ -45,9 +45,7 @@ def search(
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[
-        str | None, typer.Option(help="One chain, whose schedules alone are searched (default: the joint search).")
-    ] = None,
+    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN)] = None,
     scorers: Annotated[
         str | None, typer.Option(help="The chains of a joint search: fastv,divprune+fastv (default: all candidates).")
     ] = None,
@@ -89,9 +87,8 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
-    folder = run_folder(
-        out, short(model), scorer or method or ("servable" if servable else "joint"), overwrite=overwrite
-    )
+    joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
+    folder = run_folder(out, short(model), scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -130,7 +127,7 @@ def search(
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
-    batch = max(effort.batch_size, spec.effort.batch_size)
+    batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
     with folder.held():
         frontier = run(
             loaded,

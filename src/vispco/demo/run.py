@@ -144,7 +144,7 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
 
 def _choose_batch(judge: TaskEvaluator) -> int:
     samples = of_each_task(judge.samples, max(BATCHES))
-    found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, points=5)
+    found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, tokens=5)
     encoded = encode(judge.model, judge.processor, samples)
     return useful_batch(found, max(encoded.num_text), max(encoded.num_visual))
 

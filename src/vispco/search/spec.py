@@ -130,12 +130,18 @@ class SearchSpec:
         **rest: Any,
     ) -> Self:
         """The search that a user means: joint without a scorer or a mode, else of one chain. rest: the other fields."""
+        named = (
+            kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
+        )  # an unknown one is refused
         if scorer is not None and scorers is not None:
             raise InvalidInputError("Both one scorer and a list of scorers were given. Keep one of them.")
         if scorer is None and scorers is not None and len(scorers) == 1 and not servable:
             scorer, scorers = scorers[0], None
         if mode == "joint" or (mode is None and (scorer is None or servable)):
-            rest.pop("solver", None)
+            if named != "steps" or rest.pop("solver", None) not in (None, "table"):
+                raise InvalidInputError(
+                    "A joint search has curves and a solver of its own. To choose a kernel or a solver, give one scorer."
+                )
             preset = rest.pop("preset", None)
             rest["preset"] = presets.get(preset) if isinstance(preset, str) else preset
             return cls.of_chains(scorers if scorer is None else [scorer], servable=servable, **rest)
