@@ -7,14 +7,17 @@ import sys
 import pytest
 import torch
 
-from vispco import Schedule, cost, load
+from vispco import Pruner, Schedule, cost, load
 from vispco.bench import BenchCandidate, BenchSettings, time_candidates
+from vispco.bench.clock import PartClock
 from vispco.bench.memory import Peak, peak_in_child_process
 from vispco.bench.prefill import count_flops, kv_bytes, time_parts
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import EvaluatorSpec
+from vispco.scorers import MixedChain
+from vispco.scorers.mixture import chains_of
 
 LAYERS = 8
 HALF = BenchCandidate(name="half", scorer={"name": "fastv"}, schedule=Schedule.single(2, 0.25, LAYERS))
@@ -131,3 +134,10 @@ def test_a_process_of_its_own_knows_its_peak():
     peak = peak_in_child_process(spec, HALF)
     assert peak.whole > 50 * 2**20  # torch alone is more
     assert 0 <= peak.raised < peak.whole
+
+
+def test_a_watched_pruner_keeps_the_chains_of_a_mixed_one():
+    mixed = Pruner(MixedChain.of_chains(["divprune+fastv", "fastv"]), Schedule.full(4))
+    watched = PartClock(torch.device("cpu")).watch(mixed)
+    assert chains_of(watched.chain) == chains_of(mixed.chain)
+    assert [layer for layer, _ in watched.chain.stages] == [0, 1]

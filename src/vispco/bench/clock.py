@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from transformers.generation.streamers import BaseStreamer
 from vispco.engine import Planner
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
-from vispco.scorers import Chain, Scorer, Selection
+from vispco.scorers import Scorer, Selection
 
 
 def now(device: torch.device) -> float:
@@ -53,7 +54,9 @@ class PartClock:
     def watch(self, pruner: Pruner) -> Pruner:
         """The same pruner, timed by this clock. A fixed schedule needs no planning."""
         plan = pruner.schedule
-        chain = Chain(tuple((layer, self._scorer(scorer)) for layer, scorer in pruner.chain.stages))
+        chain = replace(
+            pruner.chain, stages=tuple((layer, self._scorer(scorer)) for layer, scorer in pruner.chain.stages)
+        )
         return Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan))
 
     def _scorer(self, scorer: Scorer) -> Scorer:
