@@ -65,3 +65,12 @@ def test_what_cannot_be_is_told_in_a_sentence(given, told, invoke):
     done = invoke("evaluate", "tiny-llava", *given, *TASK, "--limit", "1")
     assert done.code == 1
     assert told in done.err
+
+
+@pytest.mark.parametrize("name", ["methods.csv", "methods.tex"])
+def test_a_table_of_somebody_else_is_not_replaced(invoke, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    done = invoke("compare", "methods", "tiny-llava", "--methods", "fastv", "--out", tmp_path)
+    assert done.code == 1
+    assert name in done.err
+    assert (tmp_path / name).read_text() == "mine"

@@ -12,6 +12,7 @@ from vispco.cli.model import MODEL, ModelOptions
 from vispco.cli.options import spread
 from vispco.cli.output import fitted, show
 from vispco.cli.search import budgets_of
+from vispco.errors import InvalidInputError
 from vispco.files import check_writable, write_text
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def methods(
     """
     fractions, searched = budgets_of(budgets), budgets_of(search_budgets)
     check_writable(out / FILE)
+    _check_own(out)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco import rivals  # noqa: PLC0415
@@ -112,6 +114,17 @@ def methods(
     found = replace(found, details={**about, **facts(loaded.device), "hard_items": len(ground.hard)})
     _write(found, out)
     show(found.to_dict(), as_json=json, table=None if json else _screen(found, f"{model}: {out / FILE}"))
+
+
+def _check_own(out: Path) -> None:
+    """Refuse a folder whose .csv or .tex no table of ours stands beside: they would be replaced."""
+    others = [(out / FILE).with_suffix(ending) for ending in (".csv", ".tex")]
+    found = [path.name for path in others if path.exists()]
+    if found and not (out / FILE).exists():
+        raise InvalidInputError(
+            f"{out} holds {' and '.join(found)} without a {FILE} of this command, so they are not its own. Give another "
+            "folder with --out."
+        )
 
 
 def _write(found: MethodTable, out: Path) -> None:

@@ -5,6 +5,7 @@ A folder holds config.json and model.safetensors. Weights are read from safetens
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -63,9 +64,9 @@ class LearnedNetwork(PreTrainedModel):  # type: ignore[misc]
         """The options for a language model of so many layers and channels."""
         return {}
 
+    @abstractmethod
     def build(self, **options: Any) -> None:
         """Make the modules."""
-        raise NotImplementedError
 
     def _init_weights(self, module: nn.Module) -> None:
         """Each part starts as its own class and `build` made it."""
