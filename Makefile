@@ -6,7 +6,7 @@ DEMO   ?=
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: install demo test browser lint types bench pictures docs notebook clean
+.PHONY: install demo test browser lint types bench lower-bounds pictures docs notebook clean
 
 install: $(STAMP)
 
@@ -42,6 +42,11 @@ types: install
 bench: install
 	$(BIN)/python benchmarks/$(NAME).py
 
+# The oldest versions that pyproject.toml allows, in .venv-lower, with a part of the tests; some 2 GB and ten minutes.
+# Where a version cannot be had: make lower-bounds LOWER='--replace torch==2.13.0'.
+lower-bounds:
+	$(PYTHON) tests/lower_bounds.py $(LOWER)
+
 pictures: install
 	$(BIN)/python benchmarks/pictures.py $(RUNS)
 
@@ -52,4 +57,4 @@ notebook: install
 	$(BIN)/python notebooks/execute.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lower build dist .pytest_cache .mypy_cache .ruff_cache

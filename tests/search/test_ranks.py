@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from vispco.frontier import Frontier
-from vispco.search.ranks import in_order, shares
+from vispco.search.ranks import in_order, parts_by_weight, shares
 
 SCRIPT = Path(__file__).parent / "shared_search.py"
 TOLERANCE = 1e-5  # of KL: the batches are the same, the order of some sums is not
@@ -36,6 +36,15 @@ def test_every_shape_of_every_job_is_measured_once(numbers, size):
             for shape in range(*part.indices(numbers[job])):
                 assert done.setdefault((job, shape), rank) == rank
     assert set(done) == {(job, shape) for job, number in enumerate(numbers) for shape in range(number)}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("weights", [(), (5.0,), (1.0,) * 7, (7, 7, 7, 7, 21, 14), tuple(range(1, 15))])
+def test_work_is_done_once_and_ends_together(weights, size):
+    parts = parts_by_weight(weights, size)
+    assert sorted(place for part in parts for place in part) == list(range(len(weights)))
+    loads = [sum(weights[place] for place in part) for part in parts]
+    assert max(loads) - min(loads) <= max(weights, default=0)
 
 
 def test_parts_come_back_in_their_order():

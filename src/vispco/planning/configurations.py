@@ -37,6 +37,10 @@ class Configurations:
         """The budget levels, from small to large."""
         return sorted(set(self.level.tolist()))
 
+    def places(self, number: int) -> Tensor:
+        """Which of them are of a chain: int64 [k]."""
+        return (self.chain == number).nonzero()[:, 0]
+
     def take(self, index: Sequence[int] | Tensor) -> Configurations:
         """Some of them; chains that none of them uses are left out."""
         index = torch.as_tensor(index, dtype=torch.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,12 @@ class CalibrationBatches(Lazy[Batch]):
     def __len__(self) -> int:
         return (len(self.samples) + self.batch_size - 1) // self.batch_size
 
+    @property
+    def lengths(self) -> list[int]:
+        """Samples of each batch; none is made for it."""
+        starts = range(0, len(self.samples), self.batch_size)
+        return [min(self.batch_size, len(self.samples) - start) for start in starts]
+
     def make(self, place: int) -> Batch:
         encoded = self.store.encode(self._chunk(place), answers=True)
         key = str(place)
@@ -68,3 +74,8 @@ class CalibrationBatches(Lazy[Batch]):
             self._known[place] = [sample.with_images(()) for sample in chunk]
             return chunk
         return self._known[place]
+
+
+def batch_lengths(batches: Sequence[Sized]) -> list[int]:
+    """Samples of each batch, without running vision tower and teacher on batches that were not used yet."""
+    return batches.lengths if isinstance(batches, CalibrationBatches) else [len(batch) for batch in batches]

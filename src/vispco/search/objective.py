@@ -59,7 +59,7 @@ class Objective:
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.spent = FlopsBill()
-        self.taught: set[str] = set()  # names of the batches whose teacher is on the bill
+        self.taught: dict[str, float] = {}  # batches whose teacher is on the bill: name -> FLOPs
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
 
     def with_chain(self, chain: ChainLike) -> Objective:
@@ -79,8 +79,8 @@ class Objective:
     def add_teacher(self, batch: Batch) -> None:
         """Put the teacher's pass over a batch on the bill, once: a search that continues runs it again."""
         if batch.name not in self.taught:
-            self.taught.add(batch.name)
-            self.spent.teacher += self.full_flops(batch)
+            self.taught[batch.name] = self.full_flops(batch)
+            self.spent.teacher += self.taught[batch.name]
 
     def measure_kl(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""

@@ -20,6 +20,7 @@ from vispco.search.objective import Objective
 from vispco.search.shapes.halving import measure_shapes_quietly
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 Progress = Callable[[float, str], None]
 """(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
 
@@ -103,26 +104,51 @@ def measure_jobs(
     return found
 
 
-def shared_over_ranks(items: Sequence[Item], work: Callable[[Item], Tensor], objective: Objective) -> list[Tensor]:
-    """What `work` gives for each item: every rank does its part and gets all of it, with what the journals noted."""
-    own = [work(item) for item in own_part(items)]
+def parts_by_weight(weights: Sequence[float], size: int) -> list[list[int]]:
+    """Places of the work of each rank, in order: the heaviest first, each to the rank that has the least so far."""
+    parts: list[list[int]] = [[] for _ in range(size)]
+    loads = [0.0] * size
+    for place in sorted(range(len(weights)), key=lambda place: -weights[place]):
+        rank = loads.index(min(loads))
+        parts[rank].append(place)
+        loads[rank] += weights[place]
+    return [sorted(part) for part in parts]
+
+
+def shared_over_ranks(
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    objective: Objective,
+    weights: Sequence[float] | None = None,
+) -> list[Result]:
+    """What `work` gives for each item: every rank does its part and gets all of it, with what the journals noted.
+
+    weights: what each item takes, in any unit, so that the ranks end together (default: all the same).
+    """
     rank, size = rank_and_size()
     if size == 1:
-        return own
+        return [work(item) for item in items]
+    parts = parts_by_weight(weights if weights is not None else [1.0] * len(items), size)
+    own = [work(items[place]) for place in parts[rank]]
     journal = objective.journal
     found = gather((own, {} if journal is None else journal.take_new()))
-    for other, (_, entries) in enumerate(found):
+    results: dict[int, Result] = {}
+    for other, (measured, entries) in enumerate(found):
+        results.update(zip(parts[other], measured, strict=True))
         if journal is not None and other != rank:
             journal.enter(entries)
-    return in_order([part for part, _ in found])
+    return [results[place] for place in range(len(items))]
 
 
 def sum_of_bills(objective: Objective) -> None:
-    """Put what the other ranks have measured on this rank's bill. The teacher runs on every rank and is counted once."""
+    """Put what the other ranks have measured on this rank's bill. A batch's teacher is counted once, whoever ran it."""
     rank, size = rank_and_size()
     if size == 1:
         return
-    for other, bill in enumerate(gather(objective.spent.to_dict())):
+    for other, (bill, taught) in enumerate(gather((objective.spent.to_dict(), objective.taught))):
         if other != rank:
             objective.spent.measured += bill["measured"]
             objective.spent.shared += bill["shared"]
+            for name in taught.keys() - objective.taught.keys():
+                objective.taught[name] = taught[name]
+                objective.spent.teacher += taught[name]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco.cost import Cost
+from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.frontier import Frontier
+from vispco.frontier import Frontier, Point
 from vispco.kernels import Kernel
 from vispco.planning import run_files as disk
 from vispco.planning.model_fingerprint import ModelFingerprint
@@ -90,10 +91,9 @@ def search(
         journal = None if place is None else SearchJournal(place, read_only=folder is None)
         judged = samples if test is None else test
         evaluator = TaskEvaluator(model, processor, judged, spec.chain, batch_size=spec.effort.batch_size)
-        if folder is not None:
-            unpruned = evaluator()
-            disk.write_unpruned(folder.path, unpruned)
-            say(f"the unpruned model: accuracy {unpruned.accuracy:.1%} on {len(judged)} samples")
+        alone = ranks.rank_and_size()[1] == 1  # many ranks share this pass, too, at the end
+        if folder is not None and alone:
+            tell_unpruned(evaluator(), folder, say)
         say(f"vision tower and teacher: {len(samples)} samples, once each")
         run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
         outcome = run_mode(run)
@@ -126,18 +126,37 @@ def search(
             if outcome.predictor is not None:
                 with hide_weight_bars(), folder.staging(disk.PREDICTOR) as unfinished:
                     outcome.predictor.save_pretrained(unfinished)
-        planners = {budget: outcome.planner(run, budget) for budget in ranks.own_part(spec.budgets)}
-        frontier = evaluate_planners(
-            model,
-            processor,
-            judged,
-            spec.chain,
-            planners,
-            provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
-            evaluator=evaluator,
-            say=say,
-        )
-        frontier = Frontier(ranks.in_order(ranks.gather(frontier.points)))
+
+        def evaluated(budget: float | None) -> Evaluation | Point:
+            """What a budget comes to on the test samples; of None, the unpruned model."""
+            if budget is None:
+                return evaluator()
+            frontier = evaluate_planners(
+                model,
+                processor,
+                judged,
+                spec.chain,
+                {budget: outcome.planner(run, budget)},
+                provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
+                evaluator=evaluator,
+                say=say,
+            )
+            return frontier.points[0]
+
+        asked = list(spec.budgets) if alone else [None, *spec.budgets]
+        weights = [1.0 if budget is None else budget for budget in asked]
+        found = ranks.shared_over_ranks(asked, evaluated, objective, weights)
+        frontier = Frontier([point for point in found if isinstance(point, Point)])
         if folder is not None:
+            for unpruned in found:
+                if isinstance(unpruned, Evaluation):
+                    tell_unpruned(unpruned, folder, say)
             frontier.save(folder.path / disk.FRONTIER)
         return frontier
+
+
+def tell_unpruned(unpruned: Evaluation, folder: RunFolder, say: Callable[[str], None]) -> None:
+    """Keep what the unpruned model reaches on the same samples, and say it."""
+    disk.write_unpruned(folder.path, unpruned)
+    items = sum(task.n for task in unpruned.tasks)
+    say(f"the unpruned model: accuracy {unpruned.accuracy:.1%} on {items} samples")

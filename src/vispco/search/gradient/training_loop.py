@@ -176,7 +176,7 @@ class TrainingLoop:
         self.load_state(tensors, counters)
         for name, value in counters["spent"].items():
             setattr(self.objective.spent, name, value)
-        self.objective.taught = set(counters.get("taught", ()))
+        self.objective.taught = dict.fromkeys(counters.get("taught", ()), 0.0)  # on the bill that was kept
 
 
 def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

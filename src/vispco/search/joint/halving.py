@@ -39,28 +39,32 @@ class Chains:
         A chain that keeps its first layers full may be too dear for a sample: then it has the KL `TOO_DEAR` on it.
         """
         found = torch.zeros(len(configurations), len(batch))
-        budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
-        for number, chain in enumerate(configurations.chains):
-            places = (configurations.chain == number).nonzero()[:, 0]
-            if not len(places):
-                continue
-            K, B = len(places), len(batch)
-            request = Request(
-                configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
-                budgets.repeat(K),
-                torch.zeros(K * B, dtype=torch.int64),
-                batch.num_text.repeat(K),
-                batch.num_visual.repeat(K),
-            )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", BudgetWarning)
-                counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
-            unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
-            kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
-            size = self.objectives[chain].workload(batch.num_text, batch.num_visual)
-            dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
-            found[places] = torch.where(dear, TOO_DEAR, kl[place].float().cpu())
+        for number in range(len(configurations.chains)):
+            places = configurations.places(number)
+            if len(places):
+                found[places] = self.measure_chain(batch, configurations, number, level)
         return found
+
+    def measure_chain(self, batch: Batch, configurations: Configurations, number: int, level: float) -> Tensor:
+        """The same of the configurations of one chain, in their order: KL [k, B]."""
+        chain, places = configurations.chains[number], configurations.places(number)
+        K, B = len(places), len(batch)
+        budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
+        request = Request(
+            configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
+            budgets.repeat(K),
+            torch.zeros(K * B, dtype=torch.int64),
+            batch.num_text.repeat(K),
+            batch.num_visual.repeat(K),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetWarning)
+            counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
+        unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
+        kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
+        size = self.objectives[chain].workload(batch.num_text, batch.num_visual)
+        dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
+        return torch.where(dear, TOO_DEAR, kl[place].float().cpu())
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +148,24 @@ class LevelSearch:
         return Configurations((chain,), torch.zeros(len(params), dtype=torch.int64), params, level)
 
     def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> MeasuredConfigurations:
+        """Every rank measures some of the chains on some of the batches, so that a look at one batch is shared, too."""
         ranks = rank_and_size()[1]
+        sizes = [len(configurations.places(number)) for number in range(len(configurations.chains))]
+        parts = [(place, number) for place in range(len(batches)) for number, size in enumerate(sizes) if size]
 
-        def measure(batch: Batch) -> Tensor:
-            kl = self.chains.measure(batch, configurations, self.level).T
-            done = ranks * self.budget * len(configurations) * len(batch)
-            self.progress(done, f"budgets near {self.budget:.0%}: {len(configurations)} configurations")
+        def measure(part: tuple[int, int]) -> Tensor:
+            batch, number = batches[part[0]], part[1]
+            kl = self.chains.measure_chain(batch, configurations, number, self.level)
+            told = f"budgets near {self.budget:.0%}: {len(configurations)} configurations"
+            self.progress(ranks * self.budget * kl.numel(), told)
             return kl
 
-        kls = shared_over_ranks(batches, measure, self.chains.objective)
+        weights = [float(len(batches[place]) * sizes[number]) for place, number in parts]
+        kls = [torch.empty(len(batch), len(configurations)) for batch in batches]
+        for (place, number), kl in zip(
+            parts, shared_over_ranks(parts, measure, self.chains.objective, weights), strict=True
+        ):
+            kls[place][:, configurations.places(number)] = kl.T
         return MeasuredConfigurations(configurations, torch.cat([torch.empty(0, len(configurations)), *kls]))
 
     def _batches_until(self, look: int) -> list[Batch]:

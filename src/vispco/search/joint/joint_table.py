@@ -18,6 +18,7 @@ from vispco.planning.observation import Observation, join_observations
 from vispco.planning.similarity import as_points, describe, scales, similarity_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
+from vispco.search.calibration import batch_lengths
 from vispco.search.joint.halving import (
     Chains,
     LevelSearch,
@@ -96,8 +97,7 @@ def measure_joint_table(
             first = search.first_look(firsts[nearest].configurations.chains)
         found.append(search.finish(first))
     configurations = Configurations.join([each.configurations for each in found])
-    kl = _measure_rest(candidates, batches, configurations, found, settings, progress)
-    observation = join_observations([batch.observation.to("cpu") for batch in batches])
+    kl, observation = _measure_rest(candidates, batches, configurations, found, settings, progress)
     ranking = {level: _ranked(first) for level, first in firsts.items()}
     return JointTable(configurations, observation, kl, ranking, objective.cost, settings.servable)
 
@@ -131,9 +131,14 @@ def _measure_rest(
     found: Sequence[MeasuredConfigurations],
     settings: JointSettings,
     progress: Progress,
-) -> Tensor:
-    """KL [M, K] on all samples: what the looks measured, and for each further batch some of the levels in turn."""
-    total = sum(len(batch) for batch in batches)
+) -> tuple[Tensor, Observation]:
+    """KL [M, K] on all samples: what the looks measured, and for each further batch some of the levels in turn.
+
+    Also what a predictor sees of the samples. Of many ranks, each runs the vision tower and the teacher on its own part of
+    the further batches.
+    """
+    lengths = batch_lengths(batches)
+    total = sum(lengths)
     kl = torch.full((total, len(configurations)), torch.inf)
     start = 0
     for each in found:
@@ -141,23 +146,27 @@ def _measure_rest(
         kl[: len(each.kl), start : start + width] = each.kl
         start += width
     seen, levels = len(found[0].kl), configurations.levels
-    ends = list(accumulate(len(batch) for batch in batches))
+    ends = list(accumulate(lengths))
     rest = [number for number, end in enumerate(ends) if end > seen]
     ranks = rank_and_size()[1]
 
-    def measure(number: int) -> Tensor:
-        """KL [B, K] of one batch."""
-        batch, part = batches[number], torch.full((len(batches[number]), len(configurations)), torch.inf)
+    def measure(number: int) -> tuple[Tensor, Observation]:
+        """KL [B, K] of one batch, and what a predictor sees of it."""
+        batch = batches[number]
+        part = torch.full((len(batch), len(configurations)), torch.inf)
         for turn in range(min(settings.levels_per_batch, len(levels))):
             level = levels[(number * settings.levels_per_batch + turn) % len(levels)]
             places = (configurations.level == level).nonzero()[:, 0]
             part[:, places] = candidates.measure(batch, configurations.take(places), level).T
             progress(ranks * level * len(places) * len(batch), f"table: {ends[number]} of {total} samples")
-        return part
+        return part, batch.observation.to("cpu")
 
-    for number, part in zip(rest, shared_over_ranks(rest, measure, candidates.objective), strict=True):
+    seen_before = [number for number in range(len(batches)) if number not in rest]
+    observations = [batches[number].observation.to("cpu") for number in seen_before]
+    for number, (part, observation) in zip(rest, shared_over_ranks(rest, measure, candidates.objective), strict=True):
         kl[ends[number] - len(part) : ends[number]] = part
-    return kl
+        observations.append(observation)
+    return kl, join_observations(observations)
 
 
 def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:

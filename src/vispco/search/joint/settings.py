@@ -3,6 +3,8 @@
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
+from vispco.search.calibration import batch_lengths
+
 
 @dataclass(frozen=True)
 class JointSettings:
@@ -31,7 +33,7 @@ class JointSettings:
 
     def expected_cost(self, chains: int, batches: Sequence[Sized]) -> float:
         """Unpruned passes over a sample that the search comes to, about; for a progress bar."""
-        samples = sum(len(batch) for batch in batches)
+        samples = sum(batch_lengths(batches))
         looks = [min(samples, look) for look in self.looks]
         few = min(chains, self.chains)
         first = sum(self.ranking) * chains + (sum(self.levels) - sum(self.ranking)) * few
