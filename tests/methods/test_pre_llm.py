@@ -14,10 +14,11 @@ from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, words
 from vispco import Pruner, Schedule, cost
+from vispco.bench import operations
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
-from vispco.scorers import Chain, get
+from vispco.scorers import Chain, get, greedy
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.cost import scoring_flops
 
@@ -299,6 +300,23 @@ def chosen(method, context):
 
 
 ALL = NAIVE | {method: lambda seen, k, full=full: full(seen, k)[0] for method, full in MERGING.items()}
+
+
+GREEDY = [method for method in ALL if method.startswith(("divprune", "cdpruner", "scope"))]
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
+@pytest.mark.parametrize("method", GREEDY)
+def test_greedy_steps_of_a_device_choose_the_same(method, ties, monkeypatch):
+    monkeypatch.setattr(greedy, "ON_HOST", ())
+    test_counts_and_live_tokens_differ_by_sample(method, ties)
+
+
+def test_a_step_of_a_device_is_a_few_operations(monkeypatch):
+    monkeypatch.setattr(greedy, "ON_HOST", ())
+    scorer, seen = get("divprune"), [made_up(0, [(8, 8)])]
+    few, many = (operations.count(scorer.select, context_of(seen, [number])).number for number in (10, 50))
+    assert many - few <= 40 * 6
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])

@@ -14,7 +14,8 @@ from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
-from vispco.planning.anchor_chooser import AnchorChooser, describe_batch
+from vispco.planning.anchor_chooser import AnchorChooser
+from vispco.planning.memory_reader import describe_batch
 from vispco.planning.observation import observe
 from vispco.planning.planner import BudgetPlanner, predicted_shape
 from vispco.planning.similarity import describe

@@ -8,13 +8,12 @@ Not here: the start on the picture's grid, the correction for late positions, an
 """
 
 import torch
-from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import cosines, pick_greedily, row_of
+from vispco.scorers.greedy import GONE, Numbers, Steps, cosines
 
 
 @register
@@ -34,14 +33,17 @@ class BTP(Scorer):
         live, similar = context.live, cosines(context.hidden)
         received = context.attention("text") * live
         wanted = self.balance * received / received.amax(-1, keepdim=True).clamp(min=1e-12)
-        nearest = torch.full(live.shape, 2.0, device=live.device)  # no cosine distance is larger
+        steps = Steps(live)
+        distance, barred = steps.numbers(1 - similar), steps.barred()
+        attended, nearest = steps.numbers(wanted), steps.numbers(torch.full(live.shape, 2.0, device=live.device))
 
-        def add(_: int, picked: Tensor, __: Tensor) -> Tensor:
-            nonlocal nearest
-            nearest = torch.minimum(nearest, 1 - row_of(similar, picked))
-            return wanted + (1 - self.balance) * nearest
+        def add(_: int, picked: Numbers, __: Numbers) -> Numbers:
+            nonlocal nearest  # no cosine distance is larger than 2
+            barred[steps.samples, picked] = GONE
+            nearest = steps.library.minimum(nearest, distance[steps.samples, picked][:, 0])
+            return attended + (1 - self.balance) * nearest + barred
 
-        return pick_greedily(live, context.counts, context.max_count, wanted, add)
+        return steps.choose(context.counts, context.max_count, attended + barred, add)
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return num_instruction

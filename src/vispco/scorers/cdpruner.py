@@ -19,7 +19,7 @@ from torch.nn import functional
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import embedding_cosines, pick_greedily, row_of
+from vispco.scorers.greedy import GONE, Numbers, Steps, embedding_cosines
 
 VARIANTS = ("paper", "openvino")
 NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
@@ -64,24 +64,28 @@ class CDPruner(Scorer):
         kernel = relevance[:, :, None] * similar * relevance[:, None, :]
         if self.variant == "openvino":
             kernel = (1 - self.relevance_weight) * similar + self.relevance_weight * kernel
-        factor = kernel.new_zeros(kernel.shape[0], most, kernel.shape[2])  # rows of the Cholesky factor
+        steps = Steps(pool)
+        xp, samples, barred, table = steps.library, steps.samples, steps.barred(), steps.numbers(kernel)
+        factor = steps.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))  # rows of the Cholesky factor
 
-        def residual(step: int, picked: Tensor, gains: Tensor) -> Tensor:
-            known = factor[:, :step]
-            own = known.gather(2, picked[:, None].expand(-1, step, -1))
-            gain = gains.gather(1, picked)
-            scale = torch.where(gain > NOTHING, gain.clamp(min=NOTHING).rsqrt(), 0.0)
-            factor[:, step] = (row_of(kernel, picked) - (own * known).sum(1)) * scale
-            return _above_nothing(gains - factor[:, step].square())
+        def above_nothing(gains: Numbers) -> Numbers:
+            return xp.where(gains > NOTHING, gains, barred)
 
-        return pick_greedily(pool, counts, most, _above_nothing(kernel.diagonal(dim1=1, dim2=2)), residual)
+        def residual(step: int, picked: Numbers, gains: Numbers) -> Numbers:
+            barred[samples, picked] = GONE
+            gain, row = gains[samples, picked], table[samples, picked]  # [B, 1], [B, 1, V]
+            if step:
+                known = factor[:, :step]
+                row = row - known[samples, :, picked] @ known
+            scale = xp.where(gain > NOTHING, gain.clip(NOTHING) ** -0.5, 0.0)
+            factor[:, step] = row[:, 0] * scale
+            return above_nothing(gains - factor[:, step] ** 2)
+
+        gains = above_nothing(steps.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
+        return steps.choose(counts, most, gains, residual)
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
         return 2 * num_visual * (num_visual + 1) * hidden
-
-
-def _above_nothing(gains: Tensor) -> Tensor:
-    return torch.where(gains > NOTHING, gains, 0.0)
 
 
 def _relevance(context: ScoringContext) -> Tensor:

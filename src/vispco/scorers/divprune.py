@@ -8,11 +8,10 @@ chooses again among the tokens that are left, by their projected states.
 """
 
 import torch
-from torch import Tensor
 
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import embedding_cosines, pick_greedily, row_of
+from vispco.scorers.greedy import GONE, Numbers, Steps, embedding_cosines
 
 
 @register
@@ -23,16 +22,20 @@ class DivPrune(Scorer):
     needs_attention = False
 
     def select(self, context: ScoringContext) -> Selection:
-        similar = embedding_cosines(context)  # distance = 1 - similar, so that a large distance is a small cosine
-        live = context.live
+        live, steps = context.live, Steps(context.live)
+        similar = embedding_cosines(context)
         itself = torch.eye(live.shape[1], dtype=torch.bool, device=live.device)
-        isolation = -similar.masked_fill(itself | ~live[:, None], -torch.inf).amax(-1)
+        nearest = similar.masked_fill(itself | ~live[:, None], -1.0).amax(-1)  # a token alone has no neighbour
+        isolation = (-nearest).masked_fill(~live, GONE)
+        # The distance is 1 - similar: a large one is a small cosine. None is smaller than to a token that is taken: itself.
+        distance = steps.numbers((-similar).masked_fill_(itself, GONE))
+        limit = steps.numbers(torch.full_like(isolation, -GONE).masked_fill_(~live, GONE))
+        nearer = steps.library.fmin  # of two numbers of which one may be none
 
-        def farthest(step: int, picked: Tensor, gains: Tensor) -> Tensor:
-            distance = -row_of(similar, picked)
-            return distance if step == 0 else torch.minimum(gains, distance)
+        def farthest(step: int, picked: Numbers, gains: Numbers) -> Numbers:
+            return nearer(limit if step == 0 else gains, distance[steps.samples, picked][:, 0])
 
-        return pick_greedily(live, context.counts, context.max_count, isolation, farthest)
+        return steps.choose(context.counts, context.max_count, steps.numbers(isolation), farthest)
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
         return 2 * num_visual * num_visual * hidden

@@ -1,50 +1,88 @@
-"""Greedy choice of a set, one token of every sample at a time: what the methods that look for a diverse set share."""
+"""Greedy choice of a set, one token of every sample at a time: what the methods that look for a diverse set share.
+
+A pick depends on the one before, so there are as many steps as tokens that stay. A step is a few operations on small arrays.
+On the host they are numpy's, which cost less than torch's to begin; on a device they are torch's, and nothing is waited for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.indexing import batch_index
 from vispco.ranking import ranks
 from vispco.scorers.base import Selection
 from vispco.scorers.context import ScoringContext
 
-Update = Callable[[int, Tensor, Tensor], Tensor]
-"""(step, picked int64 [B, 1], gains float [B, V]) -> the gains [B, V] of the next step."""
+Numbers: TypeAlias = Any
+"""What steps compute with: an array on the host, a tensor on a device. Both know `x[samples, picked]` and `Steps.library`."""
+Update: TypeAlias = Callable[[int, Numbers, Numbers], Numbers]
+"""(step, picked int64 [B, 1], gains float [B, V]) -> the gains of the next step, -inf for this token and all before it."""
+ON_HOST = ("cpu",)
+"""Types of devices whose steps are numpy's."""
+GONE = -float("inf")
 
 
-def pick_greedily(live: Tensor, counts: Tensor, max_count: int, gains: Tensor, update: Update) -> Selection:
-    """Take the live token with the largest gain, update the gains, and again, until each sample has its count.
+class Steps:
+    """Takes the token with the largest gain of each sample, again and again. Equal gains go to the earlier token.
 
-    live: bool [B, V]; counts: int64 [B]; max_count: their largest, on the host; gains: float [B, V] of the first step.
-    Equal gains go to the earlier token. The scores of the selection fall with the order of picking; tokens that were not
-    picked follow, by the gain that they would have brought next.
+    live: bool [B, V]. library: `numpy` or `torch`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
     """
-    width = live.shape[1]
-    order = torch.full(live.shape, width, device=live.device)
-    waiting = live
-    for step in range(max_count if width else 0):
-        picked = torch.where(waiting, gains, -torch.inf).argmax(-1, keepdim=True)
-        taken = (step < counts[:, None]) & waiting.gather(1, picked)
-        order = order.scatter(1, picked, torch.where(taken, step, order.gather(1, picked)))
-        waiting = waiting.scatter(1, picked, waiting.gather(1, picked) & ~taken)
-        gains = update(step, picked, gains)
-    keep = live & ~waiting
-    return Selection(keep, -torch.where(keep, order, width + ranks(gains, waiting)).float())
+
+    def __init__(self, live: Tensor) -> None:
+        self.live, self.host = live, live.device.type in ON_HOST
+        self.library: Any = np if self.host else torch
+        self.samples = self.numbers(batch_index(len(live), live.device))
+
+    def numbers(self, values: Tensor) -> Numbers:
+        """A tensor as what steps compute with; it is not copied."""
+        return values.numpy() if self.host else values
+
+    def barred(self) -> Numbers:
+        """0 for the tokens that may be taken, -inf for the others: float [B, V], to be added to gains."""
+        return self.numbers(torch.zeros(self.live.shape, device=self.live.device).masked_fill_(~self.live, GONE))
+
+    def choose(self, counts: Tensor, max_count: int, gains: Numbers, update: Update) -> Selection:
+        """counts: int64 [B]; max_count: their largest, on the host; gains: float [B, V] of the first step, -inf if not live.
+
+        The scores of the selection fall with the order of picking. Tokens that were not picked follow, by the gain that they
+        would have brought next.
+        """
+        width, picks = self.live.shape[1], []
+        for step in range(max_count if width else 0):
+            picks.append(gains.argmax(-1)[:, None])
+            gains = update(step, picks[-1], gains)
+        order = self._order(picks)
+        keep = self.live & (order < counts[:, None])
+        if self.host:
+            gains = torch.from_numpy(gains)
+        later = max_count + ranks(gains, self.live & (order == max_count))
+        return Selection(keep, -torch.where(order < max_count, order, later).float())
+
+    def _order(self, picks: list[Numbers]) -> Tensor:
+        """At which step each token was picked first: int64 [B, V]; the number of steps for one that was not."""
+        found = torch.full(self.live.shape, len(picks), device=self.live.device)
+        if not picks:
+            return found
+        if self.host:
+            steps = np.broadcast_to(np.arange(len(picks))[::-1], (len(found), len(picks)))
+            found.numpy()[self.samples, np.concatenate(picks[::-1], axis=1)] = (
+                steps  # the last one that is written stays
+            )
+            return found
+        number = torch.arange(len(picks), device=found.device).expand(len(found), -1)
+        return found.scatter_reduce(1, torch.cat(picks, dim=1), number, "amin")
 
 
 def cosines(states: Tensor) -> Tensor:
     """Cosine of every pair of tokens, in float32: [B, V, D] -> [B, V, V]."""
     unit = functional.normalize(states.float(), dim=-1)
     return unit @ unit.transpose(1, 2)
-
-
-def row_of(matrix: Tensor, token: Tensor) -> Tensor:
-    """One row of each sample's matrix: [B, V, V], int64 [B, 1] -> [B, V]."""
-    return matrix.gather(1, token[..., None].expand(-1, -1, matrix.shape[2]))[:, 0]
 
 
 def embedding_cosines(context: ScoringContext) -> Tensor:

@@ -9,11 +9,10 @@ Faithful: the gain. After the paper: attention is the mean over all patches in t
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import feature_cosines, pick_greedily, row_of
+from vispco.scorers.greedy import GONE, Numbers, Steps, feature_cosines
 
 
 @register
@@ -31,14 +30,18 @@ class Scope(Scorer):
         assert context.vision is not None  # noqa: S101 - declared by needs_vision
         saliency = context.vision.attention[-1].float() ** self.alpha
         similar = feature_cosines(context).masked_fill(~context.live[:, None], 0)  # [B, choice, covered]
-        covered, closer = torch.zeros_like(saliency), torch.empty_like(similar)  # one buffer for all picks
+        steps = Steps(context.live)
+        table, weight, barred = steps.numbers(similar), steps.numbers(saliency), steps.barred()
+        covered, closer = 0.0 * table[:, :1], steps.numbers(torch.empty_like(similar))  # one buffer for all picks
 
-        def gains() -> Tensor:
-            return torch.sub(similar, covered[:, None], out=closer).clamp_(min=0).sum(-1) * saliency
+        def gains() -> Numbers:
+            steps.library.subtract(table, covered, out=closer)
+            return steps.library.clip(closer, 0, None, out=closer).sum(-1) * weight + barred
 
-        def cover(_: int, picked: Tensor, __: Tensor) -> Tensor:
+        def cover(_: int, picked: Numbers, __: Numbers) -> Numbers:
             nonlocal covered
-            covered = torch.maximum(covered, row_of(similar, picked))
+            barred[steps.samples, picked] = GONE
+            covered = steps.library.maximum(covered, table[steps.samples, picked])
             return gains()
 
-        return pick_greedily(context.live, context.counts, context.max_count, gains(), cover)
+        return steps.choose(context.counts, context.max_count, gains(), cover)

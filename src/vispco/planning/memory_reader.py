@@ -1,0 +1,109 @@
+"""Reads a predictor's memory for a batch, in a few operations: how near each remembered sample is, and the KL that follows.
+
+It says what `Memory` says of `observe(layout, embeddings)`. All that does not depend on a sample is computed beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.layout import Array, TokenLayout
+from vispco.planning.memory import Memory
+from vispco.planning.observation import MAX_TEXT
+from vispco.planning.similarity import PICTURE, SIZE
+
+SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What is the same for every sample; F numbers describe one, Q is the number of axes, M of remembered samples.
+
+    centre, scale: [F]. axes: [F, 3 Q], for words, picture and size apart. parts: [F, 2], which number belongs to words and
+    which to the picture. keys: [Q, M]; lengths: [M], minus half of their squares. kl: [M, K]. sharpness: [W, 1, 1], one over
+    each bandwidth.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    axes: Tensor
+    parts: Tensor
+    keys: Tensor
+    lengths: Tensor
+    kl: Tensor
+    sharpness: Tensor
+
+
+class MemoryReader:
+    """The estimated KL of anchors.
+
+    columns: the anchors [n] that are asked about. bandwidth: [n], of each of them.
+    """
+
+    def __init__(self, memory: Memory, columns: Array, bandwidth: Array) -> None:
+        self.memory, self.columns = memory, columns
+        self.bandwidths, self.which = np.unique(bandwidth, return_inverse=True)
+        self._tables = self._make(memory.keys.device)
+
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Tensor:
+        """The KL of the anchors under each bandwidth: [W, B, n]. embeddings: [B, N, D], what enters the language model."""
+        tables = self._on(embeddings.device)
+        raw = describe_batch(layout, embeddings.detach())
+        scaled = (raw - tables.centre) * tables.scale
+        words, picture, size = (scaled @ tables.axes).chunk(3, dim=-1)
+        inverse = (scaled.square() @ tables.parts).clamp_min(SMALLEST).rsqrt()  # [B, 2]
+        points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
+        # -|x - y|^2 / 2, without |x|^2, which is the same for all y
+        near = torch.addmm(tables.lengths, points, tables.keys)
+        return (near * tables.sharpness).softmax(-1) @ tables.kl
+
+    def estimate(self, layout: TokenLayout, embeddings: Tensor) -> Array:
+        """The KL of each anchor, under its own bandwidth: float32 [B, n] on the host."""
+        found: Array = self(layout, embeddings).cpu().numpy()
+        return found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.columns))].T
+
+    def _on(self, device: torch.device) -> _Tables:
+        if self._tables.centre.device != device:
+            self._tables = self._make(device)
+        return self._tables
+
+    @torch.no_grad()
+    def _make(self, device: torch.device) -> _Tables:
+        memory = self.memory
+        with torch.inference_mode(mode=False):
+            axes, keys = memory.axes.cpu(), memory.keys.cpu()
+            count = (len(axes) - 1) // 3
+            weights = torch.zeros(3, *axes.shape)
+            weights[0, :count] = axes[:count]
+            weights[1, count:-1] = PICTURE * axes[count:-1]
+            weights[2, -1:] = SIZE * axes[-1:]
+            parts = torch.zeros(len(axes), 2)
+            parts[:count, 0], parts[count:-1, 1] = 1.0, 1.0
+            made = (
+                memory.centre.cpu(),
+                1.0 / memory.spread.cpu(),
+                torch.cat(list(weights), dim=1),
+                parts,
+                keys.T,
+                keys.square().sum(-1) / -2.0,
+                memory.kl.cpu()[:, torch.from_numpy(self.columns)],
+                torch.from_numpy((1.0 / self.bandwidths).astype(np.float32))[:, None, None],
+            )
+            return _Tables(*(each.contiguous().to(device) for each in made))
+
+
+def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Tensor:
+    """What `similarity.describe` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
+    states = embeddings.float()
+    behind = layout.prompt_map[:, ::-1].cumsum(axis=1)[:, ::-1]
+    maps = np.stack([layout.prompt_map & (behind <= MAX_TEXT), layout.visual_map], axis=1)  # [B, 2, N]
+    numbers = maps.sum(axis=2, keepdims=True).clip(1)
+    means = layout.on_device((maps / numbers).astype(np.float32)).to(states.device)
+    pooled = torch.bmm(means, states)  # [B, 2, D]: words, picture
+    spread = torch.bmm(means[:, 1:], (states - pooled[:, 1:]).square()).sqrt()
+    size = layout.on_device(np.log(numbers[:, 1]).astype(np.float32)).to(states.device)
+    return torch.cat([pooled.flatten(1), spread.flatten(1), size], dim=-1)
