@@ -12,9 +12,11 @@ import torch
 from transformers.utils import is_torchvision_available
 
 from tiny import build
-from vispco import intact, load
+from vispco import load
 from vispco.errors import InvalidInputError
+from vispco.files import DamagedFileError
 from vispco.loading import LoadError, pick_device
+from vispco.weights import check_weights
 from vispco.zoo.definitions import build_model
 from vispco.zoo.export import save_model
 
@@ -83,15 +85,15 @@ def test_damaged_weights_are_named_with_how_to_restore_them(copied, damage):
     whole = file.read_bytes()
     card = {"sha256": {file.name: hashlib.sha256(whole).hexdigest()}}
     (copied / "card.json").write_text(json.dumps(card))
-    intact.check(copied)
+    check_weights(copied)
     file.write_bytes(
         {"cut": whole[:5000], "zeros": bytes(999), "bytes": whole[:-9] + b"x" + whole[-8:]}[damage],
     )
-    with pytest.raises(intact.DamagedFileError, match=r"model\.safetensors is damaged.*Restore it: copy or download"):
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors is damaged.*Restore it: copy or download"):
         load(copied)
     if damage == "bytes":
         (copied / "card.json").write_text("no card")
-        intact.check(copied)
+        check_weights(copied)
 
 
 def test_a_damaged_tokenizer_is_named(copied):

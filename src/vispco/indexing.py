@@ -1,8 +1,10 @@
-"""Picking other tokens of each sample with one operation."""
+"""Picking other tokens of each sample with one operation, from tensors of any shape that has tokens in it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,3 +29,34 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     if x.shape[0] < index.shape[0]:
         return x[0][index]
     return x[batch_index(index.shape[0], x.device), index]
+
+
+def token_axis(x: Tensor, batch: int, length: int) -> int | None:
+    """The axis of x that counts tokens: the one after the batch's (B or 1), or the first; None if there is none."""
+    for axis in range(1, x.dim()):
+        if x.shape[axis] == length and x.shape[axis - 1] in (batch, 1):
+            return axis
+    return 0 if x.dim() and x.shape[0] == length and batch == 1 else None
+
+
+def take_tokens(x: Tensor, index: Tensor, axis: int = 1) -> Tensor:
+    """The tokens `index` [B, M] of x, whose token axis is `axis` with the batch just before it."""
+    index = index.to(x.device)
+    if axis == 1:
+        return take(x, index)
+    if axis == 0:
+        return x[index[0]]
+    moved = x.movedim((axis - 1, axis), (0, 1))
+    return take(moved, index).movedim((0, 1), (axis - 1, axis))
+
+
+def cut_tokens(value: Any, index: Tensor, batch: int, length: int) -> Any:
+    """Any argument of a layer, cut to the tokens `index` [B, M] wherever its shape says that it is one value a token."""
+    if isinstance(value, Tensor):
+        axis = token_axis(value, batch, length)
+        return value if axis is None else take_tokens(value, index, axis)
+    if isinstance(value, tuple | list):
+        return type(value)(cut_tokens(part, index, batch, length) for part in value)
+    if isinstance(value, Mapping) and type(value) is dict:
+        return {key: cut_tokens(part, index, batch, length) for key, part in value.items()}
+    return value

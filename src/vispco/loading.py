@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from vispco.errors import InvalidInputError, VispcoError
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import check_weights, hide_weight_bars, json_problem, pickle_problem
 
 JOINED = (
     "%s: its own processor cannot be built here (torchvision is missing), so its image processor and its tokenizer were "
@@ -54,7 +54,7 @@ def load(
     """
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
 
-    from vispco import intact, zoo  # noqa: PLC0415
+    from vispco import zoo  # noqa: PLC0415
     from vispco.zoo.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
     shipped = str(name) in zoo.names()
@@ -65,9 +65,9 @@ def load(
     source = zoo.path(str(name)) if shipped else name
     if not shipped and not on_hub:
         _check_source(source, zoo.names())
-        if (unsafe := intact.pickled(Path(source))) is not None:
+        if (unsafe := pickle_problem(Path(source))) is not None:
             raise LoadError(unsafe)
-        intact.check(Path(source))
+        check_weights(Path(source))
     options = {
         "dtype": torch.float32 if shipped and dtype == "auto" else dtype,
         "device_map": device_map,
@@ -94,7 +94,7 @@ def load(
                 f"{name} comes with code of its own, which is not run unasked. Read it, then allow it with "
                 "trust_remote_code=True (--trust-remote-code)."
             ) from error
-        damaged = intact.unreadable(Path(source))
+        damaged = json_problem(Path(source))
         if damaged is not None:
             raise LoadError(damaged) from error
         raise LoadError(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cost.formulas import plateaus
 from vispco import cost, kernels
 from vispco.cost import BudgetWarning, Dimensions, Workload
-from vispco.cost.largest_fitting import largest_fitting, largest_whole
 from vispco.cost.polynomial import price_limit
+from vispco.cost.solve import largest_fitting, largest_whole
 from vispco.errors import InvalidInputError
 
 L = 7

@@ -13,8 +13,7 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
-from vispco.planning.device_name import device_name
-from vispco.planning.measured_planner import MeasuredPlanner, Priced
+from vispco.planning.measured_planner import MeasuredPlanner, Priced, device_name
 from vispco.planning.planner import static_shape
 
 CPU = torch.device("cpu")

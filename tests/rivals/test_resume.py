@@ -5,7 +5,7 @@ import pytest
 from rivals.conftest import evaluator
 from rivals.synthetic_search import SyntheticEvaluator, make_sizes
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.plots.searches import axis_positions, draw_searches
+from vispco.plots.search_cost import axis_positions, draw_searches
 from vispco.rivals import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
 from vispco.rivals.comparison import load_finished_rows
 from vispco.search.gradient.static import DescentSettings

@@ -16,10 +16,10 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.planning.deployment import export, load
 from vispco.search import presets
+from vispco.search.calibration import rebalance_by_area
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.rebalance import rebalance_by_area
 from vispco.search.run import search
 from vispco.search.spec import SOLVERS, Effort
 from vispco.search.table.network_fit import FitSettings

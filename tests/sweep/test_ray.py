@@ -99,7 +99,7 @@ def test_an_address_where_nothing_answers_is_refused(tmp_path):
 
 @needs_ray
 def test_something_else_at_the_address_is_refused_within_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr("vispco.sweep.connection.connection_problem.__kwdefaults__", {"grpc": False, "timeout": 0.5})
+    monkeypatch.setattr("vispco.sweep.storage.connection_problem.__kwdefaults__", {"grpc": False, "timeout": 0.5})
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(

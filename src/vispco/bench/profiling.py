@@ -19,7 +19,7 @@ from vispco.bench.prefill import last_logits, without_pixels
 from vispco.cost import Dimensions, TimeProfile
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
-from vispco.planning.device_name import device_name
+from vispco.planning.measured_planner import device_name
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
 from vispco.scorers.base import VisionNeeds

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.info import read_config
-from vispco.cli.model import ModelOptions
+from vispco.cli.options import ModelOptions
 from vispco.cli.output import show
 from vispco.errors import UnsupportedModelError, VispcoError
 

@@ -9,8 +9,7 @@ import typer
 
 from vispco.cli.choice import COST, SCORER, chain_of
 from vispco.cli.data import TaskOptions
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short, tell_next
 
@@ -62,10 +61,10 @@ def searches(
     given = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     from dataclasses import replace  # noqa: PLC0415
 
-    from vispco.cli.bars import Bars  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.cli.output import ComparisonBars  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.plots.searches import draw_searches  # noqa: PLC0415
+    from vispco.plots.search_cost import draw_searches  # noqa: PLC0415
     from vispco.rivals import Calibration, compare, get_searches, search_cost_info  # noqa: PLC0415
     from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
 
@@ -90,7 +89,7 @@ def searches(
 
     with folder.claim("compare", {**ground, "budget": budget, "cost": cost}):
         done = load_finished_rows(folder.path / FILE, budget, cost, ground)
-        with Bars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
+        with ComparisonBars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
             loaded = learned.build(progress=bars.inside)
             found = compare(
                 Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there

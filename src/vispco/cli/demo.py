@@ -13,8 +13,7 @@ import typer
 
 from vispco.cli.choice import ONE_CHAIN, chain_of
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, run_folder
 from vispco.files import read_json

@@ -9,8 +9,7 @@ import typer
 
 from vispco.cli.choice import PruningOptions, chain_of
 from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import bars, show
 from vispco.files import write_json
 from vispco.run_record import check_output, record_output

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.data import TaskOptions
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted, show
 from vispco.cli.search import budgets_of
 from vispco.errors import InvalidInputError
@@ -62,8 +61,8 @@ def methods(
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco import rivals  # noqa: PLC0415
-    from vispco.cli.bars import Bars  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.cli.output import ComparisonBars  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.method_table import Ground, TableSettings, fill_table  # noqa: PLC0415
     from vispco.method_table.fill import chosen_methods  # noqa: PLC0415
@@ -91,7 +90,7 @@ def methods(
     }
     table = continued(out / FILE, about)
     done = sum(table.row(name, "published") is not None for name in names)
-    with Bars(len(names), done, quiet=json) as bars:
+    with ComparisonBars(len(names), done, quiet=json) as bars:
         loaded, processor = spec.load()
         ground = Ground(
             loaded,

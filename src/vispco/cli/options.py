@@ -1,12 +1,19 @@
-"""Options that several commands share: written once, as a dataclass, and spread over each command that takes it."""
+"""Options that several commands share: written once, as a dataclass, and spread over each command that takes it.
+
+`ModelOptions` says how a model is loaded; every command that loads one has them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+MODEL = "A shipped model, a folder, or a hub id."
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,3 +54,43 @@ def _options(kind: type) -> list[Parameter]:
         )
         for each in fields(kind)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options of `vispco.load`; `spec()` is their part of an `EvaluatorSpec`."""
+
+    dtype: Annotated[str, typer.Option(help="auto (the model's own), float32, bfloat16 or float16.")] = "auto"
+    device: Annotated[
+        str, typer.Option(help="auto (a GPU if there is one; each worker its own), cpu, cuda, cuda:1, mps.")
+    ] = "auto"
+    device_map: Annotated[
+        str | None, typer.Option(help="Spread one model over devices: auto, balanced, ... (in place of --device).")
+    ] = None
+    attn_implementation: Annotated[str, typer.Option(help="sdpa, eager or flash_attention_2.")] = "sdpa"
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the model.")] = False
+
+    def load(self, model: str) -> tuple[Any, Any]:
+        """(model, processor), on the device, ready for `generate()`."""
+        from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+
+        return EvaluatorSpec(model=model, **self.spec()).load()
+
+    def num_layers(self, model: str) -> int:
+        """Decoder layers, from the config alone."""
+        from vispco.cli.info import read_config  # noqa: PLC0415
+
+        config = read_config(model, revision=self.revision, trust_remote_code=self.trust_remote_code)
+        return int(config.get_text_config().num_hidden_layers)
+
+    def spec(self) -> dict[str, Any]:
+        """Fields of an `EvaluatorSpec`."""
+        return {
+            "dtype": self.dtype,
+            "device": self.device,
+            "device_map": self.device_map,
+            "attention": self.attn_implementation,
+            "revision": self.revision,
+            "trust_remote_code": self.trust_remote_code,
+        }

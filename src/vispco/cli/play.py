@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 
 
 @spread

@@ -10,8 +10,7 @@ import typer
 
 from vispco.cli.choice import COST, ONE_CHAIN, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short, tell_next
 from vispco.cli.preset import PresetOptions

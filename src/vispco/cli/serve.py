@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, VispcoError
 
 INSTALL = 'Serving needs fastapi, uvicorn and openai: pip install "vispco[serve]".'

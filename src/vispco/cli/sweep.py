@@ -9,8 +9,7 @@ import typer
 
 from vispco.cli.choice import SCORER, chain_of, method_chain
 from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.model import MODEL, ModelOptions
-from vispco.cli.options import spread
+from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import tell_next
 from vispco.cli.search import numbers, points_table

@@ -16,8 +16,7 @@ from vispco.cost.kv_bytes import KvBytes
 from vispco.cost.measured import Measured
 from vispco.cost.paper import Paper
 from vispco.cost.polynomial import PolynomialCost
-from vispco.cost.snap import meet, snap
-from vispco.cost.solve import counts_for_budget, schedule_for_budget, solve_kernel
+from vispco.cost.solve import counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import Site, Workload
 from vispco.errors import InvalidInputError

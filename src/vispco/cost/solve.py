@@ -1,5 +1,6 @@
-"""From a budget to the retention that meets it: a kernel's parameter first, then a clamp that always can."""
+"""From a budget to what each layer keeps: a kernel's parameter first, then a clamp that always can, then whole tokens."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -7,17 +8,39 @@ import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.floor import clamp
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.largest_fitting import largest_fitting
+from vispco.cost.floor import clamp, flat
+from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
 
+Fits = Callable[[Tensor], Tensor]
+"""Candidates [C, B] -> bool [C, B]; true up to some candidate and false behind it."""
 PARAMETER_LIMIT = 40.0  # a sigmoid of +-40 is 1, and 4e-18, in float64: the ends of every kernel's range
 PROBES = np.array([-PARAMETER_LIMIT, PARAMETER_LIMIT, -1.3, 0.4, 2.1])  # where a kernel is asked whether it is a line
 STRAIGHT = 1e-13
+
+
+def largest_fitting(fits: Fits, low: Tensor, high: Tensor, *, bits: int = 45) -> Tensor:
+    """The largest x in [low, high] with fits(x), to (high - low) / 2^bits: low, high [B] -> [B]. `low` must fit."""
+    # A step on a small tensor has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
+    # same binary fractions (5 and 3 divide `bits`), so that a sample's result does not depend on its batch.
+    return _on_host(lambda test, *ends: largest_number(test, *ends, bits=bits), fits, low, high)
+
+
+def largest_whole(fits: Fits, most: Tensor, *, parts: int = 16) -> Tensor:
+    """The largest integer in [0, most] that fits: most [B], int64 -> [B]. 0 must fit."""
+    return _on_host(lambda test, end: largest_count(test, end, parts=parts), fits, most)
+
+
+def _on_host(search: Callable[..., Array], fits: Fits, *ends: Tensor) -> Tensor:
+    device = ends[0].device
+
+    def test(candidates: Array) -> Array:
+        return as_array(fits(torch.from_numpy(candidates).to(device)))
+
+    return torch.from_numpy(np.asarray(search(test, *map(as_array, ends)))).to(device)
 
 
 def solve_kernel(
@@ -113,3 +136,40 @@ def schedule_for_budget(
     if batch:
         return Schedule.from_counts(counts, visual.tolist())
     return Schedule.from_counts(counts[0], int(visual[0]))
+
+
+def meet(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
+    """The curve [B, L] cut from above, or lifted from below, until it costs the budget [B]: [B, L], float64.
+
+    clamp(r, t - 1, t) for t in [0, 2] runs from nothing (t = 0) through the curve itself (t = 1) to everything (t = 2),
+    costs more with every t, and stays non-increasing: so every budget between floor and 1 is met.
+    """
+    curve, first = retention.detach().double(), workload.earliest_layer
+
+    def clamped(t: Tensor) -> Tensor:
+        cut = torch.minimum(torch.maximum(curve, t[..., None] - 1.0), t[..., None])
+        return torch.cat([torch.ones_like(cut[..., :first]), cut[..., first:]], dim=-1) if first else cut
+
+    def fits(t: Tensor) -> Tensor:
+        return cost.relaxed(clamped(t), workload) <= limit
+
+    limit = budget * cost.full(workload)
+    unchanged = curve.new_ones(curve.shape[:-1])
+    lift = fits(unchanged)  # which side of 1: there the curve itself is kept to the bit
+    low, high = torch.where(lift, unchanged, 0.0), torch.where(lift, 2.0, unchanged)
+    return clamped(largest_fitting(fits, low, high))
+
+
+def snap(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost, *, fill: bool = True) -> Tensor:
+    """Whole tokens [B, L] (int64) along the curve retention [B, L], non-increasing, that cost at most the budget [B].
+
+    Plateaus of the curve stay whole: layers that keep the same share process the same tokens. Within one token at the
+    layers that drop: no plateau can have one more token, without growing over the one before, and the price still meet the
+    budget. With `fill=False` one more token through the plateau that is next to round up exceeds the budget.
+    """
+    shape = workload.num_visual.shape
+    pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
+    curve = as_array(retention).astype(np.float64)
+    curve = np.broadcast_to(curve, (*shape, curve.shape[-1])).reshape(-1, curve.shape[-1])
+    limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
+    return torch.from_numpy(pricing.snap(curve, limits, fill=fill)).reshape(*shape, -1)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from vispco.data.drawing import draw
 from vispco.data.tasks import TASKS, metric, select
 from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.lazy import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,9 +21,30 @@ if TYPE_CHECKING:
     from vispco.data.sample import History, Question
     from vispco.data.scene import Scene
 
+
+Item_co = TypeVar("Item_co", covariant=True)
 # A scene belongs to the split that its own fingerprint falls to, so the splits cannot share a picture.
 SPLITS: dict[str, range] = {"test": range(1), "calibration": range(1, 2), "train": range(2, 16)}
 PER_TASK = {"test": 128, "calibration": 512, "train": 4096}
+
+
+class Lazy(Sequence[Item_co]):
+    """Says how many there are and makes the one at a place; slices and places from the end come with it."""
+
+    @abstractmethod
+    def make(self, place: int) -> Item_co:
+        """The item at a place from 0 to len - 1."""
+
+    @overload
+    def __getitem__(self, index: int) -> Item_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item_co]: ...
+    def __getitem__(self, index: int | slice) -> Item_co | list[Item_co]:
+        if isinstance(index, slice):
+            return [self.make(place) for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Item {index} of {len(self)}.")
+        return self.make(index % len(self))
 
 
 def random_for(*parts: object) -> Random:

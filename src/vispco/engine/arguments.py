@@ -11,12 +11,10 @@ from torch import Tensor
 
 from vispco.engine.cache import TrackedLayer, track, tracked
 from vispco.engine.gather import MaskCut, Stage, gather_mask, let_fill_see_itself
-from vispco.engine.kept import KeptTokens, cut_columns, with_closed_columns
+from vispco.engine.kept import KeptTokens, ShownKeys, closed_slots, cut_columns, with_closed_columns
 from vispco.engine.layer_map import LayerMap
-from vispco.engine.per_token import cut_tokens
-from vispco.engine.shared_keys import ShownKeys, closed_slots
 from vispco.errors import UnsupportedModelError
-from vispco.indexing import take
+from vispco.indexing import cut_tokens, take
 
 Arguments = dict[str, Any]
 OWN = ("hidden_states", "attention_mask", "past_key_values", "position_ids", "shared_kv_states")

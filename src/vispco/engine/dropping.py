@@ -10,10 +10,9 @@ from torch import Tensor
 
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Stage, next_stage, restore
+from vispco.engine.kept import cut_shared
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
-from vispco.engine.per_token import take_tokens, token_axis
-from vispco.engine.shared_keys import cut_shared
-from vispco.indexing import batch_index, take, token_index
+from vispco.indexing import batch_index, take, take_tokens, token_axis, token_index
 from vispco.layout import TokenLayout
 from vispco.scorers.base import Selection
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vispco import cost as costs
 from vispco.cost import Cost, Dimensions, KvBytes, Workload
-from vispco.cost.largest_fitting import largest_whole
+from vispco.cost.solve import largest_whole
 from vispco.errors import InvalidInputError
 from vispco.estimates.model_size import DTYPES, count_parameters, visual_tokens
 from vispco.estimates.work import (

@@ -15,19 +15,17 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.features import FeatureStore
-    from vispco.evaluation.kl_meter import KlMeter
-    from vispco.evaluation.reference import Reference
+    from vispco.evaluation.kl_meter import KlMeter, Reference, answer_logits
     from vispco.evaluation.spec import EvaluatorSpec
-    from vispco.evaluation.teacher_forcing import answer_logits
 
 _HOMES = {
     "Encoded": "vispco.evaluation.encoded",
     "EvaluatorSpec": "vispco.evaluation.spec",
     "FeatureStore": "vispco.evaluation.features",
     "KlMeter": "vispco.evaluation.kl_meter",
-    "Reference": "vispco.evaluation.reference",
+    "Reference": "vispco.evaluation.kl_meter",
     "TaskEvaluator": "vispco.evaluation.evaluator",
-    "answer_logits": "vispco.evaluation.teacher_forcing",
+    "answer_logits": "vispco.evaluation.kl_meter",
     "encode": "vispco.evaluation.encoded",
     "evaluate": "vispco.evaluation.evaluate_model",
 }

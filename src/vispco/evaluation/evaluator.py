@@ -15,10 +15,9 @@ from vispco.evaluation.batches import SampleBatch, answer_limits, batches
 from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
+from vispco.evaluation.kl_meter import Reference, answer_logits
 from vispco.evaluation.prefix_shelf import PrefixShelf
-from vispco.evaluation.reference import Reference
 from vispco.evaluation.tally import Tally, mean
-from vispco.evaluation.teacher_forcing import answer_logits
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike
 from vispco.sources.sample_set import SampleSet

@@ -1,4 +1,8 @@
-"""`KlMeter`: how far a pruned model's answers are from the unpruned model's. The search and the evaluator share it."""
+"""How far a pruned model's answers are from the unpruned model's. The search and the evaluator share it.
+
+`answer_logits` is teacher forcing: one forward pass, pruned or not. `KlMeter` compares two of them. `Reference` keeps what
+the unpruned model says, so that it is computed once and compared with every schedule.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,31 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from vispco.errors import UnknownNameError
-from vispco.evaluation.teacher_forcing import answer_logits
+from vispco.engine import answers_at
+from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation.tensor_cache import GIB, TensorCache
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vispco.evaluation.encoded import Encoded
 
 Direction = Literal["pruned||full", "full||pruned"]
+
+
+def answer_logits(model: Any, encoded: Encoded, **options: Any) -> Tensor:
+    """Logits at the positions that predict answer tokens: [B, A, V]; `encoded.answer_mask` [B, A] says which are real.
+
+    Shifted by one: place a predicts the a-th of the last A tokens. A pruner on the model knows where the answers are, and
+    the model computes no loss. The output head runs on these positions alone.
+    """
+    if encoded.labels is None:
+        raise InvalidInputError("This batch was encoded without its answers. Encode it with answers=True.")
+    keep = max(encoded.answer_lengths) + 1
+    with answers_at(encoded.labels != -100):
+        out = model(**encoded.inputs, logits_to_keep=keep, **{"use_cache": False, **options})
+    logits: Tensor = out.logits
+    return logits[:, -keep:-1]
 
 
 @dataclass(frozen=True)
@@ -45,3 +67,34 @@ class KlMeter:
 
 def log_probabilities(logits: Tensor) -> Tensor:
     return logits.float().log_softmax(-1)
+
+
+class Reference:
+    """Teacher-forced log-probabilities of the full model by sample. memory, folder: see `TensorCache`."""
+
+    def __init__(self, model: Any, *, memory: int = GIB, folder: str | Path | None = None) -> None:
+        self.model = model
+        self.cache = TensorCache(memory, folder)
+
+    def knows(self, encoded: Encoded) -> bool:
+        return all(key in self.cache for key in encoded.ids)
+
+    def learn(self, encoded: Encoded) -> None:
+        """Run the unpruned model on a batch with answers. No pruner may be on it."""
+        found = KlMeter().teacher(self.model, encoded).cpu()
+        for key, row, length in zip(encoded.ids, found, encoded.answer_lengths, strict=True):
+            self.cache.put(key, {"logp": row[-length:].clone()})  # answers end together, at the right
+
+    def log_probs(self, encoded: Encoded) -> Tensor:
+        """[B, A, V], zeros before a shorter answer begins; learnt now where it was not."""
+        if not self.knows(encoded):
+            self.learn(encoded)
+        rows = [self.cache.get(key)["logp"] for key in encoded.ids]
+        out = rows[0].new_zeros(len(rows), max(encoded.answer_lengths), rows[0].shape[-1])
+        for room, row in zip(out, rows, strict=True):
+            room[-len(row) :] = row
+        return out.to(self.model.device)
+
+    def kl(self, pruned_logits: Tensor, encoded: Encoded, direction: Direction = "pruned||full") -> Tensor:
+        """KL of each sample, [B], from `answer_logits` of the pruned model on the same batch; differentiable in them."""
+        return KlMeter(direction)(pruned_logits, self.log_probs(encoded), encoded.answer_mask)

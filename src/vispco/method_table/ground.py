@@ -15,7 +15,7 @@ from vispco.bench import BenchCandidate, BenchSettings, time_candidates
 from vispco.cost import Cost, Dimensions, Workload
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.features import FeatureStore
-from vispco.evaluation.reference import Reference
+from vispco.evaluation.kl_meter import Reference
 from vispco.evaluation.result import Evaluation
 from vispco.method_table.table import MethodTableRow
 from vispco.scorers import Chain

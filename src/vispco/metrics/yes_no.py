@@ -1,4 +1,4 @@
-"""MME: yes or no. The score of one question is 0 or 1; `benchmarks/mme.py` adds MME's points.
+"""MME: yes or no. The score of one question is 0 or 1; `benchmarks/paper.py` adds MME's points.
 
 Words count, not letters: "I know" holds no "no". An answer that opens with one of the two words, set off by punctuation,
 means it whatever follows. Otherwise exactly one of the two must occur. "No idea" is not "no".

@@ -14,7 +14,7 @@ from vispco.planning.planner_kinds import PLANNERS, PREDICTOR, cost_of, load_pre
 from vispco.planning.pruner_config import NAME, PrunerConfig
 from vispco.planning.pruner_source import PrunerSource, read_source
 from vispco.scorers import Chain
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import hide_weight_bars
 
 
 def load(source: str | Path | PrunerSource, budget: BudgetLike | None = None) -> tuple[Chain, Planner]:

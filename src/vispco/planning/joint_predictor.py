@@ -24,7 +24,7 @@ from vispco.planning.memory import AXES, Memory
 from vispco.planning.observation import Observation
 from vispco.planning.similarity import similarity_weights
 from vispco.scorers import Chain
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import hide_weight_bars
 
 MUCH = 1e4  # a level that is not the nearest one is worse than any KL
 ROUNDING = 1e-9

@@ -17,7 +17,6 @@ from vispco.engine.plan import TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
-from vispco.planning.device_name import device_name
 from vispco.planning.found_shape import deployed_gamma
 
 MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
@@ -110,3 +109,10 @@ class MeasuredPlanner:
             return anchors[torch.from_numpy(shape(layout, embeddings))]
         found: Tensor = shape(layout, embeddings)
         return found.detach().double().cpu()
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU, or 'cpu' with the number of threads that torch uses."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"cpu {torch.get_num_threads()} threads" if device.type == "cpu" else device.type

@@ -21,7 +21,7 @@ from vispco.kernels import Kernel
 from vispco.planning.memory import AXES, Memory
 from vispco.planning.observation import Observation
 from vispco.scorers import Chain
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import hide_weight_bars
 
 WAVES = 8  # sines and cosines of the budget
 NEVER = -1e4  # the logit of an anchor that is not in range of a budget

@@ -1,9 +1,8 @@
 """Figures. Each is two functions: `..._info` computes what is shown, `draw_...` draws it to a PNG, SVG or PDF file."""
 
 from vispco.plots.areas import areas_info, draw_areas
-from vispco.plots.configurations import configurations_info, draw_configurations
 from vispco.plots.figures import figures
-from vispco.plots.frontiers import draw_frontiers, frontiers_info
+from vispco.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
 from vispco.plots.search_cost import draw_search_cost, search_cost_info
 from vispco.plots.survivors import draw_survivors, survivors_info

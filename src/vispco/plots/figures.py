@@ -9,11 +9,9 @@ from pathlib import Path
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.plots.areas import areas_info, draw_areas
-from vispco.plots.configurations import configurations_info, draw_configurations
-from vispco.plots.frontiers import draw_frontiers, frontiers_info
+from vispco.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
-from vispco.plots.search_cost import draw_search_cost, search_cost_info
-from vispco.plots.searches import draw_searches
+from vispco.plots.search_cost import draw_search_cost, draw_searches, search_cost_info
 from vispco.plots.style import CREATOR, SUFFIXES
 from vispco.plots.survivors import draw_survivors, survivors_info
 from vispco.report.payload import Areas

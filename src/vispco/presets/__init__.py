@@ -4,16 +4,14 @@
     with vispco.presets.pruner("sparsevlm:64", model, budget=0.5)(model): ...      # a setting by name, scaled to a budget
     vispco.presets.get("pyramiddrop").schedule(num_layers=28, num_visual=400)
 
-To add one: an entry in `inside.py`, `before.py` or `learned.py`, or an entry point of the group `vispco.presets`.
+To add one: an entry in `before.py` or `inside.py`, or an entry point of the group `vispco.presets`.
 The hyper-parameters of searches are another thing: `vispco.search.presets`.
 """
 
-from vispco.presets import before, inside, learned  # noqa: F401 - they register what they hold
+from vispco.presets import before, inside  # noqa: F401 - they register what they hold
 from vispco.presets.account import LLAVA_7B, account
-from vispco.presets.planner import PresetPlanner
-from vispco.presets.preset import Preset, mean_tokens
-from vispco.presets.pruners import pruner
-from vispco.presets.registry import PRESETS, get, parse, register
+from vispco.presets.planner import PresetPlanner, pruner
+from vispco.presets.preset import PRESETS, Preset, get, mean_tokens, parse, register
 from vispco.presets.setting import Label, PresetStage, Setting
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vispco.cost import Dimensions, Exact, Workload
-from vispco.presets.preset import Preset, mean_tokens
-from vispco.presets.registry import PRESETS
+from vispco.presets.preset import PRESETS, Preset, mean_tokens
 from vispco.presets.setting import NUM_LAYERS, NUM_VISUAL
 
 LLAVA_7B = Dimensions(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vispco.presets.preset import Preset
-from vispco.presets.registry import register
+from vispco.presets.preset import Preset, register
 from vispco.presets.setting import Setting
 
 NOMINAL = {label: Setting.tokens({0: int(label)}) for label in ("192", "128", "64")}

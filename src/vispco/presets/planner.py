@@ -1,15 +1,19 @@
-"""What puts a preset on a model: token plans for samples of any size."""
+"""Published methods on a model: a pruner, and its token plans for samples of any size."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from vispco import cost as costs
 from vispco.cost import Cost, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
-from vispco.presets.preset import Preset
+from vispco.presets.preset import Preset, parse
+from vispco.pruner import Pruner
 
 
 class PresetPlanner:
@@ -44,3 +48,17 @@ class PresetPlanner:
             budget = 1.0 if self.budget is None else self.budget
             self._known[num_text, num_visual] = self.preset.counts_at_budget(budget, self.cost, size, self.setting)[0]
         return self._known[num_text, num_visual]
+
+
+def pruner(
+    method: str | Preset, config: Any, *, budget: float | None = None, cost: str | Cost = "exact", **options: Any
+) -> Pruner:
+    """A pruner that runs a method as published, or at a budget.
+
+    method: 'pyramiddrop', with a setting 'sparsevlm:64', or a `Preset`. config: of the model, or the model itself.
+    budget: a fraction of each sample's unpruned cost, met by every sample. options: of `Pruner` (`mode`, `record`).
+    """
+    preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
+    price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
+    chain = preset.chain_for(price.num_layers, setting)
+    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget), **options)

@@ -1,4 +1,4 @@
-"""A preset: a published method as its paper sets it, for any model, and scaled to any budget."""
+"""A preset: a published method as its paper sets it, for any model, and scaled to any budget; presets by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload, clamp_budget, snap
-from vispco.cost.largest_fitting import largest_fitting
+from vispco.cost.solve import largest_fitting
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.presets.setting import PresetStage, Setting
+from vispco.registry import Registry
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 
@@ -174,3 +175,21 @@ def _withdrawn(budget: float, cost: Cost, sample: Workload, first: int) -> Tenso
         if float(cost.fraction_of_counts(counts, sample)) <= budget:
             return counts
     return (places < first).long() * sample.num_visual
+
+
+PRESETS: Registry[Preset] = Registry("method", "vispco.presets")
+register = PRESETS.register
+
+
+def get(name: str) -> Preset:
+    """The preset of a method, such as 'pyramiddrop'."""
+    return PRESETS.get(name)
+
+
+def parse(text: str) -> tuple[Preset, str]:
+    """A method as a person types it, 'sparsevlm' or 'sparsevlm:64' -> its preset and the name of the setting."""
+    name, colon, setting = text.strip().partition(":")
+    found = get(name.strip())
+    wanted = setting.strip() if colon else found.default
+    found.setting(wanted)  # an unknown one is refused here
+    return found, wanted

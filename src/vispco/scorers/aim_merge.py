@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vispco.ranking import ranks
-from vispco.scorers.base import Merge, Scorer, Selection, register
+from vispco.scorers.base import Merge, Scorer, Selection, ranks, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid, places_within
 from vispco.scorers.nearest import packed, states_at

@@ -24,7 +24,6 @@ from vispco.cost.dimensions import Dimensions
 from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
 from vispco.indexing import token_index
-from vispco.ranking import ranked
 from vispco.registry import Registry
 from vispco.scorers.context import Block, ScoringContext
 
@@ -195,3 +194,15 @@ def get(scorer: str | Scorer | None = None, /, **options: Any) -> Scorer:
         return made(**options)
     except TypeError as error:
         raise InvalidInputError(f"The scorer {name!r} does not take these options: {options}. {error}") from error
+
+
+def ranks(scores: Tensor, among: Tensor) -> Tensor:
+    """Rank of each token among those marked, 0 for the best; unmarked ones come last. [B, V] -> int64 [B, V]."""
+    order = ranked(scores, among)
+    places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(-1, order, places)
+
+
+def ranked(scores: Tensor, among: Tensor) -> Tensor:
+    """The tokens from best to worst, those that are not marked last. [B, V] -> int64 [B, V]."""
+    return scores.float().masked_fill(~among, -torch.inf).sort(dim=-1, descending=True, stable=True).indices

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vispco.indexing import batch_index
-from vispco.ranking import ranks
-from vispco.scorers.base import Selection
+from vispco.scorers.base import Selection, ranks
 from vispco.scorers.context import ScoringContext
 
 Numbers: TypeAlias = Any

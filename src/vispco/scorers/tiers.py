@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.ranking import ranks
-from vispco.scorers.base import Selection, top_tokens
+from vispco.scorers.base import Selection, ranks, top_tokens
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.ranking import ranks
-from vispco.scorers.base import Scorer, Selection, register
+from vispco.scorers.base import Scorer, Selection, ranks, register
 from vispco.scorers.context import ScoringContext
 
 

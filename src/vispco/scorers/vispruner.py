@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
-from vispco.ranking import ranks
-from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
+from vispco.scorers.base import Scorer, Selection, VisionNeeds, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import feature_cosines
 from vispco.scorers.tiers import Tier, fill, share_of

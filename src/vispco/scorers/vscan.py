@@ -13,8 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vispco.ranking import ranks
-from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register
+from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid, places_within
 from vispco.scorers.nearest import nearest

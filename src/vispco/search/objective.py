@@ -14,8 +14,7 @@ from vispco.cost import Cost, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
 from vispco.evaluation.candidate import first_drop
-from vispco.evaluation.kl_meter import Direction, KlMeter
-from vispco.evaluation.teacher_forcing import answer_logits
+from vispco.evaluation.kl_meter import Direction, KlMeter, answer_logits
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens

@@ -27,7 +27,7 @@ from vispco.search.modes import SearchRun, run_mode
 from vispco.search.presets import SearchPreset
 from vispco.search.spec import BUDGETS, Effort, Mode, SearchSpec
 from vispco.version import __version__
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import hide_weight_bars
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

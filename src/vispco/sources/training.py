@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from vispco.data.dataset import Lazy
 from vispco.errors import InvalidInputError
-from vispco.lazy import Lazy
 from vispco.sources.hf_folder import HfFolder
 from vispco.sources.image import MAX_SIDE
 from vispco.sources.jsonl import Jsonl

@@ -1,7 +1,8 @@
-"""The storage of a sweep: a journal file in its folder, or any Optuna storage given by its URL."""
+"""The storage of a sweep: a journal file in its folder, or any Optuna storage given by its URL, if its server answers."""
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ import optuna
 import sqlalchemy
 
 from vispco.errors import InvalidInputError
-from vispco.sweep.connection import connection_problem
 from vispco.sweep.journal import SweepJournal, file_lock, is_foreign_file
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
 JOURNAL = "journal.log"
+TIMEOUT = 5.0  # seconds
+SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty HTTP/2 SETTINGS frame; both sides begin with one
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS_FRAME
 
 
 @dataclass(frozen=True)
@@ -105,3 +108,18 @@ def _open_journal(path: Path) -> SweepStorage:
         raise InvalidInputError(
             f"The journal {path} cannot be opened: {why}. Give another folder or storage."
         ) from error
+
+
+def connection_problem(host: str, port: int, *, grpc: bool = False, timeout: float = TIMEOUT) -> str | None:
+    """Return why no server (with `grpc`: no gRPC server) answers at host:port; None if one does."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout) as connection:
+            if not grpc:
+                return None
+            connection.sendall(PREFACE)
+            answer = connection.recv(len(SETTINGS_FRAME), socket.MSG_WAITALL)
+    except TimeoutError:
+        return f"nothing answered within {timeout:g} seconds"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if answer[3:4] == SETTINGS_FRAME[3:4] else "the server there does not speak gRPC"

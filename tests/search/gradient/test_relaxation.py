@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
-from vispco.ranking import ranks
+from vispco.scorers.base import ranks
 from vispco.search.gradient.relaxation import GaussianMask, soft_threshold, standardised
 
 LAW = settings(max_examples=40, deadline=None)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from vispco.errors import InvalidInputError
-from vispco.weight_bars import hide_weight_bars
+from vispco.weights import hide_weight_bars
 
 SHIPPED = Path(__file__).parent / "weights"
 TRAINED = "scorer"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError
-from vispco.evaluation.teacher_forcing import answer_logits
+from vispco.evaluation.kl_meter import answer_logits
 from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
 from vispco.scorers.learned import LearnedScorer

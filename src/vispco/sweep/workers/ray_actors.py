@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vispco.errors import InvalidInputError
-from vispco.sweep.connection import connection_problem
+from vispco.sweep.storage import connection_problem
 from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
 
 if TYPE_CHECKING:

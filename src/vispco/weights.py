@@ -1,9 +1,12 @@
-"""Whether the weights in a folder are whole, said before they are read: which file is damaged, and how to restore it."""
+"""Weights on disk: whether they are whole, said before they are read, and reading them without progress bars."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -12,9 +15,10 @@ from vispco.files import DamagedFileError, digest_file
 CARD = "card.json"
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
+WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in transformers
 
 
-def check(folder: Path) -> None:
+def check_weights(folder: Path) -> None:
     """Raise if a *.safetensors file of the folder is cut off, is none, or is not what a card beside it says.
 
     Reads the files' heads, and all of them only where there is a card, which the small trained models have.
@@ -36,7 +40,7 @@ def check(folder: Path) -> None:
             )
 
 
-def pickled(folder: Path) -> str | None:
+def pickle_problem(folder: Path) -> str | None:
     """A sentence on weights in a format that may run code, where a folder has no others; None elsewhere."""
     if not folder.is_dir() or any(folder.glob("*.safetensors")):
         return None
@@ -51,7 +55,7 @@ def pickled(folder: Path) -> str | None:
     )
 
 
-def unreadable(folder: Path) -> str | None:
+def json_problem(folder: Path) -> str | None:
     """The first *.json file of a folder that is no JSON, as a sentence; None where all can be read."""
     for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
@@ -67,3 +71,18 @@ def _checksums(card: Path) -> dict[str, str]:
     except (OSError, ValueError, AttributeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def hide_weight_bars() -> Iterator[None]:
+    """Show no progress bar for weights that are read or written inside the block; a download keeps its own bar."""
+    from transformers.utils import logging as notices  # noqa: PLC0415
+
+    def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return factory(*args, **{**options, "disable": True} if options.get("desc") in WEIGHT_BARS else options)
+
+    previous = notices.set_tqdm_hook(bar)
+    try:
+        yield
+    finally:
+        notices.set_tqdm_hook(previous)
