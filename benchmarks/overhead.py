@@ -2,7 +2,8 @@
 
 A batch of 8 prompts with pictures of different sizes, on the shipped models. `ops.drop.*` is one drop beyond a pruner that
 drops nothing; `ops.applied` is such a pruner beyond the unpruned model; `ops.decode.*` is a decoding step beyond an
-unpruned one's.
+unpruned one's. `ops.plan_joint` is the plan of a joint search's predictor, whose samples follow several chains;
+`ops.pick.*` is what one pick of a greedy choice adds on a device that is not the host, where numpy makes the picks.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from vispco.bench import overhead
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner, predicted_shape
+from vispco.scorers import greedy
 
-DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110}
+DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
+BEFORE = {"divprune": 90, "cdpruner": 120}  # one choice before the language model
+CHAINS = ("divprune", "fastv", "divprune+fastv", "cdpruner+sparsevlm")  # of the kinds that a joint search chooses
+PICK = {"divprune": 5, "cdpruner": 30}
 BATCH, BUDGET = 8, 0.5
 
 
@@ -33,6 +39,19 @@ def prompts(name: str, number: int) -> tuple[Any, dict[str, Any], int]:
     )
 
 
+def picked(model: Any, inputs: dict[str, Any], scorer: str, layers: int) -> float:
+    """Operations of one pick, where the picks are made by torch: the difference of two numbers of picks."""
+    host, greedy.ON_HOST = greedy.ON_HOST, ()
+    try:
+        few, many = (
+            overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(0, keep, layers))) for keep in (0.25, 0.75)
+        )
+    finally:
+        greedy.ON_HOST = host
+    most = max(family_of(model).layout(model, inputs).num_visual)
+    return (many.number - few.number) / (most // 2)
+
+
 def main() -> None:
     model, inputs, layers = prompts("tiny-qwen", BATCH)
     unpruned = overhead.prefill(model, inputs)
@@ -43,6 +62,7 @@ def main() -> None:
     )
     first, again = overhead.planning(model, inputs, planner)
     whole = overhead.prefill(model, inputs, Pruner("fastv", planner))
+    waits = (whole.waits - unpruned.waits).total()
     figures = {
         "ops.plan": Figure(first.number, "lower", 120, "operations"),
         "ops.plan_cached": Figure(again.number, "lower", 40, "operations"),
@@ -54,6 +74,20 @@ def main() -> None:
         twice = overhead.prefill(model, inputs, Pruner(scorer, Schedule.stages({2: 0.5, 5: 0.25}, layers)))
         figures[f"ops.drop.{scorer}"] = Figure(once.number - applied.number, "lower", bar, "operations")
         details["drops"][scorer] = {"first": once.number - applied.number, "second": twice.number - once.number}
+    for scorer, bar in BEFORE.items():
+        half = overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(0, 0.5, layers)))
+        figures[f"ops.drop.{scorer}"] = Figure(half.number - applied.number, "lower", bar, "operations")
+        figures[f"ops.pick.{scorer}"] = Figure(
+            picked(model, inputs, scorer, layers), "lower", PICK[scorer], "operations"
+        )
+    for key, budget in (("plan_joint", BUDGET), ("plan_joint_mean", "mean:0.4,max:0.7")):
+        joint = JointPlanner(overhead.random_joint_predictor(model, CHAINS), budget)
+        first, again = overhead.planning(model, inputs, joint)
+        figures[f"ops.{key}"] = Figure(first.number, "lower", 120, "operations")
+        figures[f"ops.{key}_cached"] = Figure(again.number, "lower", 40, "operations")
+        prefill = overhead.prefill(model, inputs, Pruner(joint.chain, joint))
+        details[f"prefill.{key}"] = {"operations": prefill.number - unpruned.number, "chains": list(CHAINS)}
+        waits = max(waits, (prefill.waits - unpruned.waits).total())
     llava, padded, depth = prompts("tiny-llava", BATCH)
     single = prompts("tiny-llava", 1)[1]
     pruner = Pruner("fastv", Schedule.single(2, 0.5, depth))
@@ -63,7 +97,7 @@ def main() -> None:
         figures[f"ops.decode.{key}"] = Figure(pruned.number - plain.number, "lower", bar, "operations")
         details[f"unpruned_decode.{key}"] = plain.number
         syncs += (pruned.waits - plain.waits).total()
-    figures["syncs.prefill"] = Figure((whole.waits - unpruned.waits).total(), "lower", 2, "waits")
+    figures["syncs.prefill"] = Figure(waits, "lower", 2, "waits")
     figures["syncs.decode"] = Figure(syncs, "lower", 0, "waits")
     write("overhead", figures, details, 0)
 

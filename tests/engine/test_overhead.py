@@ -12,9 +12,12 @@ from vispco.bench import overhead
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner, predicted_shape
 
-DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110}
+DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "fitprune(site=entry)": 110, "v2drop": 60}
+BEFORE = {"divprune": 90, "cdpruner": 120}
+CHAINS = ("divprune", "fastv", "divprune+fastv", "cdpruner+sparsevlm")  # of the kinds that a joint search chooses
 
 
 @cache
@@ -52,6 +55,27 @@ def test_a_drop_is_a_few_operations(scorer):
     twice = overhead.prefill(model, inputs, Pruner(scorer, Schedule.stages({2: 0.5, 5: 0.25}, layers)))
     assert 0 < twice.number - once.number <= DROP[scorer]
     assert 0 < (twice.waits - unpruned().waits).total() <= 2
+
+
+@pytest.mark.parametrize("scorer", BEFORE)
+def test_a_greedy_choice_before_the_language_model_is_a_few_operations(scorer):
+    model, inputs, layers = loaded("tiny-qwen")
+    for keep in (0.2, 0.8):  # it has as many steps as tokens that stay
+        found = overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(0, keep, layers)))
+        assert 0 < found.number - applied().number <= BEFORE[scorer]
+        assert (found.waits - unpruned().waits).total() == 1
+
+
+@pytest.mark.parametrize("budget", [0.3, "mean:0.4,max:0.7"])
+def test_a_joint_plan_is_made_on_the_host_and_remembered(budget):
+    model, inputs, _ = loaded("tiny-qwen")
+    planner = JointPlanner(overhead.random_joint_predictor(model, CHAINS), budget)
+    first, again = overhead.planning(model, inputs, planner)
+    assert 0 < first.number <= 120
+    assert 0 < again.number <= 40
+    assert first.syncs == again.syncs == 1
+    whole = overhead.prefill(model, inputs, Pruner(planner.chain, planner))
+    assert (whole.waits - unpruned().waits).total() == 2
 
 
 def test_a_plan_is_made_on_the_host_and_remembered():

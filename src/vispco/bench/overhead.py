@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
-from vispco import kernels
+from vispco import cost, kernels
 from vispco.bench.operations import Counts, count, counting
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
 from vispco.families import family_of
+from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.predictor import Predictor
 from vispco.pruner import Pruner
 from vispco.scorers import Chain
@@ -58,6 +59,32 @@ def random_predictor(model: Any, samples: int = 96, anchors: int = 12, seed: int
     assert made.memory is not None  # noqa: S101 - asked for above
     for table in (made.memory.axes, made.memory.keys, made.memory.kl):
         table.copy_(torch.rand(table.shape, generator=generator))
+    return made
+
+
+@torch.no_grad()
+def random_joint_predictor(
+    model: Any, chains: Sequence[str], samples: int = 96, anchors: int = 32, seed: int = 0
+) -> JointPredictor:
+    """A predictor of the kind that a joint search makes, for chains that it chooses, with random contents."""
+    generator = torch.Generator().manual_seed(seed)
+    price = cost.get("exact", model.config)
+    config = JointPredictorConfig(
+        hidden=price.dimensions.hidden,
+        anchors=anchors,
+        samples=samples,
+        chains=[Chain.of(chain).to_dict() for chain in chains],
+        cost=price.to_dict(),
+    )
+    made: JointPredictor = JointPredictor(config).eval()
+    for table in (made.memory.axes, made.memory.keys, made.memory.kl):
+        table.copy_(torch.rand(table.shape, generator=generator))
+    made.params.add_(torch.randn(made.params.shape, generator=generator))
+    made.chain.copy_(torch.arange(anchors) % len(chains))
+    levels = torch.tensor([0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5, 0.7])
+    made.level.copy_(levels[torch.arange(anchors) * len(levels) // anchors])
+    made.memory.bandwidth.copy_(made.level + 0.1)  # one for each level
+    made.sizes.copy_(torch.randint(16, 256, made.sizes.shape, generator=generator))
     return made
 
 

@@ -16,7 +16,7 @@ from vispco.cost.kv_bytes import KvBytes
 from vispco.cost.measured import Measured
 from vispco.cost.paper import Paper
 from vispco.cost.polynomial import PolynomialCost
-from vispco.cost.solve import counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
+from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import Site, Workload
 from vispco.errors import InvalidInputError
@@ -52,6 +52,7 @@ __all__ = [
     "Exact",
     "KvBytes",
     "Measured",
+    "MovableCurves",
     "Paper",
     "PolynomialCost",
     "Site",

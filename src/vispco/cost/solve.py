@@ -66,6 +66,42 @@ def solve_kernel(
     return moved(largest_fitting(fits, *ends))
 
 
+class MovableCurves:
+    """Curves [n, L] of a kernel, each of which is moved to a budget by the kernel's one budget parameter, on the host.
+
+    Most kernels are a straight line between two curves as it moves: the sigmoid of it says how far. Then the kernel is called
+    once, here, and a cost that is a polynomial has the answer in closed form. params: [n, P].
+    """
+
+    def __init__(self, kernel: Kernel, params: Tensor, num_layers: int, *, gamma: float | None = None) -> None:
+        self.kernel, self.params, self.gamma = kernel, params.detach().double(), gamma
+        probes = self.params.repeat(len(PROBES), 1, 1)
+        probes[:, :, kernel.budget_parameter] = torch.from_numpy(PROBES)[:, None]
+        curves = as_array(kernel(probes, num_layers, gamma=gamma))  # [5, n, L]
+        self.start, self.direction = curves[0], curves[1] - curves[0]
+        between = self.start + (1.0 / (1.0 + np.exp(-PROBES[2:])))[:, None, None] * self.direction
+        self.straight = bool(np.abs(curves[2:] - between).max(initial=0.0) <= STRAIGHT)
+
+    def solve(self, rows: Array, budget: Array, pricing: HostPricing) -> Array:
+        """Some of the curves [m], with the highest price within their budgets [m]; see `solve_kernel`: [m, L]."""
+        if not self.straight:
+            budgets, params = torch.from_numpy(budget), self.params[torch.from_numpy(rows)]
+            solved = solve_kernel(self.kernel, params, budgets, pricing.workload, pricing.cost, gamma=self.gamma)
+            return as_array(self.kernel(solved, pricing.cost.num_layers, gamma=self.gamma))
+        start, direction = self.start[rows], self.direction[rows]
+        share = pricing.cost.host_share(start, direction, budget, pricing)
+        return np.minimum.accumulate(start + share[:, None] * direction, axis=1)
+
+    def counts(self, rows: Array, budget: Array, workload: Workload, cost: Cost, *, fill: bool = True) -> Array:
+        """`counts_for_budget` of some of the curves: [m, L], for samples [m] with budgets [m]."""
+        pricing = HostPricing(cost, workload.pinned(self.kernel.earliest_layer))
+        limits = clamp(budget, pricing)
+        curve = self.solve(rows, limits, pricing)
+        if cost.drop_price:
+            curve = self.solve(rows, pricing.without_drops(curve, limits), pricing)
+        return pricing.snap(curve, limits, fill=fill)
+
+
 def counts_for_budget(
     kernel: Kernel,
     params: Tensor,
@@ -80,33 +116,9 @@ def counts_for_budget(
 
     Layers that the kernel keeps full are not pruned, even where the workload would allow it.
     """
-    pricing = HostPricing(cost, workload.pinned(kernel.earliest_layer))
-    limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
-    curve = solve_curve(kernel, params, limits, pricing, gamma=gamma)
-    if cost.drop_price:
-        curve = solve_curve(kernel, params, pricing.without_drops(curve, limits), pricing, gamma=gamma)
-    return torch.from_numpy(pricing.snap(curve, limits, fill=fill))
-
-
-def solve_curve(
-    kernel: Kernel, params: Tensor, budget: Array, pricing: HostPricing, *, gamma: float | None = None
-) -> Array:
-    """The curve [B, L] of `solve_kernel`, on the host.
-
-    Most kernels are a straight line between two curves as their budget parameter moves: the sigmoid of it says how far. Then
-    one call of the kernel is enough, and a cost that is a polynomial has the answer in closed form.
-    """
-    rows, place, layers = params.detach().double(), kernel.budget_parameter, pricing.cost.num_layers
-    probes = rows.repeat(len(PROBES), 1, 1)
-    probes[:, :, place] = torch.from_numpy(PROBES)[:, None]
-    curves = as_array(kernel(probes, layers, gamma=gamma))  # [5, B, L]
-    start, direction = curves[0], curves[1] - curves[0]
-    between = start + (1.0 / (1.0 + np.exp(-PROBES[2:])))[:, None, None] * direction
-    if np.abs(curves[2:] - between).max(initial=0.0) > STRAIGHT:
-        solved = solve_kernel(kernel, rows, torch.from_numpy(budget), pricing.workload, pricing.cost, gamma=gamma)
-        return as_array(kernel(solved, layers, gamma=gamma))
-    share = pricing.cost.host_share(start, direction, budget, pricing)
-    return np.minimum.accumulate(start + share[:, None] * direction, axis=1)
+    budgets = as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1)
+    curves = MovableCurves(kernel, params, cost.num_layers, gamma=gamma)
+    return torch.from_numpy(curves.counts(np.arange(len(params)), budgets, workload, cost, fill=fill))
 
 
 def schedule_for_budget(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload, counts_for_budget
+from vispco.cost.host import Array
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import deployed_gamma
 from vispco.scorers import Chain
+
+MUCH = 1e4  # a level that is not the nearest one is worse than any KL
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +38,10 @@ class Configurations:
     def __len__(self) -> int:
         return len(self.level)
 
-    @property
+    @cached_property
     def levels(self) -> list[float]:
         """The budget levels, from small to large."""
-        return sorted(set(self.level.tolist()))
+        return sorted(set(self.level.numpy().tolist()))
 
     def places(self, number: int) -> Tensor:
         """Which of them are of a chain: int64 [k]."""
@@ -48,6 +54,21 @@ class Configurations:
         number = {old: new for new, old in enumerate(used)}
         chain = torch.tensor([number[int(old)] for old in self.chain[index]], dtype=torch.int64)
         return Configurations(tuple(self.chains[old] for old in used), chain, self.params[index], self.level[index])
+
+    def best(self, estimate: Array, budget: Array, floors: Array) -> Array:
+        """The configuration with the least estimated KL [B, K] at the level that serves each budget [B]: int64 [B].
+
+        floors: float64 [B, 1 + chains], what a sample spends at least: with text alone, and under each chain. A chain that
+        is too dear for a sample is left out; where the level has no other, another level's configuration is moved.
+        """
+        levels = self.level.numpy().astype(np.float32)
+        level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
+        ranked = estimate + MUCH * np.abs(levels - level[:, None].astype(np.float32))
+        dear = (floors[:, 1:] > budget[:, None] + ROUNDING)[:, self.chain.numpy()]
+        affordable = np.where(dear, np.inf, ranked)
+        none = np.isinf(affordable).all(axis=-1, keepdims=True)
+        found: Array = np.where(none, ranked, affordable).argmin(-1)
+        return found
 
     @staticmethod
     def join(parts: Sequence[Configurations]) -> Configurations:
@@ -72,18 +93,26 @@ def budget_at(level: float | Tensor, floor: Tensor) -> Tensor:
     return floor + level * (1.0 - floor)
 
 
-def level_of(budget: float | Tensor, floor: Tensor) -> Tensor:
+def level_of(budget: float | Array | Tensor, floor: Array | Tensor) -> Array:
     """The level of a budget, for samples with these floors [B]: [B]; 0 where the budget lies under the floor."""
-    return ((budget - floor) / (1.0 - floor).clamp_min(1e-9)).clamp(0.0, 1.0)
+    least = np.asarray(floor, dtype=np.float64)
+    found: Array = ((np.asarray(budget) - least) / (1.0 - least).clip(1e-9)).clip(0.0, 1.0)
+    return found
 
 
-def nearest_level(level: Tensor, levels: Sequence[float]) -> Tensor:
+def nearest_level(level: Array | Tensor, levels: Sequence[float]) -> Array:
     """Of the levels that have configurations, the one that serves each: [B] -> [B]. Half-way between two, the higher."""
     if not levels:
         raise InvalidInputError("There are no configurations to choose from. Search again.")
-    known = torch.tensor(sorted(levels), dtype=torch.float64, device=level.device)
+    known = np.array(sorted(levels), dtype=np.float64)
     middle = (known[1:] + known[:-1]) / 2
-    return known[torch.bucketize(level.double(), middle, right=True)]
+    found: Array = known[np.searchsorted(middle, np.asarray(level, dtype=np.float64), side="right")]
+    return found
+
+
+def workload_under(chain: Chain, text: Tensor, visual: Tensor, num_layers: int) -> Workload:
+    """Samples of these sizes [B] that follow a chain."""
+    return Workload(text, visual, chain.sites(num_layers), chain.earliest_layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +135,7 @@ def counts_by_chain(
         rows = (request.chain == number).nonzero()[:, 0]
         if not len(rows):
             continue
-        size = Workload(
-            request.text[rows], request.visual[rows], chain.sites(cost.num_layers), max(0, chain.earliest_layer)
-        )
+        size = workload_under(chain, request.text[rows], request.visual[rows], cost.num_layers)
         counts[rows] = counts_for_budget(
             kernel, request.params[rows], request.budget[rows], size, cost, gamma=deployed_gamma(kernel), fill=fill
         )

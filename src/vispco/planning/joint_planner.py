@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Budget, BudgetLike, Workload
+from vispco.cost import Budget, BudgetLike, MovableCurves, Workload
+from vispco.cost.host import Array, HostPricing, as_array
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
-from vispco.planning.configurations import Request, counts_by_chain, text_floor
-from vispco.planning.joint_predictor import JointChoice, JointPredictor
+from vispco.planning.configurations import text_floor, workload_under
+from vispco.planning.found_shape import deployed_gamma
+from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.mean_budget import KlCurves, fixed_price
-from vispco.planning.observation import Observation, observe
+from vispco.planning.memory_reader import MemoryReader
+from vispco.planning.observation import Observation
 from vispco.scorers import MixedChain
+
+REMEMBERED = 1 << 16
+"""How many plans are remembered at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointChoice:
+    """For each sample, on the host: anchor int64 [B], the number of its configuration; chain int64 [B]; budget [B]."""
+
+    anchor: Array
+    chain: Array
+    budget: Array
 
 
 class JointPlanner:
     """The engine's `Planner` for one budget. Every sample follows one of `chain`'s chains.
 
+    What a sample resembles is read on its device and brought to the host once; the rest is arithmetic there, and what was
+    solved for a size and a configuration is remembered.
     budget: a fraction of the FLOPs, which holds for every sample, or a mean of which the cap does (`mean:0.2,max:0.5`).
     """
 
@@ -29,39 +50,39 @@ class JointPlanner:
                 f"The budget {self.budget} was given. A joint search plans by FLOPs: give 0.5, 50% or mean:0.2,max:0.5."
             )
         self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
+        self.known = predictor.configurations
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
+        self.reader = MemoryReader(
+            predictor.memory, np.arange(len(self.known)), predictor.memory.bandwidth.cpu().numpy()
+        )
+        self.curves = MovableCurves(
+            self.kernel, self.known.params, self.cost.num_layers, gamma=deployed_gamma(self.kernel)
+        )
+        self._usable, self._level = as_array(self.usable()), as_array(self.known.level)
+        self._chain = as_array(self.known.chain)
+        self._floors: dict[tuple[int, int], Array] = {}
+        self._solved: dict[tuple[Any, ...], Array] = {}
         self.price: float | None = None
         if self.budget.is_mean:
-            curves = self._curves(predictor.estimate_known(), self._floor(predictor.sizes))
+            sizes = predictor.sizes.cpu()
+            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
+            curves = self._curves(as_array(predictor.estimate_known()), as_array(floor))
             self.price = fixed_price(curves, self.budget.amount)
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        observation = observe(layout, embeddings)
-        return self.plan(observation, self.choose(observation))
+        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
+        return self._plan(sizes, self._choose(sizes, self.reader.estimate(layout, embeddings)))
 
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
         self.predictor.to(observation.visual.device)
-        floor = self._floor(observation.sizes)
-        estimate = self.predictor.estimate(observation).masked_fill(~self.usable(), torch.inf)
-        if self.budget.is_mean:
-            assert self.price is not None  # noqa: S101 - fixed when the planner was made
-            budget = self._curves(estimate, floor).spend(self.price).clamp_max(self.budget.cap or 1.0)
-        else:
-            budget = torch.full((len(observation),), self.budget.amount, dtype=torch.float64, device=estimate.device)
-        return self.predictor.choose(estimate, budget, self._floors(observation.sizes, floor).to(budget.device))
+        return self._choose(as_array(observation.sizes), as_array(self.predictor.estimate(observation)))
 
     def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
         """Whole tokens for each sample, within its budget."""
-        number = {chain: place for place, chain in enumerate(self.used)}
-        groups = tuple(number[chain] for chain in choice.chain.tolist())
-        sizes = observation.sizes.cpu()
-        request = Request(choice.params.cpu(), choice.budget.cpu(), torch.tensor(groups), sizes[:, 0], sizes[:, 1])
-        chains = [self.chains[chain] for chain in self.used]
-        counts = counts_by_chain(request, chains, self.kernel, self.cost, fill=not self.predictor.config.servable)
-        return TokenPlan(counts, groups=groups if len(chains) > 1 else None)
+        return self._plan(as_array(observation.sizes), choice)
 
     def usable(self) -> Tensor:
         """The configurations that may be used: those that are kept, of chains that share a batch. bool [K]."""
@@ -69,19 +90,57 @@ class JointPlanner:
         usable: Tensor = self.predictor.kept & used
         return usable
 
-    def _curves(self, estimate: Tensor, floor: Tensor) -> KlCurves:
-        inside = self.usable()
-        return KlCurves.of(estimate[:, inside], self.predictor.level[inside], floor, self.budget.cap or 1.0)
+    def _choose(self, sizes: Array, estimate: Array) -> JointChoice:
+        """sizes: int64 [B, 2], numbers of text and visual tokens. estimate: [B, K], the KL of each configuration."""
+        floors = self._lowest(sizes)
+        estimate = np.where(self._usable, estimate, np.inf)
+        budget = np.full(len(sizes), self.budget.amount)
+        if self.price is not None:
+            spent = self._curves(estimate, floors[:, 0]).spend(self.price)
+            budget = np.minimum(spent, self.budget.cap or 1.0)
+        anchor = self.known.best(estimate, budget, floors)
+        return JointChoice(anchor, self._chain[anchor], budget)
 
-    def _floor(self, sizes: Tensor) -> Tensor:
-        """What samples of these sizes [B, 2] cost without visual tokens, as a fraction: float64 [B]."""
-        return text_floor(sizes[:, 0].cpu(), sizes[:, 1].cpu(), self.cost)
+    def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
+        number = {chain: place for place, chain in enumerate(self.used)}
+        groups = tuple(number[chain] for chain in choice.chain.tolist())
+        keys = list(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
+        new = [place for place, key in enumerate(keys) if key not in self._solved]
+        if new:
+            if len(self._solved) > REMEMBERED:
+                self._solved.clear()
+                new = list(range(len(keys)))
+            solved = self._solve(sizes[new], choice.anchor[new], choice.budget[new])
+            self._solved |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
+        counts = torch.from_numpy(np.stack([self._solved[key] for key in keys]))
+        return TokenPlan(counts, groups=groups if len(self.used) > 1 else None)
 
-    def _floors(self, sizes: Tensor, floor: Tensor) -> Tensor:
+    def _solve(self, sizes: Array, anchor: Array, budget: Array) -> Array:
+        """Whole tokens [n, L], solved for the layers that each sample's own chain may prune."""
+        counts, chains = np.empty((len(sizes), self.cost.num_layers), dtype=np.int64), self._chain[anchor]
+        for number in np.unique(chains).tolist():
+            rows = np.flatnonzero(chains == number)
+            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[rows].T)
+            size = workload_under(self.chains[number], text, visual, self.cost.num_layers)
+            fill = not self.predictor.config.servable
+            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, self.cost, fill=fill)
+        return counts
+
+    def _curves(self, estimate: Array, floor: Array) -> KlCurves:
+        inside = self._usable
+        return KlCurves.of(estimate[:, inside], self._level[inside], floor, self.budget.cap or 1.0)
+
+    def _lowest(self, sizes: Array) -> Array:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
-        text, visual, num_layers = sizes[:, 0].cpu(), sizes[:, 1].cpu(), self.cost.num_layers
-        loads = [Workload(text, visual, chain.sites(num_layers), chain.earliest_layer) for chain in self.chains]
-        return torch.stack([floor, *(self.cost.lowest_fraction(load).double() for load in loads)], dim=-1)
+        keys: list[tuple[int, int]] = list(map(tuple, sizes.tolist()))
+        if not self._floors.keys() >= set(keys):
+            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
+            layers = self.cost.num_layers
+            loads = [Workload(text, visual, "entry", 0)]
+            loads += [workload_under(chain, text, visual, layers) for chain in self.chains]
+            floors = np.stack([HostPricing(self.cost, load).lowest for load in loads], axis=1)
+            self._floors |= dict(zip(keys, floors, strict=True))
+        return np.stack([self._floors[key] for key in keys])
 
     def _used_chains(self) -> list[int]:
         """Numbers of the chains that are used, of one kind of site (that of most configurations)."""

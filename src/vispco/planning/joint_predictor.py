@@ -8,7 +8,6 @@ the level is chosen, too: the one with the least estimated KL plus price times c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,15 +18,12 @@ from vispco import cost as costs
 from vispco import kernels
 from vispco.cost import Cost
 from vispco.kernels import Kernel
-from vispco.planning.configurations import Configurations, level_of, nearest_level
+from vispco.planning.configurations import Configurations
 from vispco.planning.memory import AXES, Memory
 from vispco.planning.observation import Observation
 from vispco.planning.similarity import similarity_weights
 from vispco.scorers import Chain
 from vispco.weights import hide_weight_bars
-
-MUCH = 1e4  # a level that is not the nearest one is worse than any KL
-ROUNDING = 1e-9
 
 
 class JointPredictorConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -58,16 +54,6 @@ class JointPredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         self.chains = chains or [{"name": "fastv"}]
         self.cost = cost or {}
         super().__init__(**kwargs)
-
-
-@dataclass(frozen=True, eq=False)
-class JointChoice:
-    """For each sample: anchor int64 [B], the number of its configuration; params [B, P]; chain int64 [B]; budget [B]."""
-
-    anchor: Tensor
-    params: Tensor
-    chain: Tensor
-    budget: Tensor
 
 
 class JointPredictor(PreTrainedModel):  # type: ignore[misc]
@@ -127,18 +113,3 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
             weights = similarity_weights(self.memory.keys, self.memory.keys, bandwidth, leave_out_self=True)
             estimate[:, columns] = weights @ self.memory.kl[:, columns]
         return torch.where(self.kept, estimate, torch.inf)
-
-    def choose(self, estimate: Tensor, budget: Tensor, floors: Tensor) -> JointChoice:
-        """The configuration with the least estimate [B, K] at the level that serves each budget [B].
-
-        floors: float64 [B, 1 + chains], what a sample spends at least: with text alone, and under each chain. A chain that
-        is too dear for a sample is left out; where the level has no other, another level's configuration is moved.
-        """
-        level = nearest_level(level_of(budget, floors[:, 0]).to(self.level.device), self.configurations.levels)
-        away = (self.level - level[:, None].to(self.level)).abs()
-        ranked = estimate + MUCH * away
-        dear = (floors[:, 1:] > budget[:, None] + ROUNDING).to(self.chain.device)[:, self.chain]
-        affordable = ranked.masked_fill(dear, torch.inf)
-        none = affordable.isinf().all(-1, keepdim=True)
-        anchor = torch.where(none, ranked, affordable).argmin(-1)
-        return JointChoice(anchor, self.params[anchor].double(), self.chain[anchor], budget.double())

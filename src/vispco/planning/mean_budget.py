@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from vispco.planning.configurations import budget_at
+from vispco.cost.host import Array
 
 GRID = 0.005  # steps of the levels that an input may take
 ROUNDING = 1e-9
@@ -22,44 +21,47 @@ HALVINGS = 60  # of the price's range
 
 @dataclass(frozen=True, eq=False)
 class KlCurves:
-    """Estimated KL of samples over levels. levels: float64 [G]. kl: float64 [B, G], falling with the level.
+    """Estimated KL of samples over levels, on the host. levels: float64 [G]. kl: float64 [B, G], falling with the level.
 
     cost: float64 [B, G], the fraction of its unpruned cost that each sample spends at a level; infinite above the cap.
     """
 
-    levels: Tensor
-    kl: Tensor
-    cost: Tensor
+    levels: Array
+    kl: Array
+    cost: Array
 
     @classmethod
-    def of(cls, estimate: Tensor, level: Tensor, floor: Tensor, cap: float) -> KlCurves:
+    def of(cls, estimate: Array, level: Array, floor: Array, cap: float) -> KlCurves:
         """From the estimates [B, K] of configurations at their levels [K]: the least of each level, interpolated.
 
         Between two levels the logarithm of the KL is linear. floor: [B], what each sample spends without visual tokens. A
         sample that cannot afford the lowest level is cut to the cap, or to its floor.
         """
-        known = torch.unique(level)
-        best = torch.stack([estimate[:, level == each].min(-1).values for each in known], dim=-1)
-        log = best.double().clamp_min(LEAST).log().cummin(-1).values  # more is never worse
-        known = known.double()
+        known = np.unique(level)
+        best = np.stack([estimate[:, level == each].min(axis=-1) for each in known], axis=-1).astype(np.float64)
+        log = np.minimum.accumulate(np.log(best.clip(LEAST)), axis=-1)  # more is never worse
+        known = known.astype(np.float64)
         steps = max(1, round(float(known[-1] - known[0]) / GRID))
-        levels = torch.linspace(float(known[0]), float(known[-1]), steps + 1, dtype=torch.float64, device=log.device)
+        levels = np.linspace(known[0], known[-1], steps + 1)
         if len(known) == 1:
-            levels, kl = levels[:1], log.exp()
+            levels, kl = levels[:1], np.exp(log)
         else:
-            right = torch.bucketize(levels, known).clamp(1, len(known) - 1)
+            right = np.searchsorted(known, levels).clip(1, len(known) - 1)
             left = right - 1
-            share = ((levels - known[left]) / (known[right] - known[left])).clamp(0.0, 1.0)
-            kl = (log[:, left] + (log[:, right] - log[:, left]) * share).exp()
-        cost = budget_at(levels, floor.to(levels)[:, None])
+            share = ((levels - known[left]) / (known[right] - known[left])).clip(0.0, 1.0)
+            kl = np.exp(log[:, left] + (log[:, right] - log[:, left]) * share)
+        least = np.asarray(floor, dtype=np.float64)[:, None]
+        cost = least + levels * (1.0 - least)
         over = cost > cap + ROUNDING
         over[:, 0] = False
-        return cls(levels, kl, torch.where(over, torch.inf, cost))
+        return cls(levels, kl, np.where(over, np.inf, cost))
 
-    def spend(self, price: float | Tensor) -> Tensor:
+    def spend(self, price: float) -> Array:
         """The fraction [B] that each sample spends at a price."""
-        total = torch.where(self.cost.isfinite(), self.kl + price * self.cost, torch.inf)
-        return self.cost.gather(1, total.argmin(-1, keepdim=True))[:, 0]
+        finite = np.isfinite(self.cost)
+        total = np.where(finite, self.kl + price * np.where(finite, self.cost, 0.0), np.inf)
+        found: Array = np.take_along_axis(self.cost, total.argmin(axis=-1)[:, None], axis=1)[:, 0]
+        return found
 
 
 def fixed_price(curves: KlCurves, mean: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Cost, Site, Workload, counts_for_budget
+from vispco.cost import Cost, MovableCurves, Site, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import Array, TokenLayout
@@ -43,42 +43,39 @@ class BudgetPlanner:
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.site, self.fill = shape, kernel, budget, cost, site, fill
         self._known: dict[tuple[Any, ...], Array] = {}
+        self._curves = self._movable(shape.params) if isinstance(shape, AnchorChooser) else None
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        shapes, params = self._shapes(layout, embeddings)
+        curves, rows, shapes = self._shapes(layout, embeddings)
         keys = list(zip(layout.num_prompt, layout.num_visual, shapes, strict=True))
         new = [place for place, key in enumerate(keys) if key not in self._known]
         if new:
             if len(self._known) > REMEMBERED:
                 self._known.clear()
                 new = list(range(len(keys)))
-            solved = self._solve([keys[place] for place in new], params(new))
+            curves = self._movable(curves) if isinstance(curves, Tensor) else curves
+            solved = self._solve([keys[place] for place in new], curves, rows[new])
             self._known |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
         return TokenPlan(torch.from_numpy(np.stack([self._known[key] for key in keys])))
 
-    def _shapes(self, layout: TokenLayout, embeddings: Tensor) -> tuple[list[Any], Callable[[list[int]], Tensor]]:
-        """What tells the shapes of the samples apart, and the parameters of some of them: [n, P]."""
+    def _shapes(self, layout: TokenLayout, embeddings: Tensor) -> tuple[MovableCurves | Tensor, Array, list[Any]]:
+        """Curves, or their parameters [n, P]; which of them each sample has; and what tells them apart."""
         if isinstance(self.shape, AnchorChooser):
-            anchors = self.shape.params
+            assert self._curves is not None  # noqa: S101 - made with the planner
             chosen = self.shape(layout, embeddings)
-            return chosen.tolist(), lambda places: anchors[torch.from_numpy(chosen[places])]
+            return self._curves, chosen, chosen.tolist()
         found = self.shape(layout, embeddings).detach().double()
         params = found if found.device.type == "cpu" else found.cpu()
-        return [row.tobytes() for row in params.numpy()], lambda places: params[places]
+        return params, np.arange(len(params)), [row.tobytes() for row in params.numpy()]
 
-    def _solve(self, sizes: list[tuple[Any, ...]], params: Tensor) -> Array:
+    def _movable(self, params: Tensor) -> MovableCurves:
+        return MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))
+
+    def _solve(self, sizes: list[tuple[Any, ...]], curves: MovableCurves, rows: Array) -> Array:
         text, visual = (torch.from_numpy(np.array(column)) for column in list(zip(*sizes, strict=True))[:2])
-        counts = counts_for_budget(
-            self.kernel,
-            params,
-            torch.from_numpy(np.full(len(sizes), self.budget)),
-            Workload(text, visual, self.site, self.kernel.earliest_layer),
-            self.cost,
-            gamma=deployed_gamma(self.kernel),
-            fill=self.fill,
-        )
-        return counts.numpy()
+        workload = Workload(text, visual, self.site, self.kernel.earliest_layer)
+        return curves.counts(rows, np.full(len(sizes), self.budget), workload, self.cost, fill=self.fill)
 
 
 def static_shape(params: Tensor) -> Shape:

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,12 +13,15 @@ from search.random_batches import make_batches, zoo_model
 from vispco import Pruner
 from vispco.cost import Workload
 from vispco.data import dataset
+from vispco.engine.forward import recorded_embeddings
 from vispco.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.families import family_of
 from vispco.planning.configurations import Configurations, nearest_level
 from vispco.planning.deployment import export
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
+from vispco.planning.observation import observe
 from vispco.scorers import Chain
 from vispco.search.joint.halving import Chains
 from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
@@ -81,7 +85,29 @@ def test_a_sample_gets_the_same_configuration_alone_and_in_a_batch(made):
     together = planner.choose(batches[0].observation)
     for row in range(len(batches[0])):
         alone = planner.choose(batches[0].observation.take(torch.tensor([row])))
-        assert int(alone.anchor) == int(together.anchor[row])
+        assert alone.anchor.tolist() == [together.anchor[row]]
+
+
+@pytest.mark.parametrize("budget", [0.35, 0.5, "mean:0.5,max:0.7"])
+def test_a_batch_is_planned_as_its_observation_is(made, budget):
+    """What runs before a prefill reads the memory in a few operations; it must say what the predictor says."""
+    objective, batches, _, predictor, _ = made
+    planner = JointPlanner(predictor, budget)
+    for batch in batches:
+        with recorded_embeddings(objective.model) as seen, torch.no_grad():
+            objective.model(**batch.encoded.inputs)
+        layout = family_of(objective.model).layout(
+            objective.model, batch.encoded.inputs, answers=batch.encoded.labels != -100
+        )
+        estimate = planner.reader.estimate(layout, seen[0])
+        inside = planner.usable().numpy()
+        wanted = predictor.estimate(observe(layout, seen[0])).numpy()
+        np.testing.assert_allclose(estimate[:, inside], wanted[:, inside], rtol=1e-4, atol=1e-6)
+        expected = planner.plan(observe(layout, seen[0]), planner.choose(observe(layout, seen[0])))
+        for _ in range(2):  # solved, and remembered
+            found = planner(layout, seen[0])
+            assert torch.equal(found.counts, expected.counts)
+            assert found.groups == expected.groups
 
 
 def test_a_saved_predictor_plans_the_same(made, tmp_path):
