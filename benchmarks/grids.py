@@ -52,12 +52,10 @@ def grid(model: str, scorer: str, items: int = ITEMS, workers: int = 1) -> Front
         with sweep.ProgressDisplay() as display:
             found = sweep.run(
                 spec,
+                sweep.SweepSpec(space="single", strategy="grid", num_layers=layers_of(model)),
                 name=f"{model}-{scorer}-{facts['weights']}",
-                space="single",
-                strategy="grid",
-                num_layers=layers_of(model),
                 directory=RUNS / f"{model}-{scorer}",
-                workers=workers,
+                workers=sweep.SweepWorkers(workers),
                 fingerprint=spec.fingerprint(),
                 on_progress=display,
             )

@@ -46,8 +46,7 @@ def children(pid: int) -> list[int]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to Ctrl-C
-    from sweep.synthetic import Factory
-    from vispco import sweep
+    from sweep.synthetic import Factory, run_sweep
 
     arguments = json.loads(sys.argv[1])
-    sweep.run(Factory(**arguments.pop("factory")), **arguments)
+    run_sweep(Factory(**arguments.pop("factory")), **arguments)

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vispco import sweep
 from vispco.evaluation import Evaluation, TaskResult
 
 if TYPE_CHECKING:
     from vispco.schedule import Schedule
 
 LAYERS = 6
+
+
+def run_sweep(factory, *, workers=1, engine="local", ray_address=None, **options):
+    """`sweep.run` with the fields of its `SweepSpec` among the options, so that a test names only what it is about."""
+    names = {field.name for field in fields(sweep.SweepSpec)}
+    spec = sweep.SweepSpec(**{name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    return sweep.run(factory, spec, workers=sweep.SweepWorkers(workers, engine, ray_address), **rest)
 
 
 def fraction(schedule: Schedule) -> float:

@@ -7,9 +7,8 @@ import warnings
 import optuna
 import pytest
 
-from sweep.synthetic import LAYERS, Factory, evaluated
+from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
 from vispco.errors import InvalidInputError
-from vispco.sweep import run
 from vispco.sweep.journal import decode_line, encode_line
 from vispco.sweep.runner import DamagedJournalWarning
 
@@ -26,7 +25,7 @@ DAMAGE = {
 
 
 def sweep(directory, log, strategy):
-    return run(
+    return run_sweep(
         Factory(str(log)),
         name="study",
         space="single",

@@ -10,8 +10,7 @@ import socket
 import pytest
 
 from sweep.program import TESTS, children, start, until
-from sweep.synthetic import LAYERS, Factory, evaluated
-from vispco import sweep
+from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
 from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 
@@ -50,7 +49,7 @@ def test_the_frontier_survives_an_actor_and_a_node(cluster, tmp_path):
             killed.append("node")
             cluster.remove_node(cluster.second, allow_graceful=False)
 
-    found = sweep.run(
+    found = run_sweep(
         Factory(log, delay=0.05, pids=True),
         directory=tmp_path,
         engine="ray",
@@ -64,7 +63,7 @@ def test_the_frontier_survives_an_actor_and_a_node(cluster, tmp_path):
     assert len(evaluated(log)) <= 102, "what the two were at is repeated, and nothing else"
     inline = tmp_path / "inline"
     inline.mkdir()
-    assert found == sweep.run(Factory(str(inline / "log")), directory=inline, engine="inline", **GRID)
+    assert found == run_sweep(Factory(str(inline / "log")), directory=inline, engine="inline", **GRID)
 
 
 @needs_ray
@@ -84,7 +83,7 @@ def test_ctrl_c_under_ray_leaves_a_frontier_to_go_on_from(tmp_path, monkeypatch)
     left = Frontier.load(tmp_path / "study.frontier.json")
     assert 5 <= len(left) < 100
     before = len(evaluated(log))
-    found = sweep.run(Factory(log), directory=tmp_path, engine="inline", **GRID)
+    found = run_sweep(Factory(log), directory=tmp_path, engine="inline", **GRID)
     assert len(found) == 100
     assert len(evaluated(log)) - before <= 100 - len(left), "nothing that was entered is evaluated again"
 
@@ -94,7 +93,7 @@ def test_an_address_where_nothing_answers_is_refused(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(InvalidInputError, match=rf"No Ray cluster answers at 127.0.0.1:{port}: Connection refused"):
-        sweep.run(Factory("log"), directory=tmp_path, engine="ray", ray_address=f"127.0.0.1:{port}", **GRID)
+        run_sweep(Factory("log"), directory=tmp_path, engine="ray", ray_address=f"127.0.0.1:{port}", **GRID)
 
 
 @needs_ray
@@ -105,10 +104,10 @@ def test_something_else_at_the_address_is_refused_within_seconds(tmp_path, monke
         with pytest.raises(
             InvalidInputError, match=rf"No Ray cluster answers at {address}: nothing answered within 0.5"
         ):
-            sweep.run(Factory("log"), directory=tmp_path, engine="ray", ray_address=address, **GRID)
+            run_sweep(Factory("log"), directory=tmp_path, engine="ray", ray_address=address, **GRID)
 
 
 def test_without_ray_the_engine_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(InvalidInputError, match=r"pip install 'vispco\[ray\]'"):
-        sweep.run(Factory("log"), directory=tmp_path, engine="ray", **GRID)
+        run_sweep(Factory("log"), directory=tmp_path, engine="ray", **GRID)

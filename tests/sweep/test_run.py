@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from sweep import broken
-from sweep.synthetic import LAYERS, Factory, evaluated, fraction
-from vispco import sweep
+from sweep.synthetic import LAYERS, Factory, evaluated, fraction, run_sweep
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.frontier import Frontier
 from vispco.sweep.progress import ProgressDisplay
@@ -30,7 +29,7 @@ def run(tmp_path, log):
     def start(factory=None, **options):
         settings = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS, "engine": "inline"}
         settings |= {"directory": tmp_path, "fingerprint": {"model": "tiny", "tasks": ["synthetic"]}}
-        return sweep.run(factory or Factory(log), **(settings | options))
+        return run_sweep(factory or Factory(log), **(settings | options))
 
     return start
 

@@ -11,8 +11,7 @@ import optuna
 import pytest
 
 from sweep.program import children, start, until
-from sweep.synthetic import LAYERS, Factory, evaluated
-from vispco import sweep
+from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
 from vispco.frontier import Frontier
 from vispco.sweep.storage import open_storage
 
@@ -47,7 +46,7 @@ def whole(tmp_path):
 
     def undisturbed(**options):
         directory = tmp_path / "whole"
-        return sweep.run(Factory(str(directory / "log")), directory=directory, engine="inline", **(GRID | options))
+        return run_sweep(Factory(str(directory / "log")), directory=directory, engine="inline", **(GRID | options))
 
     (tmp_path / "whole").mkdir()
     return undisturbed
@@ -55,7 +54,7 @@ def whole(tmp_path):
 
 def test_a_killed_worker_costs_one_evaluation(tmp_path, log, whole):
     options = GRID | {"num_layers": 2}
-    found = sweep.run(Factory(log, dies_at=0.51), directory=tmp_path / "sweep", engine="local", workers=1, **options)
+    found = run_sweep(Factory(log, dies_at=0.51), directory=tmp_path / "sweep", engine="local", workers=1, **options)
     assert found == whole(num_layers=2)
     assert len(evaluated(log)) == 20 + 1
 
@@ -69,7 +68,7 @@ def test_a_killed_sweep_goes_on(tmp_path, log, whole, launch):
     assert len(workers) == 1
     until(lambda: not os.path.exists(f"/proc/{workers[0]}"), 60)  # noqa: PTH110  # its pipe has ended
     before = len(evaluated(log))
-    found = sweep.run(Factory(log), directory=tmp_path / "sweep", engine="inline", **GRID)
+    found = run_sweep(Factory(log), directory=tmp_path / "sweep", engine="inline", **GRID)
     assert found == whole()
     assert len(evaluated(log)) <= 101, "at most the one in flight is repeated"
     assert before < 100
@@ -80,8 +79,8 @@ def test_a_killed_search_ends_where_it_would_have_ended(tmp_path, log, whole, st
     """Not a restart from the same history, but the very same points: a sampler is a function of history and seed."""
     options = GRID | {"space": "stages", "strategy": strategy, "trials": 25}
     with pytest.raises(KeyboardInterrupt):
-        sweep.run(Factory(log, interrupts_at=14), directory=tmp_path / "sweep", engine="inline", **options)
-    assert sweep.run(Factory(log), directory=tmp_path / "sweep", engine="inline", **options) == whole(**options)
+        run_sweep(Factory(log, interrupts_at=14), directory=tmp_path / "sweep", engine="inline", **options)
+    assert run_sweep(Factory(log), directory=tmp_path / "sweep", engine="inline", **options) == whole(**options)
 
 
 @pytest.mark.parametrize(("storage", "others"), [("journal", 2), ("sqlite", 1)])
@@ -97,7 +96,7 @@ def test_sweeps_of_one_study_share_the_work(tmp_path, log, whole, launch, storag
         if progress.settled >= 15:
             programs[0].kill()
 
-    found = sweep.run(Factory(**slow), directory=tmp_path / "sweep", engine="inline", on_progress=kill_one, **options)
+    found = run_sweep(Factory(**slow), directory=tmp_path / "sweep", engine="inline", on_progress=kill_one, **options)
     assert [program.wait(240) for program in programs] == [-signal.SIGKILL, 0][:others]
     assert len(set(evaluated(log))) == 80
     assert len(evaluated(log)) <= 81, "the one that was in flight may be repeated, no other"

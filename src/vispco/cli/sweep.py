@@ -66,7 +66,7 @@ def sweep(
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.frontier import Frontier  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
-    from vispco.sweep import Progress, ProgressDisplay, run  # noqa: PLC0415
+    from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
 
     num_layers = loading.num_layers(model)
     scorer = method_chain(method, scorer, num_layers) or scorer
@@ -108,23 +108,22 @@ def sweep(
     with nullcontext() if json else ProgressDisplay() as display:
         frontier = run(
             spec.build,
+            SweepSpec(
+                space=space,
+                strategy=strategy,
+                num_layers=num_layers,
+                trials=trials,
+                seed=seed,
+                budget=window,
+                cost=lambda schedule: sizes().fraction(schedule),
+                earliest_layer=Chain.of(scorer).earliest_layer,
+            ),
             name=study,
-            space=space,
-            strategy=strategy,
-            num_layers=num_layers,
             directory=folder,
-            trials=trials,
             storage=storage,
-            workers=workers,
-            engine=engine,
-            seed=seed,
+            workers=SweepWorkers(workers, engine, ray_address, gpus),
             fingerprint=spec.fingerprint(),
             on_progress=show_progress,
-            budget=window,
-            earliest_layer=Chain.of(scorer).earliest_layer,
-            cost=lambda schedule: sizes().fraction(schedule),
-            ray_address=ray_address,
-            gpus_per_worker=gpus,
         )
     title = f"{model}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
     optimal = Frontier(frontier.front, axis=frontier.axis)

@@ -24,6 +24,7 @@ from vispco.search.run import search
 from vispco.search.spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
+from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.storage import JOURNAL
 
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
@@ -108,14 +109,16 @@ def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
     workers = settings.workers if judge.model.device.type == "cpu" else 0
     run_sweep(
         settings.spec if workers else lambda: judge,
+        SweepSpec(
+            space="single",
+            strategy="random",
+            num_layers=judge.num_layers,
+            trials=min(settings.trials, (judge.num_layers - 1) * 20),
+            seed=settings.seed,
+        ),
         name=settings.study,
-        space="single",
-        strategy="random",
-        num_layers=judge.num_layers,
         directory=folder,
-        trials=min(settings.trials, (judge.num_layers - 1) * 20),
-        workers=workers,
-        seed=settings.seed,
+        workers=SweepWorkers(workers),
         fingerprint=settings.spec.fingerprint(),
         on_progress=on_progress,
     )

@@ -13,7 +13,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, Numbers, Steps, cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, cosines
 
 
 @register
@@ -33,17 +33,17 @@ class BTP(Scorer):
         live, similar = context.live, cosines(context.hidden)
         received = context.attention("text") * live
         wanted = self.balance * received / received.amax(-1, keepdim=True).clamp(min=1e-12)
-        steps = Steps(live)
-        distance, barred = steps.numbers(1 - similar), steps.barred()
-        attended, nearest = steps.numbers(wanted), steps.numbers(torch.full(live.shape, 2.0, device=live.device))
+        picks = GreedyPicks(live)
+        distance, barred = picks.numbers(1 - similar), picks.barred()
+        attended, nearest = picks.numbers(wanted), picks.numbers(torch.full(live.shape, 2.0, device=live.device))
 
         def add(_: int, picked: Numbers, __: Numbers) -> Numbers:
             nonlocal nearest  # no cosine distance is larger than 2
-            barred[steps.samples, picked] = GONE
-            nearest = steps.library.minimum(nearest, distance[steps.samples, picked][:, 0])
+            barred[picks.samples, picked] = GONE
+            nearest = picks.library.minimum(nearest, distance[picks.samples, picked][:, 0])
             return attended + (1 - self.balance) * nearest + barred
 
-        return steps.choose(context.counts, context.max_count, attended + barred, add)
+        return picks.choose(context.counts, context.max_count, attended + barred, add)
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return num_instruction

@@ -19,7 +19,7 @@ from torch.nn import functional
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, Numbers, Steps, embedding_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, embedding_cosines
 
 VARIANTS = ("paper", "openvino")
 NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
@@ -64,9 +64,9 @@ class CDPruner(Scorer):
         kernel = relevance[:, :, None] * similar * relevance[:, None, :]
         if self.variant == "openvino":
             kernel = (1 - self.relevance_weight) * similar + self.relevance_weight * kernel
-        steps = Steps(pool)
-        xp, samples, barred, table = steps.library, steps.samples, steps.barred(), steps.numbers(kernel)
-        factor = steps.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))  # rows of the Cholesky factor
+        picks = GreedyPicks(pool)
+        xp, samples, barred, table = picks.library, picks.samples, picks.barred(), picks.numbers(kernel)
+        factor = picks.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))  # rows of the Cholesky factor
 
         def above_nothing(gains: Numbers) -> Numbers:
             return xp.where(gains > NOTHING, gains, barred)
@@ -81,8 +81,8 @@ class CDPruner(Scorer):
             factor[:, step] = row[:, 0] * scale
             return above_nothing(gains - factor[:, step] ** 2)
 
-        gains = above_nothing(steps.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
-        return steps.choose(counts, most, gains, residual)
+        gains = above_nothing(picks.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
+        return picks.choose(counts, most, gains, residual)
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
         return 2 * num_visual * (num_visual + 1) * hidden

@@ -11,7 +11,7 @@ import torch
 
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, Numbers, Steps, embedding_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, embedding_cosines
 
 
 @register
@@ -22,20 +22,20 @@ class DivPrune(Scorer):
     needs_attention = False
 
     def select(self, context: ScoringContext) -> Selection:
-        live, steps = context.live, Steps(context.live)
+        live, picks = context.live, GreedyPicks(context.live)
         similar = embedding_cosines(context)
         itself = torch.eye(live.shape[1], dtype=torch.bool, device=live.device)
         nearest = similar.masked_fill(itself | ~live[:, None], -1.0).amax(-1)  # a token alone has no neighbour
         isolation = (-nearest).masked_fill(~live, GONE)
         # The distance is 1 - similar: a large one is a small cosine. None is smaller than to a token that is taken: itself.
-        distance = steps.numbers((-similar).masked_fill_(itself, GONE))
-        limit = steps.numbers(torch.full_like(isolation, -GONE).masked_fill_(~live, GONE))
-        nearer = steps.library.fmin  # of two numbers of which one may be none
+        distance = picks.numbers((-similar).masked_fill_(itself, GONE))
+        limit = picks.numbers(torch.full_like(isolation, -GONE).masked_fill_(~live, GONE))
+        nearer = picks.library.fmin  # of two numbers of which one may be none
 
         def farthest(step: int, picked: Numbers, gains: Numbers) -> Numbers:
-            return nearer(limit if step == 0 else gains, distance[steps.samples, picked][:, 0])
+            return nearer(limit if step == 0 else gains, distance[picks.samples, picked][:, 0])
 
-        return steps.choose(context.counts, context.max_count, steps.numbers(isolation), farthest)
+        return picks.choose(context.counts, context.max_count, picks.numbers(isolation), farthest)
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
         return 2 * num_visual * num_visual * hidden

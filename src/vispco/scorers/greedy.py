@@ -19,7 +19,7 @@ from vispco.scorers.base import Selection, ranks
 from vispco.scorers.context import ScoringContext
 
 Numbers: TypeAlias = Any
-"""What steps compute with: an array on the host, a tensor on a device. Both know `x[samples, picked]` and `Steps.library`."""
+"""What steps compute with: an array on the host, a tensor on a device. Both know `x[samples, picked]` and `GreedyPicks.library`."""
 Update: TypeAlias = Callable[[int, Numbers, Numbers], Numbers]
 """(step, picked int64 [B, 1], gains float [B, V]) -> the gains of the next step, -inf for this token and all before it."""
 ON_HOST = ("cpu",)
@@ -27,7 +27,7 @@ ON_HOST = ("cpu",)
 GONE = -float("inf")
 
 
-class Steps:
+class GreedyPicks:
     """Takes the token with the largest gain of each sample, again and again. Equal gains go to the earlier token.
 
     live: bool [B, V]. library: `numpy` or `torch`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].

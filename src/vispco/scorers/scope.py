@@ -12,7 +12,7 @@ import torch
 
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, Numbers, Steps, feature_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, feature_cosines
 
 
 @register
@@ -30,18 +30,18 @@ class Scope(Scorer):
         assert context.vision is not None  # noqa: S101 - declared by needs_vision
         saliency = context.vision.attention[-1].float() ** self.alpha
         similar = feature_cosines(context).masked_fill(~context.live[:, None], 0)  # [B, choice, covered]
-        steps = Steps(context.live)
-        table, weight, barred = steps.numbers(similar), steps.numbers(saliency), steps.barred()
-        covered, closer = 0.0 * table[:, :1], steps.numbers(torch.empty_like(similar))  # one buffer for all picks
+        picks = GreedyPicks(context.live)
+        table, weight, barred = picks.numbers(similar), picks.numbers(saliency), picks.barred()
+        covered, closer = 0.0 * table[:, :1], picks.numbers(torch.empty_like(similar))  # one buffer for all picks
 
         def gains() -> Numbers:
-            steps.library.subtract(table, covered, out=closer)
-            return steps.library.clip(closer, 0, None, out=closer).sum(-1) * weight + barred
+            picks.library.subtract(table, covered, out=closer)
+            return picks.library.clip(closer, 0, None, out=closer).sum(-1) * weight + barred
 
         def cover(_: int, picked: Numbers, __: Numbers) -> Numbers:
             nonlocal covered
-            barred[steps.samples, picked] = GONE
-            covered = steps.library.maximum(covered, table[steps.samples, picked])
+            barred[picks.samples, picked] = GONE
+            covered = picks.library.maximum(covered, table[picks.samples, picked])
             return gains()
 
-        return steps.choose(context.counts, context.max_count, gains(), cover)
+        return picks.choose(context.counts, context.max_count, gains(), cover)

@@ -202,9 +202,8 @@ def _gradient(run: SearchRun) -> SearchResult:
         plan=plan,
         settings=spec.row.lagrangian(),
         directory=None if run.folder is None else run.folder / "training",
-        show=run.show,
     )
-    records: list[dict[str, Any]] = [dict(record) for record in trainer.run()]
+    records: list[dict[str, Any]] = [dict(record) for record in trainer.run(show=run.show)]
     trained = trainer.accelerator.unwrap_model(trainer.predictor)
     return SearchResult([_consensus(run, trained, budget) for budget in spec.budgets], trained, records)
 

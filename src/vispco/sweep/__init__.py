@@ -1,6 +1,7 @@
 """Sweeps: evaluate many schedules, on one machine or several, and keep the frontier. A stopped sweep can be continued.
 
-    frontier = vispco.sweep.run(factory, name="qwen", space="single", strategy="grid", num_layers=36, directory="runs")
+    spec = vispco.sweep.SweepSpec(space="single", strategy="grid", num_layers=36)
+    frontier = vispco.sweep.run(factory, spec, name="qwen", directory="runs")
 
 Names are imported on first use, because a worker needs neither Optuna nor its database.
 """
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vispco.sweep.loaded_model import sweep
     from vispco.sweep.progress import OnProgress, Progress, ProgressDisplay
     from vispco.sweep.runner import run
+    from vispco.sweep.spec import SweepSpec, SweepWorkers
     from vispco.sweep.workers.worker_pool import Factory
 
 _MODULES = {
@@ -22,11 +24,13 @@ _MODULES = {
     "OnProgress": "vispco.sweep.progress",
     "Progress": "vispco.sweep.progress",
     "ProgressDisplay": "vispco.sweep.progress",
+    "SweepSpec": "vispco.sweep.spec",
+    "SweepWorkers": "vispco.sweep.spec",
     "run": "vispco.sweep.runner",
     "sweep": "vispco.sweep.loaded_model",
 }
 
-__all__ = ["Factory", "OnProgress", "Progress", "ProgressDisplay", "run", "sweep"]
+__all__ = ["Factory", "OnProgress", "Progress", "ProgressDisplay", "SweepSpec", "SweepWorkers", "run", "sweep"]
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
 make_callable(__name__, "sweep")

@@ -14,6 +14,7 @@ from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.frontier import Frontier
 from vispco.scorers import ChainLike
 from vispco.sweep.runner import run
+from vispco.sweep.spec import SweepSpec, SweepWorkers
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -56,22 +57,24 @@ def sweep(
     evaluator = TaskEvaluator(model, processor, samples, scorer, kl=kl, batch_size=batch_size, share=SHARED_BYTES)
     with ExitStack() as stack:
         folder = directory if directory is not None else stack.enter_context(TemporaryDirectory())
-        return run(
-            lambda: evaluator,
-            name=name,
+        spec = SweepSpec(
             space=space,
             strategy=strategy,
             num_layers=evaluator.num_layers,
-            directory=folder,
             trials=trials,
-            workers=0,
-            engine="inline",
             seed=seed,
+            budget=budget,
+            cost=None if budget is None else SampleSizes.of(evaluator).fraction,
+            earliest_layer=evaluator.scorer.earliest_layer,
+        )
+        return run(
+            lambda: evaluator,
+            spec,
+            name=name,
+            directory=folder,
+            workers=SweepWorkers(0, "inline"),
             fingerprint=_fingerprint(evaluator),
             on_progress=progress,
-            budget=budget,
-            earliest_layer=evaluator.scorer.earliest_layer,
-            cost=None if budget is None else SampleSizes.of(evaluator).fraction,
         )
 
 

@@ -43,14 +43,11 @@ class PredictorTrainer(TrainingLoop):
         settings: LagrangianSettings | None = None,
         directory: str | Path | None = None,
         accelerator: Accelerator | None = None,
-        show: bool = False,
     ) -> None:
         self.plan, self.solver, self.kernel = plan or TrainingSettings(), solver, predictor.kernel
         self.multiplier = AugmentedLagrangian(settings or LagrangianSettings(), bins=self.plan.bins)
         self.statistics = torch.zeros(3, self.plan.bins, dtype=torch.float64)
-        super().__init__(
-            objective, predictor, batches, self.plan, directory=directory, accelerator=accelerator, show=show
-        )
+        super().__init__(objective, predictor, batches, self.plan, directory=directory, accelerator=accelerator)
 
     @property
     def predictor(self) -> Any:

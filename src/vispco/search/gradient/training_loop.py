@@ -49,9 +49,8 @@ class TrainingLoop:
         *,
         directory: str | Path | None = None,
         accelerator: Accelerator | None = None,
-        show: bool = False,
     ) -> None:
-        self.objective, self.batches, self.loop, self.show = objective, batches, plan, show
+        self.objective, self.batches, self.loop = objective, batches, plan
         self.accelerator = accelerator or Accelerator()
         ranks = self.accelerator.num_processes
         if plan.batches % ranks:
@@ -65,9 +64,10 @@ class TrainingLoop:
         self.history: list[dict[str, float]] = []
         self._resume()
 
-    def run(self) -> list[dict[str, float]]:
-        """Train to the end of the plan."""
-        with frozen(self.objective.model), ProgressBar(self.loop.steps, done=self.step, show=self._speaks) as bar:
+    def run(self, *, show: bool = False) -> list[dict[str, float]]:
+        """Train to the end of the plan; show: with a progress bar, on the main process."""
+        show = show and bool(self.accelerator.is_main_process)
+        with frozen(self.objective.model), ProgressBar(self.loop.steps, done=self.step, show=show) as bar:
             self.module.train()
             while self.step < self.loop.steps:
                 record = self._one_step()
@@ -135,10 +135,6 @@ class TrainingLoop:
             raise DivergenceError(self._what_to_do(float(sums[0])))
         self.optimizer.step()
         return {"step": float(self.step), "kl": float(sums[0]), **self.after_step()}
-
-    @property
-    def _speaks(self) -> bool:
-        return self.show and bool(self.accelerator.is_main_process)
 
     def _what_to_do(self, kl: float) -> str:
         kept = "There is no checkpoint yet."

@@ -75,13 +75,10 @@ class ScorerTrainer(TrainingLoop):
         *,
         directory: str | Path | None = None,
         accelerator: Accelerator | None = None,
-        show: bool = False,
     ) -> None:
         self.scorer, self.plan, self.target = scorer, plan, float(scorer.network.config.target)
         self._shares: list[float] = []
-        super().__init__(
-            objective, scorer.network, batches, plan, directory=directory, accelerator=accelerator, show=show
-        )
+        super().__init__(objective, scorer.network, batches, plan, directory=directory, accelerator=accelerator)
 
     def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         self.scorer.begin(self.step / max(self.plan.steps - 1, 1))

@@ -95,9 +95,8 @@ def train_scorer(
             settings,
             directory=None if directory is None else Path(directory) / TRAINING,
             accelerator=accelerator,
-            show=show,
         )
-        history = trainer.run()
+        history = trainer.run(show=show)
         share = trainer.settle()
         last = history[-LAST:]
         say(
