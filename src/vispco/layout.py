@@ -182,12 +182,18 @@ class TokenLayout:
 
     @cached_property
     def image_sizes(self) -> ImageSizes | None:
-        """Token grid (frames, rows, columns) of each image or video, in order of appearance, where it is known."""
-        return self.sizes() if callable(self.sizes) else self.sizes
+        """Token grid (frames, rows, columns) of each image or video, in order of appearance, where it is known.
+
+        Sizes that are not those of the visual tokens there are (a class token beside each picture) are no sizes.
+        """
+        found = self.sizes() if callable(self.sizes) else self.sizes
+        if found is None or sum(t * h * w for t, h, w in found) != sum(self.num_visual):
+            return None
+        return found
 
     @cached_property
-    def image_index(self) -> Tensor:
-        """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
+    def _image_at(self) -> Array:
+        """`image_index` on the host."""
         filled = self.slots < self.length
         if self.image_sizes is not None:
             ends = np.cumsum([t * h * w for t, h, w in self.image_sizes])
@@ -196,16 +202,42 @@ class TokenLayout:
             previous = np.concatenate([self.slots[:, :1] - 2, self.slots[:, :-1]], axis=1)
             starts = (self.slots != previous + 1) & filled
             index = (np.cumsum(starts) - 1).reshape(starts.shape)
-        return self.on_device(np.where(filled, index, -1))
+        return np.where(filled, index, -1)
 
     @cached_property
-    def coordinates(self) -> Tensor | None:
-        """(frame, row, column) of each visual slot in its image's token grid; int64 [B, V, 3], or None if unknown."""
+    def image_index(self) -> Tensor:
+        """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
+        return self.on_device(self._image_at)
+
+    @cached_property
+    def _cell_at(self) -> Array | None:
+        """`coordinates` on the host."""
         if self.image_sizes is None:
             return None
         table = np.concatenate([np.indices(size).reshape(3, -1).T for size in self.image_sizes])
         found = table[self._order.clip(0, len(table) - 1)]
-        return self.on_device(np.where((self.slots < self.length)[..., None], found, -1))
+        return np.where((self.slots < self.length)[..., None], found, -1)
+
+    @cached_property
+    def coordinates(self) -> Tensor | None:
+        """(frame, row, column) of each visual slot in its image's token grid; int64 [B, V, 3], or None if unknown."""
+        return None if self._cell_at is None else self.on_device(self._cell_at)
+
+    @cached_property
+    def picture_at(self) -> Array:
+        """Which picture of its sample each visual slot belongs to, a frame of a video being one; int64 [B, V] on the host.
+
+        Slots without a token follow as one picture more.
+        """
+        frames = np.zeros_like(self._image_at) if self._cell_at is None else self._cell_at[..., 0]
+        changes = [np.diff(each, axis=1, prepend=each[:, :1]) != 0 for each in (self._image_at, frames)]
+        found: Array = np.cumsum(changes[0] | changes[1], axis=1)
+        return found
+
+    @cached_property
+    def picture_index(self) -> Tensor:
+        """`picture_at` as a tensor: int64 [B, V]."""
+        return self.on_device(self.picture_at)
 
     @property
     def _order(self) -> Array:

@@ -32,6 +32,8 @@ class Pruner:
     schedule: how many, as a `Schedule`, or a `Planner` that makes one for each batch.
     mode: 'drop' removes tokens (inference); 'mask' hides them from attention and computes all (search).
     record: keep which visual tokens were live at each layer of the last prefill, in `survivors(model)`.
+    allocation: how a prompt's tokens are divided over its pictures or frames: 'score' (the best stay wherever they are),
+        'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
 
         with pruner(model):
             model.generate(**inputs)
@@ -45,13 +47,14 @@ class Pruner:
         mode: Mode = "drop",
         relaxation: Relaxation | None = None,
         record: bool = False,
+        allocation: str | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule) and not callable(schedule):
             raise InvalidInputError(
                 f"{schedule!r:.60} was given as the schedule of a pruner. Give a Schedule, such as "
                 "Schedule.single(layer=2, keep=0.5, num_layers=10) or Schedule((1.0, 0.5, ...)), or a planner."
             )
-        self.chain = Chain.of(scorer)
+        self.chain = Chain.of(scorer) if allocation is None else Chain.of(scorer).with_allocation(allocation)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._source: PrunerSource | None = None  # what it was loaded from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
@@ -62,15 +65,23 @@ class Pruner:
         return self.chain
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, budget: float | str | None = None, record: bool = False) -> Pruner:
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        budget: float | str | None = None,
+        record: bool = False,
+        allocation: str | None = None,
+    ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
-        budget: default: the one that the pruner was saved with.
+        budget: default: the one that the pruner was saved with. allocation: in place of the one that it was made with.
         """
         found = deployment.read(folder)
-        source = replace(found, config=deployment.at_budget(found.config, budget))
+        config = deployment.at_budget(found.config, budget)
+        source = replace(found, config=config if allocation is None else replace(config, allocation=allocation))
         chain, planner = deployment.load(source)
         pruner = cls(chain, source.config.schedule if source.config.fixed else planner, record=record)
         pruner._source = source

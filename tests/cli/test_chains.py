@@ -40,3 +40,27 @@ def test_a_config_file_may_map_layers_to_scorers(invoke, tmp_path):
     assert done.code == 0, done.err
     assert done.json["scorer"] == CHAIN
     assert done.json["fraction"]["exact"] < 0.8
+
+
+@pytest.mark.parametrize("command", ["evaluate", "search", "sweep", "bench"])
+def test_every_command_that_makes_a_pruner_takes_an_allocation(command, invoke, tmp_path):
+    out = ("--out", tmp_path / OUT.get(command, "run"))
+    done = invoke(
+        *command.split(), "tiny-llava", "--scorer", "fastv", "--allocation", "equal", *TASK, *SMALL[command], *out, "--json"
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    if command == "search":
+        saved = json.loads((tmp_path / "run" / "config.json").read_text())["scorer"]
+        assert saved == {"allocation": "equal", "scorers": [{"layer": 1, "name": "fastv"}]}
+        again = invoke("evaluate", "tiny-llava", "--pruner", tmp_path / "run", "--budget", "0.5", *TASK, "--limit", "1", "--json")  # fmt: skip
+        assert again.code == 0, again.err
+    if command == "evaluate":
+        assert (done.json["allocation"], done.json["scorer"]) == ("equal", "equal:fastv")
+
+
+@pytest.mark.parametrize("command", ["ask", "bench", "evaluate", "play", "search", "serve", "sweep"])
+def test_an_unknown_allocation_is_told_before_a_model_is_loaded(command, invoke, tmp_path):
+    given = {"ask": (tmp_path / "none.png", "what?")}.get(command, ())
+    done = invoke(command, "no-such-model", *given, "--allocation", "fair")
+    assert done.code == 1
+    assert "score, equal, size" in done.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from vispco import cost, kernels, presets
@@ -11,7 +11,7 @@ from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.planning.planner import BudgetPlanner, static_shape
 from vispco.pruner import Pruner
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, check_allocation
 
 METHOD = "fastv"
 BUDGET = 0.5
@@ -26,12 +26,14 @@ class PrunerChoice:
 
     run: the folder of a search, a saved pruner or a saved predictor. method: a published one ('pyramiddrop',
     'sparsevlm:64'), scaled to the budget, or any scorer or chain ('divprune+fastv') with a plain shape.
-    budget: a fraction of each sample's unpruned language-model FLOPs.
+    budget: a fraction of each sample's unpruned language-model FLOPs. allocation: how tokens are divided over the pictures of
+    a prompt; None leaves it to the run or the method.
     """
 
     run: str | None = None
     method: str | None = None
     budget: float = BUDGET
+    allocation: str | None = None
 
     def __post_init__(self) -> None:
         if self.run is not None and self.method is not None:
@@ -40,6 +42,8 @@ class PrunerChoice:
                 "folder knows its method."
             )
         check_budget(self.budget)
+        if self.allocation is not None:
+            check_allocation(self.allocation)
 
     @property
     def title(self) -> str:
@@ -47,16 +51,16 @@ class PrunerChoice:
 
     def at(self, budget: float) -> Self:
         """The same at another budget."""
-        return type(self)(run=self.run, method=self.method, budget=budget)
+        return replace(self, budget=budget)
 
     def pruner(self, model: Any, *, record: bool = False) -> Pruner:
         """A new pruner for this model."""
         if self.run is not None:
-            return Pruner.from_pretrained(self.run, budget=self.budget, record=record)
+            return Pruner.from_pretrained(self.run, budget=self.budget, record=record, allocation=self.allocation)
         if self.method is not None and self.method.partition(":")[0].strip() in presets.PRESETS:
-            return presets.pruner(self.method, model, budget=self.budget, record=record)
+            return presets.pruner(self.method, model, budget=self.budget, record=record, allocation=self.allocation)
         chain = Chain.of(self.method or METHOD)
-        return Pruner(chain, default_planner(model, chain, self.budget), record=record)
+        return Pruner(chain, default_planner(model, chain, self.budget), record=record, allocation=self.allocation)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,7 +19,8 @@ UNPRUNED = "unpruned"
 class BenchCandidate:
     """Prunes by a schedule and a scorer, by a published method, or by what a run found; without any it is the unpruned model.
 
-    method: of `vispco.presets`, with `cost` (its `to_dict()`) of the model; as published, or at the budget.
+    method: of `vispco.presets`, with `cost` (its `to_dict()`) of the model; as published, or at the budget. allocation: of
+    tokens over a prompt's pictures, in place of what the others say.
     """
 
     name: str
@@ -29,6 +30,7 @@ class BenchCandidate:
     method: str | None = None
     cost: Mapping[str, Any] | None = None
     budget: float | str | None = None
+    allocation: str | None = None
 
     @classmethod
     def unpruned(cls) -> Self:
@@ -39,15 +41,16 @@ class BenchCandidate:
         from vispco.pruner import Pruner  # noqa: PLC0415
 
         if self.run is not None:
-            return Pruner.from_pretrained(self.run, budget=self.budget)
+            return Pruner.from_pretrained(self.run, budget=self.budget, allocation=self.allocation)
         if self.method is not None:
             from vispco import cost, presets  # noqa: PLC0415
 
             budget = None if self.budget is None else cost.parse_budget(self.budget)
-            return presets.pruner(self.method, None, budget=budget, cost=cost.from_dict(self.cost or {}))
+            price = cost.from_dict(self.cost or {})
+            return presets.pruner(self.method, None, budget=budget, cost=price, allocation=self.allocation)
         if self.schedule is None:
             return None
-        return Pruner(self.scorer or "fastv", self.schedule)
+        return Pruner(self.scorer or "fastv", self.schedule, allocation=self.allocation)
 
     def to_dict(self) -> dict[str, Any]:
         schedule = None if self.schedule is None else self.schedule.to_dict()

@@ -14,7 +14,8 @@ from transformers.generation.streamers import BaseStreamer
 from vispco.engine import Planner
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
-from vispco.scorers import Scorer, Selection
+from vispco.scorers import Scorer
+from vispco.scorers.allocation import SCORE
 
 
 def now(device: torch.device) -> float:
@@ -54,21 +55,22 @@ class PartClock:
     def watch(self, pruner: Pruner) -> Pruner:
         """The same pruner, timed by this clock. A fixed schedule needs no planning."""
         plan = pruner.schedule
-        chain = replace(
-            pruner.chain, stages=tuple((layer, self._scorer(scorer)) for layer, scorer in pruner.chain.stages)
-        )
+        chain = pruner.chain
+        divided = chain.allocation != SCORE  # then ratings are asked for by themselves
+        chain = replace(chain, stages=tuple((n, self._scorer(each, divided=divided)) for n, each in chain.stages))
         return Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan))
 
-    def _scorer(self, scorer: Scorer) -> Scorer:
+    def _scorer(self, scorer: Scorer, *, divided: bool) -> Scorer:
         watched = copy.copy(scorer)
+        name = "score" if divided and scorer.rates else "select"
+        method = getattr(scorer, name)
 
-        def select(context: Any) -> Selection:
-            selection, seconds = self._timed(scorer.select, context)
+        def choose(context: Any) -> Any:
+            made, seconds = self._timed(method, context)
             self.scoring += seconds
-            made: Selection = selection
             return made
 
-        object.__setattr__(watched, "select", select)
+        object.__setattr__(watched, name, choose)
         return watched
 
     def _planner(self, planner: Planner) -> Planner:

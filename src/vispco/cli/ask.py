@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import bars, show
 from vispco.files import check_writable
@@ -28,6 +29,9 @@ def ask(
     budget: Annotated[float, typer.Option(help=BUDGET)] = 0.5,
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
     loading: ModelOptions,
@@ -53,7 +57,7 @@ def ask(
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.report.picture import as_seen  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=budget)
+    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is told before a model is loaded

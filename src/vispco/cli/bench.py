@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.choice import ALLOCATION, check_given
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import bars, show
@@ -38,6 +39,9 @@ def bench(
         typer.Option(
             help="A published method (pyramiddrop, sparsevlm:64), or one at a budget (pyramiddrop@0.5); the same."
         ),
+    ] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
     ] = None,
     budgets: Annotated[str, typer.Option(help="For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
@@ -72,7 +76,10 @@ def bench(
     from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
     fractions = parse_budgets(budgets)
+    check_given(allocation)
     check_writable(out)
+    from dataclasses import replace  # noqa: PLC0415
+
     from vispco.bench import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.bench.memory import add_peaks  # noqa: PLC0415
     from vispco.bench.throughput import measure_throughput  # noqa: PLC0415
@@ -86,6 +93,7 @@ def bench(
     named = [*(pruner or ()), *(schedule or ())]
     candidates = chosen(named if named or method else [FASTV], scorer, fractions, layers)
     candidates += [method_candidate(text, judge.model.config) for text in method or ()]
+    candidates = [replace(each, allocation=allocation) for each in candidates]
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bars(silent=json) as bar:
         line = bar.add_task("bench", total=None)

@@ -20,6 +20,10 @@ FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAY
 SCORER = "Which tokens stay, alone or as a chain (divprune+fastv): {scorers}."
 METHOD = "A published method as its paper sets it, such as pyramiddrop or sparsevlm:64; see vispco info --methods."
 ONE_CHAIN = "One chain, whose schedules alone are searched (default: the joint search). Scorers: {scorers}."
+ALLOCATION = (
+    "How a prompt's tokens are divided over its pictures or frames: score (the best stay wherever they are), equal, or "
+    "size (in proportion)."
+)
 COST = "What a budget is a fraction of: {costs}."
 
 
@@ -45,8 +49,10 @@ class PruningOptions:
             "0.6t; see vispco profile) or KV bytes (120MB)."
         ),
     ] = None
+    allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None
 
     def __post_init__(self) -> None:
+        check_given(self.allocation)
         if self.pruner is not None and self.budget is None and not has_own_budget(self.pruner):
             raise InvalidInputError(f"--pruner {self.pruner} was given without --budget. Give one, such as 0.5.")
         if self.pruner is not None and self.schedule != "full":
@@ -69,7 +75,7 @@ class PruningOptions:
     @property
     def chain(self) -> str:
         """The scorer of a schedule."""
-        return self.scorer or "fastv"
+        return divided(self.scorer or "fastv", self.allocation)
 
     @property
     def title(self) -> str:
@@ -97,22 +103,26 @@ class PruningOptions:
             from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
 
             return presets.pruner(
-                self.method, model, budget=None if self.budget is None else Budget.of(self.budget).fraction
+                self.method,
+                model,
+                budget=None if self.budget is None else Budget.of(self.budget).fraction,
+                allocation=self.allocation,
             )
         if self.pruner is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch
 
-            return Pruner.from_pretrained(self.pruner, budget=self.budget)
+            return Pruner.from_pretrained(self.pruner, budget=self.budget, allocation=self.allocation)
         return None if self.schedule == "full" else schedule_from(self.schedule, num_layers)
 
     def to_dict(self, num_layers: int) -> dict[str, Any]:
         """What a result keeps of it."""
+        pictures = {} if self.allocation is None else {"allocation": self.allocation}
         if self.pruner is not None:
-            return {"pruner": self.pruner, "budget": self._plain_budget()}
+            return {"pruner": self.pruner, "budget": self._plain_budget(), **pictures}
         if self.method is not None:
-            chain = method_chain(self.method, self.chain, num_layers)
-            return {"method": self.method, "scorer": chain, "budget": self._plain_budget()}
-        return {"scorer": self.chain, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+            chain = divided(method_chain(self.method, None, num_layers) or "", self.allocation)
+            return {"method": self.method, "scorer": chain, "budget": self._plain_budget(), **pictures}
+        return {"scorer": self.chain, **pictures, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
 
     def _plain_budget(self) -> float | str | None:
         from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
@@ -125,6 +135,23 @@ def chain_of(text: str) -> dict[str, Any]:
     from vispco.scorers import Chain  # noqa: PLC0415 - torch
 
     return Chain.of(text).to_dict()
+
+
+def check_given(allocation: str | None) -> None:
+    """A wrong --allocation is told before a model is loaded."""
+    if allocation is not None:
+        from vispco.scorers import check_allocation  # noqa: PLC0415 - torch
+
+        check_allocation(allocation)
+
+
+def divided(scorer: str, allocation: str | None) -> str:
+    """A scorer or a chain as a person types it, with --allocation."""
+    if allocation is None:
+        return scorer
+    from vispco.scorers import Chain  # noqa: PLC0415 - torch
+
+    return str(Chain.of(scorer).with_allocation(allocation))
 
 
 def method_chain(method: str | None, scorer: str | None, num_layers: int) -> str | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
+from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
 
 
@@ -17,6 +18,9 @@ def play(
     budget: Annotated[float, typer.Option(help="Where the slider begins.")] = 0.5,
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
@@ -40,7 +44,7 @@ def play(
     from vispco.play.session import PlaySession  # noqa: PLC0415
 
     load_gradio()  # before a model is loaded for nothing
-    choice = PrunerChoice(run=pruner, method=method, budget=budget)
+    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
     if pruner is not None:
         deployment.read(pruner)
     session = PlaySession(*loading.load(model), choice, max_new_tokens=max_new_tokens)

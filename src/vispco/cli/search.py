@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import COST, ONE_CHAIN, method_chain
+from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -52,6 +52,7 @@ def search(
         bool, typer.Option("--servable", help="Only what prunes once, before layer 0, as serving engines can.")
     ] = False,
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
+    allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
     mode: Annotated[
         str | None,
@@ -86,6 +87,7 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets)
+    check_given(allocation)
     joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
     folder = run_folder(out, short(model), scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
@@ -111,6 +113,7 @@ def search(
         scorer,
         None if scorers is None else read_chains(scorers),
         servable=servable,
+        allocation=allocation,
         kernel=kernel,
         mode=mode,  # type: ignore[arg-type]  # refused there if it is none
         solver=solver,

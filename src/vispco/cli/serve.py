@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
+from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, VispcoError
 
@@ -26,6 +27,9 @@ def serve(
     budget: Annotated[float, typer.Option(help="Of requests that give none: a fraction of the unpruned FLOPs.")] = 0.5,
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
     ),
@@ -67,7 +71,7 @@ def serve(
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.serving.messages import PictureRules  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=budget)
+    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is told before a model is loaded
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.choice import SCORER, chain_of, method_chain
+from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -28,6 +28,7 @@ def sweep(
     trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
+    allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
     budget: Annotated[
         str | None, typer.Option(help="Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs.")
     ] = None,
@@ -56,6 +57,7 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     window = window_of(budget)
+    check_given(allocation)
     folder = RunFolder(out)
     folder.check(older=OLDER)
     from contextlib import nullcontext  # noqa: PLC0415
@@ -69,7 +71,7 @@ def sweep(
     from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
 
     num_layers = loading.num_layers(model)
-    scorer = method_chain(method, scorer, num_layers) or scorer
+    scorer = divided(method_chain(method, scorer, num_layers) or scorer, allocation)
     spec = EvaluatorSpec(
         model=model,
         scorer=chain_of(scorer),
@@ -88,7 +90,7 @@ def sweep(
 
     words = (
         Path(model).name,
-        Chain.of(scorer).name,
+        Chain.of(scorer).name.replace(":", "."),
         space.replace(":", "."),
         strategy,
         *(f"{share:g}" for share in window or ()),

@@ -28,7 +28,9 @@ def load(source: str | Path | PrunerSource, budget: BudgetLike | None = None) ->
         Budget.of(budget)  # a wrong one is refused before anything is read
     found = read(source)
     config = at_budget(found.config, budget)
-    return PLANNERS.get(config.kind)(config, None if config.budget is None else Budget.of(config.budget), found.folder)
+    build = PLANNERS.get(config.kind)
+    chain, planner = build(config, None if config.budget is None else Budget.of(config.budget), found.folder)
+    return chain if config.allocation is None else chain.with_allocation(config.allocation), planner
 
 
 def read(source: str | Path | PrunerSource) -> PrunerSource:

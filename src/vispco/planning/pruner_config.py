@@ -13,7 +13,7 @@ from vispco import files, provenance
 from vispco.cost import Budget
 from vispco.errors import InvalidInputError, VispcoError, parsing
 from vispco.schedule import Schedule
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, check_allocation
 from vispco.version import __version__
 
 FORMAT, VERSION = "vispco-pruner", 1
@@ -30,6 +30,7 @@ class PrunerConfig:
         "schedule" is one schedule, "shapes" a shape for each budget that was searched, "predictor" a network.
     budget: the budget that it is used at unless another one is given, as a user writes it (0.5, "50%", "40ms"); None for none.
     cost: what budgets are measured in, as `Cost.to_dict` gives it; None where no budget is solved for.
+    allocation: how tokens are divided over a prompt's pictures, in place of what its chains say; None leaves it to them.
     model, fingerprint: the model that it was made for, where known.
     versions: of vispco and of the packages that its results depend on.
     """
@@ -41,6 +42,7 @@ class PrunerConfig:
     model: str = ""
     fingerprint: Mapping[str, Any] | None = None
     versions: Mapping[str, str] = field(default_factory=provenance.versions)
+    allocation: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.planner, Mapping) or not isinstance(self.planner.get("kind"), str):
@@ -49,6 +51,8 @@ class PrunerConfig:
             )
         if self.budget is not None:
             Budget.of(self.budget)  # a wrong one is refused here
+        if self.allocation is not None:
+            check_allocation(self.allocation)
         for name in ("planner", "cost", "fingerprint"):  # as JSON gives it back, so that configs can be compared
             object.__setattr__(self, name, json.loads(json.dumps(getattr(self, name))))
 
@@ -87,6 +91,7 @@ class PrunerConfig:
             "chain": self.chain.to_dict(),
             "planner": dict(self.planner),
             "budget": self.budget,
+            "allocation": self.allocation,
             "cost": None if self.cost is None else dict(self.cost),
             "versions": dict(self.versions),
         }
@@ -104,6 +109,7 @@ class PrunerConfig:
             Chain.of(data["chain"]),
             data["planner"],
             budget=data.get("budget"),
+            allocation=data.get("allocation"),
             cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),

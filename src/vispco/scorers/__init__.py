@@ -2,6 +2,7 @@
 
 from vispco.scorers.aim import AIM
 from vispco.scorers.aim_merge import AimMerge
+from vispco.scorers.allocation import ALLOCATIONS, check_allocation
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
 from vispco.scorers.btp import BTP
 from vispco.scorers.cdpruner import CDPruner
@@ -32,6 +33,7 @@ from vispco.scorers.vtw import Withdrawal
 
 __all__ = [
     "AIM",
+    "ALLOCATIONS",
     "BTP",
     "DART",
     "MADTP",
@@ -69,6 +71,7 @@ __all__ = [
     "VisionRecord",
     "VisionZip",
     "Withdrawal",
+    "check_allocation",
     "get",
     "register",
     "top_tokens",

@@ -118,6 +118,11 @@ class Scorer:
     """Whether `select` is run with gradients, towards weights of its own, and returns a `Selection.mask`."""
 
     @property
+    def rates(self) -> bool:
+        """Whether its choice is the best-scored tokens and nothing else: `select` is not its own."""
+        return type(self).select is Scorer.select
+
+    @property
     def earliest_layer(self) -> int:
         """The first layer before which it can choose: 0 is before the language model, which has no attention to read."""
         return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")

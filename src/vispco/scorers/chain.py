@@ -6,6 +6,7 @@
     "divprune+fastv"                             the first before the language model, the second from layer 1 on
     "sparsevlm(recycle=true)@4+random@20"        with options, and from given layers on
     {0: "divprune", 3: "fastv", 20: "random"}    the same as a mapping
+    "equal:divprune+fastv"                       every picture of a prompt keeps the same number (see `allocation`)
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias, Union
+from typing import Any, Self, TypeAlias, Union
 
 from vispco.cost.workload import Site
 from vispco.errors import InvalidInputError
+from vispco.scorers.allocation import ALLOCATIONS, SCORE, Allocated, check_allocation
 from vispco.scorers.base import Scorer, VisionNeeds, get
 
 ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[Mapping[str, Any]]]
@@ -36,11 +39,14 @@ class Chain:
     """Scorers by depth: each is in charge from its layer on, until the next one takes over.
 
     stages: (layer, scorer) pairs, layers growing. Before the first stage nothing leaves.
+    allocation: how a sample's count is divided over its pictures; see `vispco.scorers.allocation`.
     """
 
     stages: tuple[tuple[int, Scorer], ...]
+    allocation: str = SCORE
 
     def __post_init__(self) -> None:
+        check_allocation(self.allocation)
         if not self.stages:
             raise InvalidInputError(f"An empty chain of scorers was given. {HOW_TO_WRITE}")
         for layer, scorer in self.stages:
@@ -63,6 +69,9 @@ class Chain:
         if isinstance(given, Scorer):
             return cls(((given.earliest_layer, given),))
         if isinstance(given, str):
+            allocation, colon, rest = given.partition(":")
+            if colon and allocation.strip() in ALLOCATIONS:
+                return cls.of(rest).with_allocation(allocation.strip())
             return cls._of_parts([_parse_part(part, given) for part in _split(given, "+")])
         if isinstance(given, Mapping):
             return cls._of_mapping(given)
@@ -73,7 +82,7 @@ class Chain:
     @classmethod
     def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
         if "scorers" in given:
-            return cls.of(list(given["scorers"]))
+            return cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
         if "name" in given:
             return cls._of_parts([_read_part(given)])
         stages = []
@@ -95,6 +104,10 @@ class Chain:
             stages.append((first if layer is None else layer, scorer))
         return cls(tuple(stages))
 
+    def with_allocation(self, allocation: str) -> Self:
+        """The same scorers, with a sample's tokens divided over its pictures in this way."""
+        return replace(self, allocation=allocation)
+
     @property
     def scorers(self) -> tuple[Scorer, ...]:
         return tuple(scorer for _, scorer in self.stages)
@@ -108,12 +121,19 @@ class Chain:
         """The chain that runs on a model; see `Scorer.for_model`."""
         found = tuple((layer, scorer.for_model(model)) for layer, scorer in self.stages)
         same = all(new is old for (_, new), (_, old) in zip(found, self.stages, strict=True))
-        return self if same else Chain(found)
+        return self if same else replace(self, stages=found)
+
+    @cached_property
+    def _in_charge(self) -> tuple[tuple[int, Scorer], ...]:
+        """The stages, each of which divides its count as the chain says."""
+        if self.allocation == SCORE:
+            return self.stages
+        return tuple((layer, Allocated(scorer, self.allocation)) for layer, scorer in self.stages)
 
     def scorer_at(self, layer: int) -> Scorer | None:
         """Who chooses the tokens that enter a layer; None where nobody can."""
         found = None
-        for first, scorer in self.stages:
+        for first, scorer in self._in_charge:
             if first <= layer:
                 found = scorer
         return found
@@ -167,14 +187,19 @@ class Chain:
     @property
     def name(self) -> str:
         """As a user writes it, without options: 'divprune+fastv'."""
-        return "+".join(scorer.name for scorer in self.scorers)
+        return self._prefix + "+".join(scorer.name for scorer in self.scorers)
+
+    @property
+    def _prefix(self) -> str:
+        return "" if self.allocation == SCORE else f"{self.allocation}:"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; `Chain.of` makes it again. One scorer at its earliest layer is that scorer's own dictionary."""
         layer, first = self.stages[0]
-        if len(self.stages) == 1 and layer == first.earliest_layer:
+        if len(self.stages) == 1 and layer == first.earliest_layer and self.allocation == SCORE:
             return first.to_dict()
-        return {"scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
+        divided = {} if self.allocation == SCORE else {"allocation": self.allocation}
+        return {**divided, "scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
 
     def __str__(self) -> str:
         """As `Chain.of` reads it again."""
@@ -187,7 +212,7 @@ class Chain:
             )
             parts.append(f"{scorer.name}{f'({inside})' if inside else ''}{'' if layer == default else f'@{layer}'}")
             before = layer
-        return "+".join(parts)
+        return self._prefix + "+".join(parts)
 
 
 def _split(text: str, at: str) -> list[str]:

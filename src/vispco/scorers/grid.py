@@ -26,10 +26,7 @@ class Grid:
     @classmethod
     def of(cls, layout: TokenLayout) -> Grid:
         image, real, cells = layout.image_index, layout.is_visual_slot, layout.coordinates
-        frame = torch.zeros_like(image) if cells is None else cells[..., 0]
-        fresh = torch.zeros_like(real)
-        fresh[:, 1:] = (image.diff(dim=-1) != 0) | (frame.diff(dim=-1) != 0)
-        picture = fresh.long().cumsum(-1)
+        picture = layout.picture_index
         if cells is None or layout.image_sizes is None:
             size = torch.zeros_like(image).scatter_add(1, picture, real.long())
             column = torch.arange(image.shape[1], device=image.device) - (size.cumsum(-1) - size).gather(1, picture)

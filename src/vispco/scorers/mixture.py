@@ -101,7 +101,10 @@ class MixedChain(Chain):
             )
         layers = sorted({layer for chain in chains for layer, _ in chain.stages})
         stages = tuple((layer, Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
-        return cls(stages, chains)
+        return cls(stages, chains=chains)
+
+    def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
+        return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
 
     @property
     def name(self) -> str:

@@ -50,6 +50,10 @@ class SparseVLM(Scorer):
     def acts_at(self, layer: int) -> bool:
         return self.rank is not None and layer in self.layers
 
+    @property
+    def rates(self) -> bool:
+        return not self.recycle and self.rank is None
+
     def score(self, context: ScoringContext) -> Tensor:
         raters = self._raters(context)
         return context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)

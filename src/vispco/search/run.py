@@ -46,6 +46,7 @@ def search(
     servable: bool = False,
     kernel: str | Kernel = "steps",
     mode: Mode | None = None,
+    allocation: str | None = None,
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
@@ -65,6 +66,7 @@ def search(
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
     servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
+    allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
     default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
@@ -79,6 +81,7 @@ def search(
         servable=servable,
         kernel=kernel,
         mode=mode,
+        allocation=allocation,
         solver=solver,
         budgets=tuple(budgets),
         cost=cost,

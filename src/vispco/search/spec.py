@@ -127,9 +127,13 @@ class SearchSpec:
         servable: bool = False,
         kernel: str | Kernel = "steps",
         mode: Mode | None = None,
+        allocation: str | None = None,
         **rest: Any,
     ) -> Self:
-        """The search that a user means: joint without a scorer or a mode, else of one chain. rest: the other fields."""
+        """The search that a user means: joint without a scorer or a mode, else of one chain.
+
+        allocation: of tokens over a prompt's pictures, in place of what the scorers say. rest: the other fields.
+        """
         named = (
             kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
         )  # an unknown one is refused
@@ -137,7 +141,13 @@ class SearchSpec:
             raise InvalidInputError("Both one scorer and a list of scorers were given. Keep one of them.")
         if scorer is None and scorers is not None and len(scorers) == 1 and not servable:
             scorer, scorers = scorers[0], None
-        if mode == "joint" or (mode is None and (scorer is None or servable)):
+        joint = mode == "joint" or (mode is None and (scorer is None or servable))
+        if allocation is not None:
+            if scorers is None and joint and scorer is None:
+                scorers = servable_chains() if servable else default_chains()
+            scorer = None if scorer is None and joint else Chain.of(scorer or "fastv").with_allocation(allocation)
+            scorers = None if scorers is None else [Chain.of(each).with_allocation(allocation) for each in scorers]
+        if joint:
             if named != "steps" or rest.pop("solver", None) not in (None, "table"):
                 raise InvalidInputError(
                     "A joint search has curves and a solver of its own. To choose a kernel or a solver, give one scorer."

@@ -74,7 +74,8 @@ class ATPLLaVA(LearnedScorer):
         threshold = self.network(means.to(self.network.device), context.layer).to(redundancy.device)
         above = torch.stack([redundancy, spatial], dim=-1) - threshold[:, None]
         soft = (SHARPNESS * above).sigmoid().amax(-1)
-        context.memo[self.name] = above.detach().amax(-1)
+        margin = above.detach().amax(-1)
+        context.memo[self.name] = torch.where(context.live, margin, context.memo.get(self.name, margin))
         return self.selected(context, (above > 0).any(-1), above.amax(-1), soft)
 
     def penalty(self, target: float) -> Tensor:

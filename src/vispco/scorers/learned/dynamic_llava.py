@@ -97,6 +97,10 @@ class DynamicLLaVA(LearnedScorer):
     def decides_count(self) -> bool:  # type: ignore[override]
         return self.is_training  # a sampled number; in inference the schedule's
 
+    @property
+    def rates(self) -> bool:
+        return not self.is_training
+
     def acts_at(self, layer: int) -> bool:
         return layer == self.LAYER
 
