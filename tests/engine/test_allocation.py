@@ -223,8 +223,8 @@ def test_the_choice_has_scores_that_a_relaxation_can_rank_by():
 
     def relaxation(scores, live, keep, _retention):
         order = scores.masked_fill(~live, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
-        for b in range(len(keep)):
-            seen.append(set(order[b, : int(keep[b].sum())].tolist()) == set(keep[b].nonzero()[:, 0].tolist()))
+        best = [set(order[b, : int(keep[b].sum())].tolist()) for b in range(len(keep))]
+        seen.extend(best[b] == set(keep[b].nonzero()[:, 0].tolist()) for b in range(len(keep)))
         return keep.float()
 
     def planner(layout, _):
@@ -288,3 +288,17 @@ def test_what_a_divided_scorer_needs_is_what_the_scorer_needs():
                 assert getattr(divided, each) == getattr(plain, each)
         assert divided.attention_rows(10, 100) == plain.attention_rows(10, 100)
         assert divided.name == plain.name
+
+
+@pytest.mark.parametrize("family", ["llava", "gemma3"])  # Qwen wants text between pictures
+def test_pictures_are_told_apart_where_they_touch_and_come_as_features(family):
+    """Two pictures without text between them, in a forward pass and in `generate()`, which encodes them beforehand."""
+    model, x = build(family), inputs(family, [(words(2, 1), picture(), picture(), words(4, 2))])
+    pruner = Pruner("uniform", Schedule((0.5, 0.5, 0.5, 0.25)), record=True, allocation="equal")
+    with torch.no_grad(), pruner(model):
+        model(**x)
+        kept = pruner.survivors(model)
+        model.generate(**x, max_new_tokens=1, do_sample=False)
+        generated = pruner.survivors(model)
+    assert [mask[0].view(2, 16).sum(-1).tolist() for mask in kept] == [[8, 8]] * 3 + [[4, 4]]
+    assert all(torch.equal(a, b) for a, b in zip(kept, generated, strict=True))

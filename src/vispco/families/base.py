@@ -132,6 +132,17 @@ class Family:
         """Token grid (frames, rows, columns) of each image in order, where it is known."""
         return None
 
+    def num_pictures(self, inputs: Mapping[str, Any]) -> int | None:
+        """How many pictures (or tiles) of one fixed size come with the inputs, as pixels or as features; None if unknown."""
+        pixels = inputs.get("pixel_values")
+        if pixels is None:  # `generate()` encodes pictures beforehand
+            pixels = getattr((inputs.get("mm_encoder_outputs") or {}).get("image"), "pooler_output", None)
+        return (
+            len(pixels)
+            if isinstance(pixels, list | tuple) or (isinstance(pixels, Tensor) and pixels.dim() > 2)
+            else None
+        )
+
     def has_pictures(self, inputs: Mapping[str, Any]) -> bool:
         """Whether pictures or videos come with the inputs of `base(model)`."""
         return any(inputs.get(name) is not None for name in self.picture_inputs)

@@ -20,10 +20,10 @@ class Gemma3(TowerFamily):
     first_class = ("gemma3",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        pixels = inputs.get("pixel_values")
+        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         grid = square(config.mm_tokens_per_image)
-        return None if pixels is None or grid is None else (grid,) * pixels.shape[0]
+        return None if number is None or grid is None else (grid,) * number
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
         config: Any = self.base(model).config

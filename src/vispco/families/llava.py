@@ -16,11 +16,11 @@ class Llava(TowerFamily):
     has_class_token = True
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        pixels = inputs.get("pixel_values")
+        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         vision = config.vision_config
         side = vision.image_size // vision.patch_size
-        return None if pixels is None else ((1, side, side),) * pixels.shape[0]
+        return None if number is None else ((1, side, side),) * number
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
         config: Any = self.base(model).config
@@ -40,10 +40,10 @@ class InternVL(Family):
     model_types = ("internvl",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        pixels = inputs.get("pixel_values")
+        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         grid = square(config.image_seq_length)
-        return None if pixels is None or grid is None else (grid,) * pixels.shape[0]
+        return None if number is None or grid is None else (grid,) * number
 
 
 class Idefics(Family):
