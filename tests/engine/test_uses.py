@@ -76,33 +76,9 @@ def test_a_model_compiled_and_run_before_is_pruned(shallow):
             assert torch.equal(shallow(**x).logits, want)
 
 
-class Adapter(nn.Module):
-    """A wrapper with the interface of PEFT: what it does not have is asked of the model inside."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.base_model = model
-
-    def get_base_model(self):
-        return self.base_model
-
-    def forward(self, *args, **kwargs):
-        return self.base_model(*args, **kwargs)
-
-    def generate(self, *args, **kwargs):
-        return self.base_model.generate(*args, **kwargs)
-
-    def __getattr__(self, name):
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("base_model"), name)
-
-
-@pytest.mark.parametrize("wrap", [Adapter, nn.DataParallel])
-def test_wrappers_are_unwrapped(wrap):
+def test_wrappers_are_unwrapped():
     model, x = build("qwen2_5_vl"), inputs("qwen2_5_vl", [DEFAULT])
-    wrapped = wrap(model)
+    wrapped = nn.DataParallel(model)
     with torch.no_grad():
         with PRUNER(model):
             want = model(**x).logits
@@ -112,17 +88,46 @@ def test_wrappers_are_unwrapped(wrap):
         PRUNER.remove(wrapped)
 
 
-def test_peft_models_are_pruned():
-    peft = pytest.importorskip("peft")
-    model, x = copy.deepcopy(_built("llava", 0)), inputs("llava", [DEFAULT])
-    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2))
+@pytest.fixture(params=FIRST_CLASS)
+def adapted(request):
+    """A model inside of a PeftModel, with LoRA weights that change what it says; and inputs for it."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=2, init_lora_weights=False)
+    torch.manual_seed(0)
+    return peft.get_peft_model(copy.deepcopy(_built(request.param, 0)), config).eval(), inputs(request.param, [DEFAULT])
+
+
+def test_peft_models_are_pruned(adapted):
+    """The pruner on the PeftModel, and on the model inside: the same logits, tokens and counts."""
+    model, x = adapted
     with torch.no_grad():
-        with PRUNER(adapted):
-            got, tokens = adapted(**x).logits, generated(adapted, x)
-        inner = adapted.get_base_model()
+        whole = model(**x).logits
+        with model.disable_adapter():
+            assert not torch.allclose(model(**x).logits, whole)
+        assert PRUNER.apply(model) is model
+        got, tokens = model(**x).logits, generated(model, x)
+        assert PRUNER.token_counts(model).tolist() == [[16, 8, 8, 4]]
+        PRUNER.remove(model)
+        assert torch.equal(model(**x).logits, whole)
+        inner = model.get_base_model()
         with PRUNER(inner):
             assert torch.equal(inner(**x).logits, got)
             assert torch.equal(generated(inner, x), tokens)
+        with Pruner("fastv", SCHEDULE, mode="mask")(model):
+            masked = model(**x).logits
+    text = x["input_ids"] != IMAGE
+    assert not torch.allclose(got[text], whole[text])
+    assert (masked - got)[text].abs().max() <= 1e-4
+
+
+def test_an_adapter_is_trained_under_a_pruner(adapted):
+    model, x = adapted
+    labels = x["input_ids"].masked_fill(x["input_ids"] == IMAGE, -100)
+    with PRUNER(model.train()):
+        model(**x, labels=labels).loss.backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.requires_grad and "language_model" in name}
+    assert found
+    assert all(grad is not None and grad.abs().max() > 0 for grad in found.values())
 
 
 class TestMergedEmbeddings:
