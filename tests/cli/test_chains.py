@@ -46,16 +46,16 @@ def test_a_config_file_may_map_layers_to_scorers(invoke, tmp_path):
 def test_every_command_that_makes_a_pruner_takes_an_allocation(command, invoke, tmp_path):
     out = ("--out", tmp_path / OUT.get(command, "run"))
     done = invoke(
-        *command.split(), "tiny-llava", "--scorer", "fastv", "--allocation", "equal", *TASK, *SMALL[command], *out, "--json"
+        *command.split(), "tiny-llava", "--scorer", "random(seed=3)", "--allocation", "equal", *TASK, *SMALL[command], *out, "--json"
     )  # fmt: skip
     assert done.code == 0, done.err
     if command == "search":
         saved = json.loads((tmp_path / "run" / "config.json").read_text())["scorer"]
-        assert saved == {"allocation": "equal", "scorers": [{"layer": 1, "name": "fastv"}]}
+        assert saved == {"allocation": "equal", "scorers": [{"layer": 0, "name": "random", "seed": 3}]}
         again = invoke("evaluate", "tiny-llava", "--pruner", tmp_path / "run", "--budget", "0.5", *TASK, "--limit", "1", "--json")  # fmt: skip
         assert again.code == 0, again.err
     if command == "evaluate":
-        assert (done.json["allocation"], done.json["scorer"]) == ("equal", "equal:fastv")
+        assert (done.json["allocation"], done.json["scorer"]) == ("equal", "equal:random(seed=3)")
 
 
 @pytest.mark.parametrize("command", ["ask", "bench", "evaluate", "play", "search", "serve", "sweep"])

@@ -66,7 +66,7 @@ def test_a_record_equals_the_tower_read_patch_by_patch(name):
 def test_pictures_encoded_beforehand_bring_their_record(name):
     x = inputs(name, [SAMPLES["one picture"], SAMPLES["two pictures"]])
     with torch.no_grad():
-        encoded = encode_pictures(deep(name), x, NEEDS)
+        encoded = encode_pictures(deep(name), x, NEEDS)["image"]
     words = {key: value for key, value in x.items() if not key.startswith("pixel")}
     first, second = shown(name, x), shown(name, {**words, "mm_encoder_outputs": {"image": encoded}})
     torch.testing.assert_close(first.features, second.features)

@@ -27,6 +27,7 @@ class PictureQuestion:
     task: str = "question"
     history: History = ()
     max_new_tokens: int | None = None
+    frames_per_second: float | None = None
 
     answer = ""
     references: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ def without_pixels(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[fl
     if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
         return seconds, dict(encoded.inputs)
     words = {name: value for name, value in encoded.inputs.items() if not name.startswith("pixel_")}
-    return seconds, {**words, "mm_encoder_outputs": {"image": features}}
+    return seconds, {**words, "mm_encoder_outputs": features}
 
 
 def last_logits(model: Any) -> dict[str, int]:

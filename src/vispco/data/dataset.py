@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from vispco.data.drawing import draw
-from vispco.data.tasks import TASKS, metric, select
+from vispco.data.tasks import SEVERAL, TASKS, metric, select
 from vispco.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def compose(
 class DrawnSample:
     """A drawn picture with a question of its task: a `Sample` whose pictures are in memory.
 
-    `id` is split/task/seed/index. `scene` is what the picture shows; None where the pictures were replaced.
+    `id` is split/task/seed/index. `scene` is what the picture shows; None where there are several or they were replaced.
+    frames_per_second: of a video, whose frames the pictures are; None for pictures.
     """
 
     id: str
@@ -80,10 +81,11 @@ class DrawnSample:
     answer: str
     history: History = ()
     scene: Scene | None = field(default=None, repr=False, compare=False)
+    frames_per_second: float | None = None
 
     @property
     def image(self) -> Image:
-        """The first picture; drawn samples have one."""
+        """The first picture; samples of the eight tasks have one."""
         return self.images[0]
 
     @property
@@ -128,6 +130,10 @@ class Dataset(Lazy[DrawnSample]):
         number, task = divmod(place, len(self.tasks))
         name = self.tasks[task]
         identity = f"{self.split}/{name}/{self.seed}/{number}"
+        if name in SEVERAL:
+            shown = SEVERAL[name].show(random_for(identity), SPLITS[self.split])
+            pictures = tuple(draw(scene) for scene in shown.scenes)
+            return DrawnSample(identity, name, pictures, *shown.question, frames_per_second=shown.frames_per_second)
         scene, questions = compose(name, self.split, random_for(identity))
         question, answer = questions[0]
         return DrawnSample(identity, name, (draw(scene),), question, answer, scene=scene)

@@ -45,6 +45,10 @@ class Sample(Protocol):
         """The pictures. They may be decoded at each access: keep the tuple if you need it twice."""
 
     @property
+    def frames_per_second(self) -> float | None:
+        """None where the pictures are pictures. A number where they are the frames of one video."""
+
+    @property
     def num_images(self) -> int:
         """The number of pictures, without decoding them."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
@@ -29,6 +30,7 @@ RECORD = "vispco_vision"
 
 
 KINDS = ("attention", "received", "keys")
+VIDEOS = "pixel_values_videos"
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,18 +146,27 @@ class VisionTap:
         heard.found = TokenVision(values)
 
 
-def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> Any:
-    """What `get_image_features` says of the pictures of a batch; a record of the tower, if one is needed, goes with it."""
+def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> dict[str, Any]:
+    """What the vision tower says of the pictures and videos of a batch, as `mm_encoder_outputs` of the model's forward pass.
+
+    A record of the tower, if one is needed, goes with it.
+    """
     family = family_of(model)
-    encoder: Any = getattr(family.base(model), "get_image_features")  # noqa: B009 - not a method that torch knows
-    wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
-    if not needs:
-        return encoder(**wanted, return_dict=True)
-    family.check_vision(model)
-    with VisionTap(family, model, needs) as tap:
-        output = encoder(**wanted, return_dict=True)
-        setattr(output, RECORD, tap.collect())
-    return output
+    if needs:
+        family.check_vision(model)
+    found = {}
+    pictures = [name for name in family.picture_inputs if name != VIDEOS]
+    for kind, names in (("image", pictures), ("video", [VIDEOS])):
+        if all(inputs.get(name) is None for name in names):
+            continue
+        encoder: Any = getattr(family.base(model), f"get_{kind}_features")
+        wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
+        with VisionTap(family, model, needs) if needs else nullcontext() as tap:
+            output = encoder(**wanted, return_dict=True)
+            if tap is not None:
+                setattr(output, RECORD, tap.collect())
+        found[kind] = output
+    return found
 
 
 def vision_record(found: TokenVision, layout: TokenLayout) -> VisionRecord:

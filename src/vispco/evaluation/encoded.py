@@ -11,6 +11,8 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
+from vispco.zoo.frames import FrameProcessor
+from vispco.zoo.processor import chat_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 IGNORE = -100
+VIDEOS = "pixel_values_videos"
 PLACEHOLDERS = ("image_token", "video_token", "boi_token", "eoi_token")  # attributes of processors and tokenizers
 
 
@@ -72,15 +75,23 @@ def encode(model: Any, processor: Any, samples: Sequence[Sample], *, answers: bo
 def conversation(sample: Sample, processor: Any = None) -> list[dict[str, Any]]:
     """The chat that ends with the sample's question: the pictures first, then the words.
 
-    processor: the model's; what its tokenizer would take for a special token in the words is kept from being one.
+    processor: the model's; what its tokenizer would take for a special token in the words is kept from being one. Frames of
+    a video are shown as one video where it takes videos, else as pictures.
     """
+    media = [{"type": "video"}] if shows_video(sample, processor) else [{"type": "image"}] * sample.num_images
     turns: list[dict[str, Any]] = []
     for question, answer in (*sample.history, (sample.question, None)):
-        shown = [] if turns else [{"type": "image"}] * sample.num_images
+        shown = [] if turns else media
         turns.append({"role": "user", "content": [*shown, {"type": "text", "text": plain_text(question, processor)}]})
         if answer is not None:
             turns.append({"role": "assistant", "content": [{"type": "text", "text": plain_text(answer, processor)}]})
     return turns
+
+
+def shows_video(sample: Sample, processor: Any) -> bool:
+    """Whether a sample is a video, and the model takes videos."""
+    rate = getattr(sample, "frames_per_second", None)  # objects of other packages may not know of videos
+    return rate is not None and getattr(processor, "video_processor", None) is not None
 
 
 def plain_text(text: str, processor: Any) -> str:
@@ -105,10 +116,11 @@ def special_tokens(processor: Any) -> tuple[str, ...]:
 def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     """One sample through the processor: the dear part (it resizes the picture), worth keeping."""
     chat = conversation(sample, processor)
-    text: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    text = chat_text(processor, chat, add_generation_prompt=True)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
-    found = processor(text=[text], images=[list(sample.images)], return_tensors="pt", **options)
+    shown = _video(sample, processor) if shows_video(sample, processor) else {"images": [list(sample.images)]}
+    found = processor(text=[text], return_tensors="pt", **shown, **options)
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
@@ -120,11 +132,20 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     return Prompt(tensors, answer, num_visual)
 
 
+def _video(sample: Sample, processor: Any) -> dict[str, Any]:
+    """How a processor is given a video: frames that are all to be used, and how many are a second."""
+    frames, rate = list(sample.images), float(sample.frames_per_second or 1.0)
+    if isinstance(processor.video_processor, FrameProcessor):
+        return {"videos": [frames], "fps": rate}
+    about = {"total_num_frames": len(frames), "fps": rate, "frames_indices": list(range(len(frames)))}
+    return {"videos": [frames], "video_metadata": [about], "do_sample_frames": False}
+
+
 def answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
     """An answer as the template writes it after its prompt, up to and with the token that ends a turn. [A]"""
-    asked: str = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    asked = chat_text(processor, chat, add_generation_prompt=True)
     told = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
-    whole: str = processor.apply_chat_template([*chat, told], tokenize=False)
+    whole = chat_text(processor, [*chat, told])
     text = whole[len(asked) :].rstrip() if whole.startswith(asked) else answer
     tokens: list[int] = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
     ends = end_tokens(model, processor)
@@ -157,12 +178,13 @@ def collate(
     sizes = [p.tensors["input_ids"].shape[1] for p in prompts]
     width = max(size + extra for size, extra in zip(sizes, lengths, strict=True))
     inputs: dict[str, Any] = {}
-    for name in prompts[0].tensors:
-        values = [p.tensors[name] for p in prompts]
-        if any(value.shape == (1, size) for value, size in zip(values, sizes, strict=True)):
+    for name in dict.fromkeys(name for prompt in prompts for name in prompt.tensors):
+        values = [p.tensors[name] for p in prompts if name in p.tensors]  # some may show pictures, others a video
+        whole = len(values) == len(prompts)
+        if whole and any(value.shape == (1, size) for value, size in zip(values, sizes, strict=True)):
             inputs[name] = _padded(name, values, prompts, lengths, width, pad_token(processor))
         else:
-            inputs[name] = _stacked(values)
+            inputs[name] = _stacked(name, values)
     inputs["attention_mask"] = _padded(
         "attention_mask", [torch.ones(1, size, dtype=torch.long) for size in sizes], prompts, lengths, width, 0
     )
@@ -202,8 +224,13 @@ def _padded(
     return out
 
 
-def _stacked(values: list[Tensor]) -> Tensor:
+def _stacked(name: str, values: list[Tensor]) -> Tensor:
     """Picture tensors one after the other; where their sizes differ (tiles), zeros fill up as processors do."""
+    if name == VIDEOS and len({value.shape[1] for value in values if value.dim() == 5}) > 1:
+        raise InvalidInputError(
+            "Videos of different numbers of frames stand in one batch, which this model cannot take. Use batch_size=1, or give "
+            "videos of one length."
+        )
     rest = [max(sizes) for sizes in zip(*(value.shape[1:] for value in values), strict=True)]
     if any(list(value.shape[1:]) != rest for value in values):
         grown = [value.new_zeros(value.shape[0], *rest) for value in values]

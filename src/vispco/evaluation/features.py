@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.engine.vision import RECORD, TokenVision, encode_pictures
 from vispco.errors import InvalidInputError
-from vispco.evaluation.encoded import Encoded, Prompt, collate, read
+from vispco.evaluation.encoded import VIDEOS, Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
 from vispco.scorers.base import VisionNeeds
@@ -93,13 +93,17 @@ class FeatureStore:
     @torch.no_grad()
     def _computed(self, samples: list[Sample]) -> dict[str, dict[str, Tensor]]:
         prompts = [read(self.model, self.processor, sample) for sample in samples]
-        features: Sequence[Tensor | None] = [None] * len(samples)
-        records: Sequence[dict[str, Tensor]] = [{}] * len(samples)
-        if self.note is None:
-            features, records = self._features(samples, prompts)
+        features: list[Tensor | None] = [None] * len(samples)
+        records: list[dict[str, Tensor]] = [{}] * len(samples)
+        for places in _same_kind(prompts) if self.note is None else ():
+            found = self._features([samples[place] for place in places], [prompts[place] for place in places])
+            for place, feature, record in zip(places, *found, strict=True):
+                features[place], records[place] = feature, record
         entries = {}
         for sample, prompt, feature, record in zip(samples, prompts, features, records, strict=True):
             entry = {"answer": prompt.answer, "num_visual": torch.tensor(prompt.num_visual)}
+            if VIDEOS in prompt.tensors:
+                entry["video"] = torch.tensor(True)
             for name, value in prompt.tensors.items():
                 if feature is None or not name.startswith(PIXELS):
                     entry[f"inputs.{name}"] = value
@@ -115,12 +119,13 @@ class FeatureStore:
     ) -> tuple[Sequence[Tensor | None], Sequence[dict[str, Tensor]]]:
         """Each sample's part of the encoder's output, and of the record of the tower."""
         inputs = collate(self.model, self.processor, samples, prompts).inputs
-        out = encode_pictures(self.model, inputs, self.vision)
+        ((kind, out),) = encode_pictures(self.model, inputs, self.vision).items()
         record: TokenVision | None = getattr(out, RECORD, None)
         parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
-        return self._pooled(out, samples, prompts), parts
+        pictures = [1 if kind == "video" else sample.num_images for sample in samples]
+        return self._pooled(out, pictures, prompts), parts
 
-    def _pooled(self, out: Any, samples: list[Sample], prompts: list[Prompt]) -> Sequence[Tensor | None]:
+    def _pooled(self, out: Any, pictures: list[int], prompts: list[Prompt]) -> Sequence[Tensor | None]:
         """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
         pooled = out.pooler_output
         if getattr(out, "deepstack_features", None) is not None:
@@ -131,23 +136,45 @@ class FeatureStore:
             tiles = [p.num_visual // pooled.shape[1] for p in prompts]
             if sum(tiles) == pooled.shape[0]:
                 return list(torch.split(pooled, tiles))
-        elif isinstance(pooled, list | tuple) and len(pooled) == sum(sample.num_images for sample in samples):
+        elif isinstance(pooled, list | tuple) and len(pooled) == sum(pictures):
             parts = iter(pooled)
-            return [torch.cat([next(parts) for _ in range(sample.num_images)]) for sample in samples]
+            return [torch.cat([next(parts) for _ in range(number)]) for number in pictures]
         self.note = self.note or (
             f"The image features of {type(self.model).__name__} cannot be told apart by sample, so they are not kept."
         )
-        return [None] * len(samples)
+        return [None] * len(prompts)
 
     def _joined(self, entries: list[dict[str, Tensor]]) -> dict[str, BaseModelOutputWithPooling]:
-        parts = [entry["feature"].to(self.model.device) for entry in entries]
-        # a list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size
-        pooled: Any = parts if parts[0].dim() == 2 else torch.cat(parts)
-        output = BaseModelOutputWithPooling(pooler_output=pooled)
-        if self.vision:
-            records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in entries]
-            setattr(output, RECORD, TokenVision.join(records))
-        return {"image": output}
+        found = {}
+        for kind in ("image", "video"):
+            mine = [entry for entry in entries if ("video" in entry) == (kind == "video")]
+            if mine:
+                found[kind] = self._output([entry["feature"].to(self.model.device) for entry in mine])
+            if mine and self.vision:
+                records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in mine]
+                setattr(found[kind], RECORD, TokenVision.join(records))
+        return found
+
+    def _output(self, parts: list[Tensor]) -> BaseModelOutputWithPooling:
+        """A list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size.
+
+        Where videos have different lengths, one row of all tokens: they are only told apart by their places in the prompts.
+        """
+        pooled: Any = parts
+        if parts[0].dim() > 2:
+            same = len({part.shape[1:] for part in parts}) == 1
+            pooled = torch.cat(parts) if same else torch.cat([part.flatten(0, 1) for part in parts])[None]
+        return BaseModelOutputWithPooling(pooler_output=pooled)
+
+
+def _same_kind(prompts: Sequence[Prompt]) -> list[list[int]]:
+    """Places of prompts that the tower can take at once: pictures, or videos of one length."""
+    groups: dict[Any, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        video = prompt.tensors.get(VIDEOS)
+        key = None if video is None else (video.dim(), video.shape[1:] if video.dim() > 2 else ())
+        groups.setdefault(key, []).append(place)
+    return list(groups.values())
 
 
 def _prompt(entry: dict[str, Tensor]) -> Prompt:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from vispco.families.base import Family, ImageSizes, TowerFamily, square
@@ -29,9 +30,28 @@ class Llava(TowerFamily):
 
 
 class LlavaVariants(Family):
-    """LLaVA-NeXT, LLaVA-OneVision: tiles with newline tokens, whose grid is not a rectangle."""
+    """LLaVA-NeXT and its kin: tiles with newline tokens, whose grid is not a rectangle. Frames of videos are squares."""
 
-    model_types = ("llava_next", "llava_onevision")
+    model_types = ("llava_next", "llava_onevision", "llava_next_video")
+
+    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+        """Of videos alone, read off the runs of their placeholders. A newline at the end of a video is a cell of its own."""
+        config: Any = self.base(model).config
+        ids, video = inputs.get("input_ids"), getattr(config, "video_token_id", None)
+        if ids is None or video is None or bool((ids == config.image_token_id).any()):
+            return None
+        side = config.vision_config.image_size // config.vision_config.patch_size
+        stride = getattr(config, "spatial_pool_stride", None)
+        side = -(-side // 2) if stride is None else side // stride
+        sizes: list[tuple[int, int, int]] = []
+        edges = np.diff(np.pad((ids == video).cpu().numpy().astype(np.int8), ((0, 0), (1, 1))), axis=1)
+        starts, ends = (np.argwhere(edges == change)[:, 1] for change in (1, -1))
+        for length in (ends - starts).tolist():
+            frames, newlines = divmod(length, side * side)
+            if newlines > 1 or (newlines and stride is not None):
+                return None
+            sizes += [(frames, side, side)] + [(1, 1, 1)] * newlines
+        return tuple(sizes)
 
 
 class InternVL(Family):

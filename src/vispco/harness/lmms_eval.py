@@ -19,6 +19,7 @@ from lmms_eval.protocol import ChatMessages
 from PIL import Image
 
 from vispco.asking import PictureQuestion, PrunerChoice
+from vispco.asking.default_pruner import BUDGET
 from vispco.asking.prompt_inputs import read_chat_prompt
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import collate, pad_token
@@ -136,7 +137,7 @@ def prune(model: Any, run: str | None, method: str | None, budget: float | None)
     """Put the chosen pruner on a model for good; None where nothing was chosen."""
     if run is None and method is None and budget is None:
         return None
-    choice = PrunerChoice(run=run, method=method, **({} if budget is None else {"budget": budget}))
+    choice = PrunerChoice(run=run, method=method, budget=BUDGET if budget is None else budget)
     pruner = choice.pruner(model)
     pruner.apply(model)
     return pruner

@@ -117,6 +117,10 @@ class BenchmarkSample:
         return tuple(within_pixels(picture, low, high, self.settings.side_multiple) for picture in pictures)
 
     @property
+    def frames_per_second(self) -> float | None:
+        return self.record.frames_per_second
+
+    @property
     def num_images(self) -> int:
         return len(self.sizes)
 

@@ -140,7 +140,8 @@ class _AskedOnce:
     """An attention source that computes once what is asked for each picture."""
 
     def __init__(self, source: Any) -> None:
-        self._source, self._known = source, {}
+        self._source = source
+        self._known: dict[Any, tuple[Any, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._source, name)

@@ -6,7 +6,8 @@ from typing import Any
 
 from vispco.sources.record import Turn
 
-PLACEHOLDER = "<image>"
+PLACEHOLDER, VIDEO_PLACEHOLDER = "<image>", "<video>"
+SHOWN = {"image": PLACEHOLDER, "image_url": PLACEHOLDER, "video": VIDEO_PLACEHOLDER, "video_url": VIDEO_PLACEHOLDER}
 ASKING = {"human", "user", "question"}
 ANSWERING = {"gpt", "assistant", "model", "answer"}
 
@@ -15,11 +16,11 @@ class ConversationError(ValueError):
     """The conversation does not alternate, lacks its answers, or does not fit its images."""
 
 
-def parse_conversation(messages: Any, images: int) -> tuple[Turn, ...]:
+def parse_conversation(messages: Any, images: int, placeholder: str = PLACEHOLDER) -> tuple[Turn, ...]:
     """Turns from `{"from", "value"}`, `{"role", "content"}` or `{"user", "assistant"}` entries.
 
-    `images` is how many pictures the record has. If no placeholder says where they go, they stand before the first
-    instruction. An instruction at the end that nobody answers is left out.
+    `images` is how many pictures the record has; a video is one, with a placeholder of its own. If no placeholder says where
+    they go, they stand before the first instruction. An instruction at the end that nobody answers is left out.
     """
     if not isinstance(messages, list) or not messages:
         raise ConversationError(f"conversations is {brief(messages)}; it must be a list of messages")
@@ -33,7 +34,7 @@ def parse_conversation(messages: Any, images: int) -> tuple[Turn, ...]:
         elif role in ANSWERING and asked is not None:
             if not text.strip():
                 raise ConversationError(f"the answer in message {number + 1} is empty")
-            turns.append(make_turn(asked, text))
+            turns.append(make_turn(asked, text, placeholder))
             asked = None
         else:
             raise ConversationError(
@@ -45,11 +46,11 @@ def parse_conversation(messages: Any, images: int) -> tuple[Turn, ...]:
     return place_images(turns, images)
 
 
-def make_turn(asked: str, answer: str) -> Turn:
+def make_turn(asked: str, answer: str, placeholder: str = PLACEHOLDER) -> Turn:
     """Takes the placeholders out of an instruction and remembers where they stood."""
-    if PLACEHOLDER not in asked:
+    if placeholder not in asked:
         return Turn(asked, answer.strip())
-    parts = asked.split(PLACEHOLDER)
+    parts = asked.split(placeholder)
     # LLaVA writes "<image>\n" before or "\n<image>" after the text; those line breaks belong to the placeholder.
     parts = [part.lstrip("\n") if i and not "".join(parts[:i]).strip() else part for i, part in enumerate(parts)]
     parts = [part.rstrip("\n") if not "".join(parts[i + 1 :]).strip() else part for i, part in enumerate(parts)]
@@ -88,9 +89,7 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, list):
         parts = [entry if isinstance(entry, dict) else {"type": "text", "text": entry} for entry in value]
-        return "".join(
-            PLACEHOLDER if part.get("type") in ("image", "image_url") else as_text(part.get("text")) for part in parts
-        )
+        return "".join(SHOWN.get(str(part.get("type"))) or as_text(part.get("text")) for part in parts)
     raise ConversationError(f"a message's text is {brief(value)}; it must be a string")
 
 

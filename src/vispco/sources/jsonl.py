@@ -3,6 +3,7 @@
 | field | what it is |
 |---|---|
 | `image` (or `images`) | a file name, or a list of them, relative to the image folder |
+| `video` | instead of `image`: a folder of frames, or a list of their files; `fps` says how many are a second [2] |
 | `question` | the instruction |
 | `answer` (or `answers`) | a string, or a list of accepted ones |
 | `conversations` | instead of question and answer: turns as LLaVA-Instruct has them |
@@ -19,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 from vispco.sources.conversation import ConversationError, brief, make_turn, place_images
 from vispco.sources.json_array import NOT_UTF8, is_text
 from vispco.sources.limits import InputLimits
-from vispco.sources.llava_instruct import LlavaInstruct, find_handles
+from vispco.sources.llava_instruct import LlavaInstruct
 from vispco.sources.record import Record
+from vispco.sources.shown import Place, find_shown
 from vispco.sources.skipped import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIELDS = {"id", "task", "image", "images", "question", "answer", "answers", "options", "hint"}
+FIELDS = {"id", "task", "image", "images", "video", "fps", "question", "answer", "answers", "options", "hint"}
 
 
 class Jsonl(LlavaInstruct):
@@ -67,11 +69,9 @@ class Jsonl(LlavaInstruct):
         return self.record(row, element)
 
     def _question(self, row: int, element: dict[str, Any]) -> Record | Skipped:
-        handles = find_handles(
-            element.get("image", element.get("images")), self.roots, str(self.file), row, self.max_side
-        )
-        if isinstance(handles, Skipped):
-            return handles
+        shown = find_shown(element, Place(self.roots, str(self.file), row, self.max_side))
+        if isinstance(shown, Skipped):
+            return shown
         question = element.get("question")
         if not isinstance(question, str) or not question.strip():
             return self._wrong(
@@ -81,14 +81,15 @@ class Jsonl(LlavaInstruct):
         if not references:
             return self._wrong("no answer", row, "it has no answer; give answer, answers or conversations")
         try:
-            turns = place_images([make_turn(question, references[0])], len(handles))
+            turns = place_images([make_turn(question, references[0], shown.placeholder)], shown.number)
         except ConversationError as error:
             return self._wrong("malformed conversation", row, str(error))
         given = element.get("id")
         return Record(
             id=f"{self.file.stem}/{row}" if given is None else f"{given}#{row}",
             task=str(element.get("task") or self.task),
-            handles=handles,
+            handles=shown.handles,
+            frames_per_second=shown.frames_per_second,
             turns=turns,
             references=references,
             options=as_options(element.get("options")),

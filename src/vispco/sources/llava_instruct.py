@@ -1,7 +1,7 @@
 """LLaVA-Instruct: a JSON list of conversations beside a folder of images.
 
 Each element is `{"id", "image", "conversations": [{"from": "human", "value": "<image> ..."}, {"from": "gpt", ...}]}`.
-`image` may also be a list, for conversations about several.
+`image` may also be a list, for conversations about several. `video` in its place is a folder of frames or a list of them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from vispco.errors import InvalidInputError
 from vispco.sources.conversation import ConversationError, brief, parse_conversation
 from vispco.sources.image import MAX_SIDE
-from vispco.sources.image_handle import ImageHandle, OutsideError, find_image
 from vispco.sources.json_array import read_json_array
 from vispco.sources.record import Record
 from vispco.sources.records import Records
+from vispco.sources.shown import Place, find_shown
 from vispco.sources.skipped import Skipped
 
 if TYPE_CHECKING:
@@ -41,18 +41,21 @@ class LlavaInstruct(Records):
         if not isinstance(element, dict):
             return Skipped("malformed item", file, row, f"it is {brief(element)}; a conversation is an object {{...}}")
         given = element.get("id")
-        handles = find_handles(element.get("image", element.get("images")), self.roots, file, row, self.max_side)
-        if isinstance(handles, Skipped):
-            return handles
+        shown = find_shown(element, Place(self.roots, file, row, self.max_side))
+        if isinstance(shown, Skipped):
+            return shown
         try:
-            turns = parse_conversation(element.get("conversations", element.get("messages")), len(handles))
+            turns = parse_conversation(
+                element.get("conversations", element.get("messages")), shown.number, shown.placeholder
+            )
         except ConversationError as error:
             return Skipped("malformed conversation", file, row, str(error), str(given or ""))
         rest = {key: value for key, value in element.items() if key not in ("conversations", "messages")}
         return Record(
             id=f"{self.file.stem}/{row}" if given is None else f"{given}#{row}",
             task=self.task,
-            handles=handles,
+            handles=shown.handles,
+            frames_per_second=shown.frames_per_second,
             turns=turns,
             references=(turns[0].answer,),
             prompt=turns[0].instruction,
@@ -70,30 +73,3 @@ def image_roots(file: Path, images: str | Path | None) -> list[Path]:
     if not folder.is_dir():
         raise InvalidInputError(f"The image folder {folder} of {file} does not exist. Give the folder with its images.")
     return [folder]
-
-
-def find_handles(
-    images: Any, roots: list[Path], file: str, row: int, max_side: int
-) -> tuple[ImageHandle, ...] | Skipped:
-    """A handle for each file named in `images` (a name or a list of names), or what is wrong with the first bad one."""
-    names = images if isinstance(images, list) else [images]
-    if not names or names in ([None], [""]):
-        return Skipped("no image", file, row, "it has no image; only items with one can be pruned")
-    handles = []
-    for name in names:
-        if not isinstance(name, str) or not name:
-            return Skipped("malformed item", file, row, f"its image is {brief(name)}; it must be a file name")
-        try:
-            found = find_image(name, roots)
-        except OutsideError as error:
-            return Skipped("refused image", file, row, f"image {name[:200]!r} {error}")
-        if found is None:
-            looked = " or ".join(str(root) for root in roots)
-            return Skipped("missing image", file, row, f"image {name[:200]!r} is not in {looked}")
-        path, head = found
-        handle = ImageHandle(path, f"image {path}", file, row, max_side)
-        wrong = handle.check(head)
-        if wrong:
-            return wrong
-        handles.append(handle)
-    return tuple(handles)

@@ -43,6 +43,7 @@ class Record:
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
     row: int | None = field(default=None, compare=False)
+    frames_per_second: float | None = None  # of a video, whose frames the pictures are; None for pictures
 
     @property
     def question(self) -> str:
@@ -106,6 +107,10 @@ class ConversationSample:
     def image(self) -> Image:
         """The first picture."""
         return self.record.image() if self.replaced is None else self.replaced[0]
+
+    @property
+    def frames_per_second(self) -> float | None:
+        return self.record.frames_per_second
 
     @property
     def num_images(self) -> int:

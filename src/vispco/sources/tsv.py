@@ -5,6 +5,7 @@
 | `index` | the id |
 | `image` | base64, a list of base64, or the index of another row that has the picture |
 | `image_path` | instead of `image`: a file name, or a list |
+| `video`, `fps` | instead of `image`: a folder of frames, or a list of their files, and how many are a second [2] |
 | `question`, `hint` | the words |
 | `A`, `B`, ... | the options of a multiple-choice question |
 | `answers`, `answer` | a letter, a text, or a list of texts; `answers` is preferred where a table has both |
@@ -21,6 +22,7 @@ from vispco.sources.image import MAX_SIDE
 from vispco.sources.jsonl import as_answers
 from vispco.sources.record import Record, Turn
 from vispco.sources.records import Records
+from vispco.sources.shown import Shown
 from vispco.sources.skipped import Skipped
 from vispco.sources.tsv_header import Header, read_header
 from vispco.sources.tsv_images import TsvImages, parse_list
@@ -88,15 +90,19 @@ class Tsv(Records):
             return self._skip("no question", row, "its question is empty")
         if not references:
             return self._skip("no answer", row, "its answer is empty, so it cannot be scored")
-        handles = images.handles(row)
-        if isinstance(handles, Skipped):
-            return handles
+        shown = images.video(row, cells)
+        if shown is None:
+            handles = images.handles(row)
+            shown = handles if isinstance(handles, Skipped) else Shown(handles)
+        if isinstance(shown, Skipped):
+            return shown
         answer = next(text for text in references if text)
         return Record(
             id=identity.decode(self.encoding),
             task=self.task,
-            handles=handles,
-            turns=(Turn(question, answer, (0,) * len(handles)),),
+            handles=shown.handles,
+            frames_per_second=shown.frames_per_second,
+            turns=(Turn(question, answer, (0,) * shown.number),),
             references=references,
             options={letter: cells[letter] for letter in header.options if not is_missing(cells[letter])},
             hint="" if is_missing(cells.get("hint", "")) else cells["hint"].strip(),

@@ -70,8 +70,8 @@ def read_header(path: Path, encoding: str) -> Header:
         raise InvalidInputError(f"{path}, header: it has one column, {shown!r}. The columns must be separated by tabs.")
     if header.question is None:
         raise InvalidInputError(f"{path} has no question column. Its columns: {shown}.")
-    if header.image is None and header.image_path is None:
-        raise InvalidInputError(f"{path} has no images: no image or image_path column. Its columns: {shown}.")
+    if header.image is None and header.image_path is None and "video" not in header.names:
+        raise InvalidInputError(f"{path} has no images: no image, image_path or video column. Its columns: {shown}.")
     if header.answer is None:
         raise InvalidInputError(
             f"{path} has no answer column, so nothing in it can be scored. Its columns: {shown}. Test splits are "

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.sources.image import BrokenImageError, looks_like_image
 from vispco.sources.image_handle import ImageHandle
-from vispco.sources.llava_instruct import find_handles
+from vispco.sources.shown import Place, Shown, find_handles, find_shown
 from vispco.sources.skipped import Skipped
 from vispco.sources.tsv_rows import read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from vispco.sources.tsv_header import Header
@@ -46,7 +47,15 @@ class TsvImages:
         column = self.header.image_path
         text = "" if column is None else row.fields[column].decode("utf-8", "replace").strip()
         names = parse_list(text) or ([text] if text else [])
-        return find_handles(names, self.roots, str(self.file), row.number, self.max_side)
+        return find_handles(names, Place(self.roots, str(self.file), row.number, self.max_side))
+
+    def video(self, row: TsvRow, cells: Mapping[str, str]) -> Shown | Skipped | None:
+        """The frames that the column `video` names; None where it names none."""
+        text = cells.get("video", "").strip()
+        if text.lower() in ("", "nan"):
+            return None
+        element = {"video": parse_list(text) or text, "fps": cells.get("fps", "").strip() or None}
+        return find_shown(element, Place(self.roots, str(self.file), row.number, self.max_side))
 
     def _in_table(self, row: TsvRow, place: int, cell: bytes) -> list[ImageHandle]:
         """The picture in a cell, or all pictures of the row whose index the cell holds."""
