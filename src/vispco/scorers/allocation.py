@@ -21,8 +21,7 @@ from torch import Tensor
 
 from vispco.errors import InvalidInputError
 from vispco.layout import Array, TokenLayout
-from vispco.ranking import ranks
-from vispco.scorers.base import Merge, Scorer, Selection
+from vispco.scorers.base import Merge, Scorer, Selection, ranks
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import places_within
 
