@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.engine.attention import Attended, AttentionCall, implementation_of
-from vispco.engine.rows import attention_weights
+from vispco.engine.rows import attention_logits, attention_weights
 from vispco.errors import UnsupportedModelError
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -62,6 +62,7 @@ def _distance(call: AttentionCall, output: Tensor) -> Tensor:
     assert call.value is not None  # noqa: S101 - only recorded calls are without
     batch, _, length, _ = call.query.shape
     rows = torch.full((batch, 1), length - 1, device=call.query.device)
+    sees = (attention_logits(call, rows)[:, :, 0] > torch.finfo(torch.float32).min / 2).any(-1)  # [B, H]
     weights = attention_weights(call, rows)[:, :, 0]  # [B, H, K]
     values = call.value.float().repeat_interleave(weights.shape[1] // call.value.shape[1], dim=1)
     row = (weights[:, :, None] @ values)[:, :, 0]
@@ -69,4 +70,5 @@ def _distance(call: AttentionCall, output: Tensor) -> Tensor:
     if given.shape[1] != row[0].numel():
         return torch.tensor(torch.inf)
     allowed = TOLERANCE.get(call.query.dtype, LOOSE) * given.abs().amax().clamp(min=1e-6)
-    return (row.reshape(batch, -1) - given).abs().amax() / allowed
+    apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
+    return apart.masked_fill(~sees, 0.0).amax() / allowed  # padding may see no key: what it gets is nobody's business
