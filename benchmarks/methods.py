@@ -1,18 +1,20 @@
 """Published methods on the shipped models, by one account, and what a search of their schedules adds to each.
 
-    python benchmarks/methods.py [--models tiny-qwen,tiny-llava,tiny-gemma] [--test 8] [--out build/methods]
+    python benchmarks/methods.py [--models tiny-qwen,tiny-llava,tiny-gemma] [--test 24] [--out build/methods] [--timed DIR]
 
-The same as `vispco compare methods` for each model; it goes on after a stop. hypervolume.METHOD.MODEL: the area under accuracy
-by cost of the method as published and scaled to the budgets, from no accuracy at the unpruned cost. points_of_search.METHOD:
-accuracy with the search minus scaled, at 50 % and 30 % of the FLOPs, mean over models; a method may lose by it.
+The rows of `vispco compare methods` for each model, without drawn schedules and times; it goes on after a stop.
+hypervolume.METHOD.MODEL: the area under accuracy by cost of the method as published and scaled to the budgets, from no accuracy
+at the unpruned cost. points_of_search.METHOD.BUDGET: accuracy with the search minus scaled, at 50 % and 30 % of the FLOPs, mean
+over models; a method may lose by it. minutes_of_compare.MODEL: what `vispco compare methods MODEL` took with its defaults, from
+the folders that it wrote (--timed).
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +22,15 @@ from figures import Figure, write
 from vispco import zoo
 from vispco.data import dataset
 from vispco.frontier.measures import hypervolume
-from vispco.method_table import Ground, MethodTable, TableSettings, fill_table
+from vispco.method_table import Ground, MethodTable, MethodTableRow, TableSettings, fill_table
 from vispco.method_table.fill import chosen_methods
+from vispco.method_table.search_on_top import STAYS
 from vispco.method_table.table import continued
 
 FEWEST = 22  # methods that must run
+LONGEST = 30  # minutes
 SEED = 0
+KEPT = ("accuracy", "low", "high", "loyalty", "hard_accuracy", "fraction", "flops", "kv_bytes", "mean_inputs")
 
 
 def filled(model: str, settings: TableSettings, test: int, samples: int, out: Path) -> MethodTable:
@@ -49,37 +54,69 @@ def area(table: MethodTable, method: str) -> float | None:
     return hypervolume(np.array(points, dtype=np.float64), (1.0, 0.0)) if points else None
 
 
-def gains(table: MethodTable, method: str) -> list[float]:
-    """Points of accuracy that the search adds at each budget where it was run."""
-    found = []
-    for row in table.rows:
-        scaled = table.row(method, "scaled", row.budget) if (row.method, row.kind) == (method, "searched") else None
-        if scaled is not None and row.accuracy is not None and scaled.accuracy is not None:
-            found.append(100 * (row.accuracy - scaled.accuracy))
-    return found
+def gain(table: MethodTable, method: str, budget: float) -> float | None:
+    """Points of accuracy that the search adds at a budget; None where it was not run."""
+    own, found = (table.row(method, kind, budget) for kind in ("scaled", "searched"))
+    if own is None or found is None or own.accuracy is None or found.accuracy is None:
+        return None
+    return 100 * (found.accuracy - own.accuracy)
+
+
+def told(row: MethodTableRow) -> dict[str, Any]:
+    """A row of the details: rounded, with each task's accuracy."""
+    numbers = {name: getattr(row, name) for name in KEPT}
+    return {
+        "method": row.method,
+        "kind": row.kind,
+        "budget": row.budget,
+        "chain": row.chain,
+        **{name: value if value is None else round(value, 4) for name, value in numbers.items()},
+        "tasks": {task: round(values[0], 4) for task, values in row.tasks.items()},
+        "note": row.note,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(zoo.names()[:3]))
     parser.add_argument("--methods", help="names with commas between them (default: all)")
-    parser.add_argument("--test", type=int, default=8, help="test items of each task")
-    parser.add_argument("--samples", type=int, default=4, help="calibration items of each task")
+    parser.add_argument("--test", type=int, default=24, help="test items of each task")
+    parser.add_argument("--samples", type=int, default=8, help="calibration items of each task")
     parser.add_argument("--out", type=Path, default=Path("build/methods"))
+    parser.add_argument("--timed", type=Path, nargs="*", default=[], help="folders of `vispco compare methods MODEL`")
+    parser.add_argument("--fill", action="store_true", help="measure, and write no figures yet")
     given = parser.parse_args()
-    settings = TableSettings(chosen_methods(None if given.methods is None else given.methods.split(",")), seed=SEED)
+    names = chosen_methods(None if given.methods is None else given.methods.split(","))
+    settings = TableSettings(names, draws=0, rounds=0, seed=SEED)
     tables = {name: filled(name, settings, given.test, given.samples, given.out) for name in given.models.split(",")}
+    if given.fill:
+        return
     ran = [m for m in settings.methods if all(area(table, m) is not None for table in tables.values())]
     figures = {"methods": Figure(len(ran), "higher", FEWEST, "count")}
+    for path in given.timed:
+        found = MethodTable.load(path / "methods.json")
+        minutes = round(found.seconds / 60, 1)
+        figures[f"minutes_of_compare.{found.details['model']}"] = Figure(minutes, "lower", LONGEST, "min")
     for method in ran:
         for name, table in tables.items():
-            found = area(table, method)
-            assert found is not None
-            figures[f"hypervolume.{method}.{name}"] = Figure(round(found, 4), "higher", None, "ratio")
-        added = [gain for table in tables.values() for gain in gains(table, method)]
-        if added:
-            figures[f"points_of_search.{method}"] = Figure(round(fmean(added), 2), "higher", None, "points")
-    details = {name: replace(table, details={}).to_dict()["rows"] for name, table in tables.items()}
+            figures[f"hypervolume.{method}.{name}"] = Figure(
+                round(area(table, method) or 0.0, 4), "higher", None, "ratio"
+            )
+        for budget in settings.search_budgets:
+            added = [each for table in tables.values() if (each := gain(table, method, budget)) is not None]
+            if added:
+                figures[f"points_of_search.{method}.{100 * budget:.0f}%"] = Figure(
+                    round(fmean(added), 2), "higher", None, "points"
+                )
+    details = {
+        "items_of_each_task": {"test": given.test, "calibration": given.samples},
+        "own_schedule_stays": {
+            name: sum(STAYS in row.note for row in table.rows if row.kind == "searched")
+            for name, table in tables.items()
+        },
+        "minutes": {name: round(table.seconds / 60, 1) for name, table in tables.items()},
+        **{name: [told(row) for row in table.rows] for name, table in tables.items()},
+    }
     write("methods", figures, details, SEED)
 
 

@@ -61,6 +61,10 @@ class Schedule:
         """The number of samples of a per-sample schedule; None for one that holds for all."""
         return len(self.retention) if self.per_sample else None
 
+    def of_sample(self, place: int) -> Self:
+        """The schedule of one sample; that of all where they share one."""
+        return type(self)(self.retention[place]) if self.per_sample else self  # type: ignore[arg-type]
+
     @property
     def num_layers(self) -> int:
         first = self.retention[0]

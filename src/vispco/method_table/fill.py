@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from vispco import presets, rivals
-from vispco.bench import BenchCandidate
+from vispco import presets
+from vispco.cost import BudgetWarning
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.method_table.ground import Ground
-from vispco.method_table.table import MethodTable, MethodTableRow, TableSettings
+from vispco.method_table.search_on_top import pruner_at, search_on_top
+from vispco.method_table.table import Kind, MethodTable, MethodTableRow, TableSettings
+from vispco.pruner import Pruner
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostRange
 
 WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
+Asked = tuple[Kind, float | None, Schedule]
 OnRows = Callable[[MethodTable], None]
 """Told the table so far after each method, and after each search."""
 
@@ -31,69 +38,85 @@ def fill_table(
     on_method: Callable[[str], None] = lambda _: None,
     on_rows: OnRows = lambda _: None,
 ) -> MethodTable:
-    """Measure every method of the settings. A method that cannot run on this model gets a row with a note."""
-    table = table or MethodTable()
-    if table.row("unpruned", "unpruned") is None:
-        on_method("unpruned")
-        table = table.with_rows((ground.unpruned_row(),))
-        on_rows(table)
-    for method in settings.methods:
-        on_method(method)
-        if table.row(method, "published") is None:
-            table = table.with_rows(_measured(ground, settings, method))
-            on_rows(table)
-        first = table.row(method, "published")
-        if settings.search is None or first is None or first.accuracy is None:
-            continue
-        for budget in settings.search_budgets:
-            if table.row(method, "searched", budget) is None:
-                on_method(f"{method}, search at {budget:.0%}")
-                table = table.with_rows((_searched(ground, settings, method, budget),))
-                on_rows(table)
-    return table
+    """Measure every method of the settings. A method that cannot run on this model gets a row with a note.
+
+    details["seconds"] of the table: what it took, all runs of it together.
+    """
+    filled, began = table or MethodTable(), time.perf_counter()
+
+    def add(*rows: MethodTableRow) -> None:
+        nonlocal filled, began
+        now = time.perf_counter()
+        filled = filled.with_rows(rows, seconds=now - began)
+        began = now
+        on_rows(filled)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # a row says so itself
+        ground.expect(_chain(ground, method) for method in settings.methods)
+        if filled.row("unpruned", "unpruned") is None:
+            on_method("unpruned")
+            add(ground.unpruned_row())
+        for method in settings.methods:
+            on_method(method)
+            if filled.row(method, "published") is None:
+                add(*_measured(ground, settings, method))
+            first = filled.row(method, "published")
+            if settings.search is None or first is None or first.accuracy is None:
+                continue
+            for budget in settings.search_budgets:
+                if filled.row(method, "searched", budget) is None:
+                    on_method(f"{method}, search at {budget:.0%}")
+                    own = filled.row(method, "scaled", budget)
+                    add(_noted(search_on_top(ground, settings, method, budget, own)))
+    return filled
 
 
 def _measured(ground: Ground, settings: TableSettings, method: str) -> tuple[MethodTableRow, ...]:
     """As published, scaled to each budget, and with schedules drawn for each budget, in one pass over the test set."""
     try:
-        chain, evaluator = _chain(ground, method)
-        sizes = SampleSizes.of(evaluator)
-        asked = _candidates(settings, method, sizes)
+        chain = _chain(ground, method)
+        evaluator = ground.evaluator(chain)
+        asked = _candidates(settings, method, SampleSizes.of(evaluator))
         found = evaluator.many([candidate for _, _, candidate in asked])
+        times = _times(ground, settings, method, asked, chain)
     except VispcoError as error:
         return (MethodTableRow(method=method, kind="published", note=f"not run: {error}"),)
-    times = _times(ground, settings, method, evaluator)
-    text, rows = str(chain), []
-    groups = dict.fromkeys((kind, budget) for kind, budget, _ in asked)
-    for kind, budget in groups:
+    rows = []
+    for kind, budget in dict.fromkeys((kind, budget) for kind, budget, _ in asked):
         mine = [each for (k, b, _), each in zip(asked, found, strict=True) if (k, b) == (kind, budget)]
         measured: dict[str, Any] = ground.sampled(mine) if kind == "sampled" else ground.measures(mine[0])
         measured |= times.get(_timed_name(kind, budget), {})
-        row = MethodTableRow(method=method, kind=kind, budget=budget, chain=text, **measured)
-        rows.append(_noted(row))
+        rows.append(_noted(MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), **measured)))
     return tuple(rows)
 
 
-def _times(ground: Ground, settings: TableSettings, method: str, evaluator: Any) -> dict[str, dict[str, float]]:
-    """Of the method as published and at each budget, interleaved."""
-    if not settings.rounds:
-        return {}
-    cost = evaluator.costs["exact"].to_dict()
-    named = {_timed_name("published", None): None, **{_timed_name("scaled", b): b for b in settings.budgets}}
-    candidates = [BenchCandidate(name=name, method=method, budget=b, cost=cost) for name, b in named.items()]
-    return ground.times(candidates, settings.rounds)
+def _times(
+    ground: Ground, settings: TableSettings, method: str, asked: Sequence[Asked], chain: Chain
+) -> dict[str, dict[str, float]]:
+    """Of the method as published and at each budget, with its planner; and of the first draw of each budget."""
+    makers: dict[str, Callable[[int], Pruner]] = {}
+    for kind, budget, schedule in asked:
+        if kind == "sampled":
+            makers.setdefault(_timed_name(kind, budget), partial(pruner_at, chain, schedule))
+        else:
+            own = presets.pruner(method, ground.model, budget=budget)
+            makers[_timed_name(kind, budget)] = partial(_same, own)
+    return ground.times(makers, settings.rounds)
+
+
+def _same(pruner: Pruner, _: int) -> Pruner:
+    return pruner
 
 
 def _timed_name(kind: str, budget: float | None) -> str:
     return f"{kind} {budget}"
 
 
-def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[tuple[Any, float | None, Schedule]]:
-    """(kind, budget, schedule) of all that is measured without a search."""
+def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[Asked]:
+    """All that is measured without a search."""
     preset, setting = presets.parse(method)
-    found: list[tuple[Any, float | None, Schedule]] = [
-        ("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))
-    ]
+    found: list[Asked] = [("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))]
     for budget in settings.budgets:
         found.append(("scaled", budget, preset.at_budget(budget, sizes.cost, sizes.workload, setting)))
         found += [("sampled", budget, schedule) for schedule in _drawn(settings, sizes, budget)]
@@ -111,35 +134,16 @@ def _drawn(settings: TableSettings, sizes: SampleSizes, budget: float) -> list[S
     return [sizes.fit(space.schedule(params), budget) for params in draws]
 
 
-def _searched(ground: Ground, settings: TableSettings, method: str, budget: float) -> MethodTableRow:
-    """The method's scorers with the schedule that a search finds for them."""
-    chain, evaluator = _chain(ground, method)
-    by_evaluation = chain.merges or chain.decides_count
-    name = settings.evaluated_search if by_evaluation else settings.search
-    assert name is not None  # noqa: S101 - asked by the caller
-    blank = MethodTableRow(method=method, kind="searched", budget=budget, chain=str(chain))
-    try:
-        calibration = rivals.Calibration(ground.evaluator(chain, calibration=True), measure="kl")
-        calibration.sizes.check_budget(budget)
-        candidate = rivals.get(name).search(calibration, budget)
-        found = evaluator(candidate.deploy(SampleSizes.of(evaluator)))
-    except VispcoError as error:
-        return MethodTableRow(**{**vars(blank), "note": f"not searched: {error}"})
-    return _noted(MethodTableRow(**{**vars(blank), **ground.measures(found), "note": name}))
-
-
-def _chain(ground: Ground, method: str) -> tuple[Chain, Any]:
+def _chain(ground: Ground, method: str) -> Chain:
     preset, setting = presets.parse(method)
-    evaluator = ground.evaluator(Chain.of("random"))
-    chain = preset.chain_for(evaluator.num_layers, setting)
-    return chain, ground.evaluator(chain)
+    return preset.chain_for(ground.num_layers, setting)
 
 
 def _noted(row: MethodTableRow) -> MethodTableRow:
     """A budget that lies under what cannot be pruned is said so."""
     if row.budget is None or row.fraction is None or row.fraction <= row.budget + 1e-9:
         return row
-    return MethodTableRow(**{**vars(row), "note": "the budget lies under this method's floor"})
+    return replace(row, note="; ".join(filter(None, (row.note, "the budget lies under this method's floor"))))
 
 
 def chosen_methods(names: Sequence[str] | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,14 +11,20 @@ from typing import Any, ClassVar
 from PIL import Image
 from torch import Tensor
 
-from vispco.bench import BenchCandidate, BenchSettings, time_candidates
+from vispco.bench.prefill import time_generation
+from vispco.bench.timing import paired_speedup
 from vispco.cost import Cost, Dimensions, Workload
+from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import Reference
 from vispco.evaluation.result import Evaluation
+from vispco.families import family_of
 from vispco.method_table.table import MethodTableRow
+from vispco.pruner import Pruner
 from vispco.scorers import Chain
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.spec import Effort
 
 SHRINK = 4
 """By how much the sides of a picture are divided to find the items that need its details."""
@@ -51,6 +57,12 @@ class Ground:
 
     def __post_init__(self) -> None:
         self._store, self._reference = FeatureStore(self.model, self.processor), Reference(self.model)
+        self.num_layers = len(family_of(self.model).layers(self.model))
+
+    def expect(self, chains: Iterable[Chain]) -> None:
+        """Say which chains will be measured before the first is, so that the vision tower runs once for all of them."""
+        for chain in chains:
+            self._store.require(chain.needs_vision)
 
     def evaluator(self, chain: Chain, *, calibration: bool = False) -> TaskEvaluator:
         """For one method; what was encoded for another is used again."""
@@ -69,6 +81,12 @@ class Ground:
         dimensions: Dimensions = found.costs["exact"].dimensions
         found.costs = {**found.costs, LayerInputs.name: LayerInputs(dimensions)}
         return found
+
+    @cached_property
+    def batches(self) -> CalibrationBatches:
+        """The calibration set as searches read it: what the unpruned model says of it is computed once."""
+        size = Effort().batch_size
+        return CalibrationBatches(self.model, self.processor, self.calibration, batch_size=size, store=self._store)
 
     @cached_property
     def unpruned(self) -> Evaluation:
@@ -95,7 +113,6 @@ class Ground:
         """The fields of a `MethodTableRow` that an evaluation gives."""
         told, full = found.details["predictions"], self.unpruned.details["predictions"]
         hard = [sample.score(told[sample.id]) for sample in self.test if sample.id in self.hard]
-        layers = self.evaluator(Chain.of("random")).num_layers
         return {
             "accuracy": found.accuracy,
             "low": found.low,
@@ -106,7 +123,7 @@ class Ground:
             "fraction": found.fraction["exact"],
             "flops": found.flops["exact"],
             "kv_bytes": found.flops["kv-bytes"],
-            "mean_inputs": found.flops[LayerInputs.name] / layers,
+            "mean_inputs": found.flops[LayerInputs.name] / self.num_layers,
         }
 
     def sampled(self, evaluations: Sequence[Evaluation]) -> dict[str, Any]:
@@ -124,15 +141,36 @@ class Ground:
         spread = statistics.stdev(one["accuracy"] for one in each) if len(each) > 1 else 0.0
         return {**means, "low": None, "high": None, "deviation": spread, "tasks": tasks}
 
-    def times(self, candidates: Sequence[BenchCandidate], rounds: int) -> dict[str, dict[str, float]]:
-        """Time to the first token of the unpruned model and of candidates, by name: one prompt of each of a few tasks."""
-        prompts = list({sample.task: sample for sample in reversed(self.test)}.values())[:TIMED]
-        found = time_candidates(
-            self.model, self.processor, prompts, candidates, BenchSettings(rounds=rounds, new_tokens=2)
-        )
+    def times(self, makers: Mapping[str, Callable[[int], Pruner]], rounds: int) -> dict[str, dict[str, float]]:
+        """Time to the first token of pruners, interleaved with the unpruned model, on one prompt of each of a few tasks.
+
+        makers: by name, from a sample's place in the test set to its pruner. The first round warms up and is not counted.
+        """
+        makers = {} if not rounds else makers
+        pruners = {(name, place): make(place) for name, make in makers.items() for place in self._timed}
+        seconds: dict[str, list[float]] = {name: [] for name in ("", *makers)}
+        for number in range(rounds + 1 if makers else 0):
+            order = list(seconds) if number % 2 else list(reversed(seconds))
+            for place, prompt in self._timed.items():
+                for name in order:
+                    found = time_generation(
+                        self.model, prompt, pruners.get((name, place)), 1, pad_token(self.processor)
+                    )
+                    seconds[name] += [found.first] if number else []
         return {
-            row.configuration: {"milliseconds": row.ttft_ms["p50"], "speedup": row.speedup["ttft"]} for row in found
+            name: {
+                "milliseconds": 1e3 * statistics.median(seconds[name]),
+                "speedup": paired_speedup(seconds[""], seconds[name]),
+            }
+            for name in makers
         }
+
+    @cached_property
+    def _timed(self) -> dict[int, Encoded]:
+        """Prompts with their pictures, by place in the test set: the first of each of a few tasks."""
+        first = {sample.task: place for place, sample in reversed(list(enumerate(self.test)))}
+        places = sorted(first.values())[:TIMED]
+        return {place: encode(self.model, self.processor, [self.test[place]]) for place in places}
 
     def unpruned_row(self) -> MethodTableRow:
         return MethodTableRow(method="unpruned", kind="unpruned", **self.measures(self.unpruned))

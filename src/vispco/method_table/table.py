@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -23,15 +23,15 @@ class TableSettings:
     methods: names of `vispco.presets`, with a setting if not the default one ('sparsevlm:64'). budgets: fractions of each
     sample's unpruned FLOPs. draws: random schedules of each method and budget. search: a search of `vispco.rivals`, or None.
     search_budgets: the budgets at which it is run. evaluated_search: the one for methods that merge tokens or decide by
-    themselves how many stay, which cannot be searched by gradient. seed: of the draws. rounds: of timing; 0 for none.
+    themselves how many stay, where `search` goes by gradient, which cannot pass them. seed: of the draws. rounds: of timing; 0 for none.
     """
 
     methods: tuple[str, ...]
     budgets: tuple[float, ...] = (0.9, 0.5, 0.3, 0.2)
     draws: int = 3
-    search: str | None = "vispco-static"
+    search: str | None = "vispco-halving"
     search_budgets: tuple[float, ...] = (0.5, 0.3)
-    evaluated_search: str = "random-8"
+    evaluated_search: str = "vispco-halving"
     seed: int = 0
     rounds: int = 3
 
@@ -48,7 +48,7 @@ class MethodTableRow:
     (accuracy, low, high). loyalty: share of answers that are those of the unpruned model. hard_accuracy: on the items that the
     unpruned model gets wrong on a downsampled picture; None where there are none. fraction, flops, kv_bytes: of the language
     model's prefill; mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and
-    how much faster than the unpruned model in the same rounds; for 'published' and 'scaled'. note: why a number is missing, a
+    how much faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
     budget is not met, or which search it was.
     """
 
@@ -96,8 +96,14 @@ class MethodTable:
     def row(self, method: str, kind: Kind, budget: float | None = None) -> MethodTableRow | None:
         return next((row for row in self.rows if row.key == (method, kind, budget)), None)
 
-    def with_rows(self, rows: tuple[MethodTableRow, ...]) -> MethodTable:
-        return replace(self, rows=(*self.rows, *rows))
+    @property
+    def seconds(self) -> float:
+        """What it took to measure, all runs of it together."""
+        return float(self.details.get("seconds", 0.0))
+
+    def with_rows(self, rows: tuple[MethodTableRow, ...], *, seconds: float = 0.0) -> MethodTable:
+        """With further rows, and the seconds that they took."""
+        return MethodTable((*self.rows, *rows), {**self.details, "seconds": self.seconds + seconds})
 
     def to_dict(self) -> dict[str, Any]:
         rows = [asdict(row) for row in self.rows]

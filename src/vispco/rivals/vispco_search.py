@@ -16,6 +16,7 @@ from vispco.evaluation.result import Evaluator
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import PlannerResult
 from vispco.rivals.registry import SEARCHES
+from vispco.search.calibration import CalibrationBatches
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.spec import Effort, Mode, SearchSpec
 
@@ -42,9 +43,17 @@ class VispcoSearch:
         return {**found, "gradient": "even"} if self.solver == "projection" else found
 
     def search(
-        self, calibration: Calibration | Evaluator, budget: float, *, effort: Effort | None = None
+        self,
+        calibration: Calibration | Evaluator,
+        budget: float,
+        *,
+        effort: Effort | None = None,
+        batches: CalibrationBatches | None = None,
     ) -> PlannerResult:
-        """Search for one budget. The result is a planner that meets the budget on every sample."""
+        """Search for one budget. The result is a planner that meets the budget on every sample.
+
+        batches: the samples of the calibration set as an earlier search had them, with what the unpruned model says.
+        """
         calibration = Calibration.of(calibration)
         evaluator = calibration.evaluator
         if not hasattr(evaluator, "model"):
@@ -63,7 +72,9 @@ class VispcoSearch:
             seed=self.seed,
         )
         start = time.perf_counter()
-        run = SearchRun.prepare(evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store)
+        run = SearchRun.prepare(
+            evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store, batches=batches
+        )
         outcome = run_mode(run)
         seconds = time.perf_counter() - start
         found = outcome.found[0]
@@ -83,4 +94,5 @@ def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:
 
 _register("vispco-paper", "static", "lagrangian", "multi-step")
 _register("vispco-static", "static", "projection", "steps")
+_register("vispco-halving", "static", "halving", "steps")
 _register("vispco-predictor", "predictor", "table", "steps")

@@ -1,4 +1,4 @@
-"""The ways to search, each on a `SearchRun`: static (Algorithm 1 or projection), line, and predictor."""
+"""The ways to search, each on a `SearchRun`: static (Algorithm 1, projection or halving), line, and predictor."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
 from vispco.search.progress import ProgressBar
 from vispco.search.shapes.halving import line_search, measure_shapes
+from vispco.search.shapes.shape_search import shape_search
 from vispco.search.spec import SearchSpec
 from vispco.search.table.table_predictor import train_on_table
 
@@ -57,16 +58,23 @@ class SearchRun:
         *,
         store: FeatureStore | None = None,
         journal: SearchJournal | None = None,
+        batches: CalibrationBatches | None = None,
         **options: Any,
     ) -> SearchRun:
         """A search on a model and samples, with its preset chosen and its seed set.
 
-        store: visual features that are known already. journal: what was measured before a stop. options: of this class.
+        store: visual features that are known already. journal: what was measured before a stop. batches: those of an earlier
+        search of the same samples, whose teacher need not run again; it is on this bill all the same. options: of this class.
         """
         spec = spec.for_model(model.config)
         torch.manual_seed(spec.seed)
         objective = Objective(model, spec.chain, cost=spec.cost, relaxation=spec.relaxation())
         objective.journal = journal
+        if batches is not None:
+            batches.store.require(spec.chain.needs_vision)
+            for batch in batches:
+                objective.add_teacher(batch)
+            return cls(spec, objective, batches, **options)
         batches = CalibrationBatches(
             model, processor, samples, batch_size=spec.effort.batch_size, store=store, on_new=objective.add_teacher
         )
@@ -131,15 +139,18 @@ def _static(run: SearchRun, budget: float) -> FoundShape:
             objective.spent.add(journal[name]["spent"])
             return FoundShape.from_dict(journal[name]["found"])
     before = objective.spent.to_dict()
-    found = static_search(
-        objective,
-        run.batches,
-        spec.kernel,
-        budget,
-        solver=spec.solver,  # type: ignore[arg-type]  # checked by choose_solver
-        settings=spec.row.lagrangian(),
-        descent=spec.effort.descent,
-    )
+    if spec.solver == "halving":
+        found = shape_search(objective, run.batches, spec.kernel, budget, explore=spec.effort.descent.explore)
+    else:
+        found = static_search(
+            objective,
+            run.batches,
+            spec.kernel,
+            budget,
+            solver=spec.solver,  # type: ignore[arg-type]  # checked by choose_solver
+            settings=spec.row.lagrangian(),
+            descent=spec.effort.descent,
+        )
     if journal is not None:
         bill = replace(objective.spent)
         bill.add(before, sign=-1)

@@ -26,7 +26,7 @@ Mode = Literal["joint", "static", "predictor", "line"]
 # The first is the default.
 SOLVERS = {
     "joint": ("table",),
-    "static": ("projection", "lagrangian"),
+    "static": ("projection", "lagrangian", "halving"),
     "predictor": ("table", "projection", "lagrangian"),
     "line": ("line",),
 }
