@@ -9,8 +9,9 @@ beside the training loss; original positions.
 After: the visual half is the logarithm of the attention that a token receives in place of the mean logit, and both
 halves are scaled to [0, 1] over the live tokens, so that a threshold means the same in every layer; the sampling rates
 are those of the strides 2, 3 and 4 of the token grid, and a token takes its best; the forward pass is hard, with the
-sigmoid's gradient straight through it; the loss is the divergence from the unpruned model, which is frozen. Not here: the
-two-dimensional rotary embedding, which changes the model.
+sigmoid's gradient straight through it; the loss is the divergence from the unpruned model, which is frozen; a controller
+shifts all thresholds alike until the modules keep the target on average, which the term with the target alone does not
+bring about. Not here: the two-dimensional rotary embedding, which changes the model.
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ BEHIND, OF = (4, 14, 24), 32
 STRIDES = (2, 3, 4)
 SHARPNESS = 10.0
 DEPTH_WEIGHT, TARGET_WEIGHT = 0.05, 0.2
+NUDGE, STEEPEST = (
+    1.0,
+    0.25,
+)  # of the controller: change of the thresholds' logits for a share that is off by 1; the largest
 
 
 class ThresholdNetwork(LearnedNetwork):
-    """Mean scores [B, 3] of a layer -> two thresholds in (0, 1), [B, 2]."""
+    """Mean scores [B, 3] of a layer -> two thresholds in (0, 1), [B, 2]. The controller's shift is a buffer of it."""
+
+    shift: Tensor
 
     @classmethod
     def defaults(cls, hidden: int, num_layers: int) -> dict[str, Any]:  # noqa: ARG003
@@ -44,9 +51,10 @@ class ThresholdNetwork(LearnedNetwork):
         self.heads = nn.ModuleDict(
             {str(layer): nn.Sequential(nn.Linear(3, width), nn.GELU(), nn.Linear(width, 2)) for layer in layers}
         )
+        self.register_buffer("shift", torch.zeros(()))
 
     def forward(self, means: Tensor, layer: int) -> Tensor:
-        thresholds: Tensor = self.heads[str(layer)](means).sigmoid()
+        thresholds: Tensor = (self.heads[str(layer)](means) + self.shift).sigmoid()
         return thresholds
 
 
@@ -82,6 +90,15 @@ class ATPLLaVA(LearnedScorer):
         kept = torch.stack([choice.kept.mean() for choice in self.choices])
         depth = torch.tensor([float(choice.layer) for choice in self.choices], device=kept.device)
         return DEPTH_WEIGHT * (kept * depth).sum() + TARGET_WEIGHT * (kept.mean() - target).abs()
+
+    def reached(self, share: Tensor, kept: Tensor) -> Tensor:  # noqa: ARG002
+        """The mean share that its modules keep."""
+        return kept[:, self.network.config.options["layers"]].mean(-1)
+
+    def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:
+        """The controller: higher thresholds keep fewer."""
+        self.network.shift += gain * max(-STEEPEST, min(STEEPEST, NUDGE * (reached - target)))
+        return True
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:
         return num_instruction + num_live

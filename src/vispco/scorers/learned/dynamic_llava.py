@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vispco.schedule import Schedule
 from vispco.scorers.base import Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
@@ -123,6 +124,9 @@ class DynamicLLaVA(LearnedScorer):
     def penalty(self, target: float) -> Tensor:
         rate = torch.stack([choice.kept.mean() for choice in self.choices]).mean()
         return RATE_WEIGHT * (rate - target).square()
+
+    def deployed_schedule(self, num_layers: int, target: float) -> Schedule:
+        return Schedule.single(self.LAYER, target, num_layers)
 
     def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
         options = TokenPredictor.defaults(hidden, 0) if self._network is None else self.network.config.options

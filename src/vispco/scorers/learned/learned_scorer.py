@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
+from vispco.schedule import Schedule
 from vispco.scorers.base import Scorer, Selection, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.network import LearnedConfig, LearnedNetwork, find_weights, load_network
@@ -116,9 +117,20 @@ class LearnedScorer(Scorer):
     def penalty(self, target: float) -> Tensor:
         """What training adds to the divergence after a pass: the method's own terms, a scalar."""
 
-    def adjust(self, share: float, target: float) -> bool:  # noqa: ARG002
-        """Told the mean share of FLOPs that a step really took; returns whether it changed anything."""
+    def reached(self, share: Tensor, kept: Tensor) -> Tensor:  # noqa: ARG002
+        """What the target is of, for each sample of a pass: [B].
+
+        share: [B], of the unpruned FLOPs. kept: [B, L], of its visual tokens, that each layer processed.
+        """
+        return share
+
+    def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:  # noqa: ARG002
+        """Told the mean of `reached` over a pass, moves towards the target. Returns whether the method has a controller."""
         return False
+
+    def deployed_schedule(self, num_layers: int, target: float) -> Schedule:  # noqa: ARG002
+        """The schedule that it is judged with: all tokens where it decides by itself how many stay."""
+        return Schedule.full(num_layers)
 
     def selected(self, context: ScoringContext, wanted: Tensor, scores: Tensor, soft: Tensor) -> Selection:
         """The `wanted` tokens [B, V], or the best-scored of them where a budget allows fewer.

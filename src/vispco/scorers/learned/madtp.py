@@ -79,9 +79,9 @@ class MADTP(LearnedScorer):
     def penalty(self, target: float) -> Tensor:  # noqa: ARG002
         return torch.zeros(())  # the controller is what holds the target
 
-    def adjust(self, share: float, target: float) -> bool:
+    def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:
         """The controller: a higher temperature flattens the weights, lifts the threshold and drops more."""
-        change = max(-STEEPEST, min(STEEPEST, NUDGE * (share - target)))
+        change = gain * max(-STEEPEST, min(STEEPEST, NUDGE * (reached - target)))
         heat = self.network.log_temperature
         heat.copy_((heat + change).clamp(LOWEST, HIGHEST))
         return True

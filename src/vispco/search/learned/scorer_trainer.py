@@ -2,6 +2,10 @@
 
 The loop is that of the predictor's training. The model runs masked, every choice of the method is hard in the forward
 pass, and its gradient reaches the method's weights through the mask. So what is trained is what is deployed.
+
+A few batches are held out. From time to time the running mean of the weights is brought to the target and measured on
+them as it is deployed; the start is measured first. The one with the least KL is the result: at equal cost, a training
+that does not help leaves the method as it was.
 """
 
 from __future__ import annotations
@@ -20,15 +24,20 @@ from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.evaluation.kl_meter import answer_logits
 from vispco.layout import TokenLayout
+from vispco.lazy import Lazy
 from vispco.pruner import Pruner
+from vispco.schedule import Schedule
 from vispco.scorers.learned import LearnedScorer
 from vispco.search.batch import Batch
-from vispco.search.gradient.training_loop import TrainingLoop
+from vispco.search.gradient.training_loop import TrainingLoop, tensors_of
 from vispco.search.gradient.training_settings import LoopSettings
 from vispco.search.objective import Objective, frozen
 
 LAST = 10  # steps that tell where a training stands
-PROBED = 8  # batches on which a controller settles
+PROBED = 8  # batches on which a controller settles at the end
+FEWEST = 4  # batches of which some are held out
+FEW, ROUNDS = 3, 6  # batches and rounds in which it settles before a look at what is held out
+GAIN, MOST, LEAST = 2.0, 16.0, 0.5  # of a settling controller: grows while it stays on one side of the target
 
 
 @dataclass(frozen=True)
@@ -37,16 +46,21 @@ class ScorerSettings(LoopSettings):
 
     target: what it aims at, in the method's own unit; None for its published one. batch_size: samples of a batch.
     weight: of the method's own terms beside the divergence. settle: most rounds over some batches, after training, in
-    which a method with a controller comes to its target; tolerance: how near, as a share of FLOPs.
+    which a method with a controller comes to its target; tolerance: how near, in the unit of the target. held_out: share of
+    the batches that is not trained on, where there are at least four. look_every: steps between two looks at them. memory:
+    of the running mean of the weights, per step.
     """
 
-    steps: int = 300
+    steps: int = 200
     rate: float = 1e-3
     target: float | None = None
     batch_size: int = 16
     weight: float = 1.0
     settle: int = 20
     tolerance: float = 0.005
+    held_out: float = 0.15
+    look_every: int = 40
+    memory: float = 0.95
 
     def __post_init__(self) -> None:
         if self.target is not None and not 0.0 < self.target <= 1.0:
@@ -77,27 +91,47 @@ class ScorerTrainer(TrainingLoop):
         accelerator: Accelerator | None = None,
     ) -> None:
         self.scorer, self.plan, self.target = scorer, plan, float(scorer.network.config.target)
-        self._shares: list[float] = []
+        self._shares: list[tuple[float, float]] = []
+        held = round(plan.held_out * len(batches)) if len(batches) >= FEWEST else 0
+        trained = len(batches) - held
+        self.held_out = _Part(batches, trained, len(batches))
+        batches = _Part(batches, 0, trained)
+        self.looks: list[dict[str, float]] = []
+        self._mean = _copied(scorer.network)
+        self._best = _copied(scorer.network)
         super().__init__(objective, scorer.network, batches, plan, directory=directory, accelerator=accelerator)
+
+    def run(self) -> list[dict[str, float]]:
+        """Train to the end of the plan; the weights are then the best that a look has found."""
+        if self.held_out and not self.looks:
+            self._look()
+        history = super().run()
+        if self.held_out:
+            self.scorer.network.load_state_dict(self._best)
+        return history
 
     def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         self.scorer.begin(self.step / max(self.plan.steps - 1, 1))
-        kl, share = self._run(batch)
+        kl, share, reached = self._run(batch)
         spent = self.objective.full_flops(batch)  # masking computes every token
         self.objective.spent.forward += spent
         self.objective.spent.backward += 2 * spent
-        self._shares.append(float(share.mean()))
+        self._shares.append((float(share.mean()), float(reached.mean())))
         unused = sum((0.0 * p.sum() for p in self.scorer.network.parameters()), kl.new_zeros(()))
         penalty = self.scorer.penalty(self.target).to(kl.device)
         return kl.mean() + unused, self.plan.weight * penalty
 
     def after_step(self) -> dict[str, float]:
-        share = float(self.mean(torch.tensor(self._shares, dtype=torch.float64).mean()))
+        share, reached = self.mean(torch.tensor(self._shares, dtype=torch.float64).mean(0)).tolist()
         self._shares.clear()
-        self.scorer.adjust(share, self.target)
+        self.scorer.adjust(reached, self.target)
+        for name, tensor in self.scorer.network.state_dict().items():
+            self._mean[name].lerp_(tensor.detach(), 1.0 - self.plan.memory)
+        if self.held_out and (self.step + 1) % self.plan.look_every == 0:
+            self._look()
         return {"share": share}
 
-    def settle(self) -> float:
+    def settle(self, rounds: int | None = None, probed: int = PROBED) -> float:
         """After training: bring a method with a controller to its target. Returns the mean share of FLOPs then.
 
         A method whose number of tokens is the schedule's has none of its own: then it is the mean of the last steps.
@@ -106,21 +140,29 @@ class ScorerTrainer(TrainingLoop):
         if not self.scorer.decides_count:
             last = self.history[-LAST:]
             return sum(record["share"] for record in last) / max(len(last), 1)
-        share = self.share()
-        for _ in range(self.plan.settle):
-            if abs(share - self.target) <= self.plan.tolerance or not self.scorer.adjust(share, self.target):
+        share, reached, _ = self._probe(self.batches, probed)
+        gain, above = GAIN, reached > self.target
+        for _ in range(self.plan.settle if rounds is None else rounds):
+            near = abs(reached - self.target) <= self.plan.tolerance
+            if near or not self.scorer.adjust(reached, self.target, gain):
                 break
-            share = self.share()
+            share, reached, _ = self._probe(self.batches, probed)
+            same = above == (reached > self.target)
+            gain, above = min(MOST, 1.5 * gain) if same else max(LEAST, gain / 2), reached > self.target
         return share
 
-    @torch.no_grad()
-    def share(self) -> float:
-        """The mean share of FLOPs over the first batches, as it is deployed."""
-        ranks, rank = self.accelerator.num_processes, self.accelerator.process_index
-        found = [self._run(self.batches[n])[1] for n in range(rank, min(PROBED, len(self.batches)), ranks)]
-        sums = torch.tensor([sum(float(s.sum()) for s in found), sum(len(s) for s in found)], dtype=torch.float64)
-        total, count = self.mean(sums).tolist()
-        return float(total / max(count, 1e-9))
+    def _look(self) -> None:
+        """Measure the running mean of the weights on what is held out, at the target, and keep it if it is the best."""
+        network = self.scorer.network
+        training = _copied(network)
+        network.load_state_dict(self._mean)
+        self.settle(ROUNDS, FEW)
+        share, _, kl = self._probe(self.held_out, len(self.held_out))
+        if not self.looks or kl < min(look["kl"] for look in self.looks):
+            self._best = _copied(network)
+        self.looks.append({"step": float(self.step), "kl": kl, "share": share})
+        network.load_state_dict(training)
+        self.module.train()
 
     def prepare(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The engine calls the network itself, so nothing wraps it; `share_gradients` averages instead."""
@@ -135,18 +177,59 @@ class ScorerTrainer(TrainingLoop):
                 if parameter.grad is not None:
                     parameter.grad.copy_(self.accelerator.reduce(parameter.grad, "mean"))
 
-    def _run(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """KL [B] with a gradient, and the share of the prompt's FLOPs that the method's choices take, [B]."""
-        model = self.objective.model
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        parts = {"mean": self._mean, "best": self._best}
+        return {f"{part}.{name}": t for part, own in parts.items() for name, t in own.items()}, {"looks": self.looks}
 
-        def everything(layout: TokenLayout, _: Tensor) -> TokenPlan:
-            counts = torch.tensor(layout.num_visual)[:, None].expand(-1, self.objective.cost.num_layers)
-            return TokenPlan(counts.contiguous())
+    def load_state(self, tensors: dict[str, Tensor], counters: dict[str, Any]) -> None:
+        self._mean, self._best = tensors_of("mean", tensors), tensors_of("best", tensors)
+        self.looks = counters["looks"]
 
-        pruner = Pruner(self.scorer, everything, mode="mask")
+    @torch.no_grad()
+    def _probe(self, batches: Sequence[Batch], count: int) -> tuple[float, float, float]:
+        """Means over the first batches, as the method is deployed: share of FLOPs, what the target is of, and KL."""
+        ranks, rank = self.accelerator.num_processes, self.accelerator.process_index
+        sums = torch.zeros(4, dtype=torch.float64)
+        for place in range(rank, min(count, len(batches)), ranks):
+            kl, share, reached = (part.double().cpu() for part in self._run(batches[place]))
+            sums += torch.stack([share.sum(), reached.sum(), kl.sum(), torch.tensor(float(len(kl))).double()])
+        share, reached, kl, samples = self.mean(sums).tolist()
+        return share / samples, reached / samples, kl / samples
+
+    def _run(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """KL, the share of the prompt's FLOPs that the method's choices take, and what the target is of: [B] each.
+
+        In training the KL has a gradient and the method chooses among all tokens; else it runs as it is deployed.
+        """
+        model, layers = self.objective.model, self.objective.cost.num_layers
+        training = self.scorer.is_training
+        schedule = Schedule.full(layers) if training else self.scorer.deployed_schedule(layers, self.target)
+
+        def planner(layout: TokenLayout, _: Tensor) -> TokenPlan:
+            return TokenPlan(schedule.counts(layout.num_visual))
+
+        pruner = Pruner(self.scorer, planner, mode="mask" if training else "drop")
         with frozen(model), pruner(model):
             logits = answer_logits(model, batch.encoded)
             counts = pruner.token_counts(model)
         workload = self.objective.workload(batch.num_text, batch.num_visual)
         share = self.objective.cost.price(counts, workload).double() / self.objective.cost.full(workload).double()
-        return self.objective.divergence(logits, batch), share
+        reached = self.scorer.reached(share, counts / batch.num_visual[:, None].clamp_min(1))
+        return self.objective.divergence(logits, batch), share, reached
+
+
+class _Part(Lazy[Batch]):
+    """Some batches of a sequence, from one place up to another, made when they are asked for."""
+
+    def __init__(self, batches: Sequence[Batch], start: int, stop: int) -> None:
+        self.batches, self.places = batches, range(start, stop)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def make(self, place: int) -> Batch:
+        return self.batches[self.places[place]]
+
+
+def _copied(network: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}

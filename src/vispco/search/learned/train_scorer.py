@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -102,9 +103,16 @@ def train_scorer(
         say(
             f"{method}: KL {sum(r['kl'] for r in last) / len(last):.4g}, {share:.1%} of the FLOPs on the training samples"
         )
+        if trainer.looks:
+            best = min(trainer.looks, key=lambda look: look["kl"])
+            say(
+                f"held-out samples: KL {trainer.looks[0]['kl']:.4g} before training, {best['kl']:.4g} with the weights that "
+                f"are kept, those of step {best['step']:.0f}"
+            )
+        scorer.network.half().float()  # what is saved is what is returned
         if folder is not None:
             with folder.staging(TRAINED) as temporary:
-                scorer.network.save_pretrained(temporary)
+                copy.deepcopy(scorer.network).half().save_pretrained(temporary)
             folder.write_json(
                 "config.json",
                 {
@@ -114,6 +122,7 @@ def train_scorer(
                     "machine": machine(model.device),
                     **(facts or {}),
                     "share": share,
+                    "held_out": trainer.looks,
                     "spent": objective.spent.to_dict(),
                     "seconds": time.perf_counter() - began,
                 },
