@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import warnings
 from dataclasses import replace
 
 import pytest
 
 from vispco import presets
-from vispco.bench import BenchCandidate
 from vispco.cost import BudgetWarning, Exact, Workload
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation import features
+from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.loading import load
 from vispco.method_table import (
     Ground,
@@ -27,7 +29,10 @@ from vispco.method_table import (
     text_rows,
 )
 from vispco.method_table.fill import chosen_methods
+from vispco.method_table.search_on_top import STAYS, search_on_top
 from vispco.method_table.table import continued
+from vispco.run_folder import RunFolder
+from vispco.search import calibration as calibrations
 
 SETTINGS = TableSettings(
     ("fastv", "sparsevlm:64", "divprune"),
@@ -93,10 +98,27 @@ def test_the_numbers_are_those_of_one_account(ground, table):
         float(cost.fraction_of_counts(counts, Workload(encoded.num_text, encoded.num_visual))[0]), rel=0.02
     )
     assert 0 <= row.low <= row.accuracy <= row.high <= 1
-    times = ground.times([BenchCandidate(name="half", method="vtw", budget=0.5, cost=cost.to_dict())], rounds=1)
-    assert times["half"]["milliseconds"] > 0
-    assert times["unpruned"]["speedup"] == 1.0
     assert table.row("fastv", "sampled", 0.5).deviation >= 0
+
+
+def test_times_are_of_the_first_word_beside_the_unpruned_model(ground):
+    own, places = presets.pruner("vtw", ground.model, budget=0.5), []
+
+    def made(place):
+        places.append(place)
+        return own
+
+    times = ground.times({"half": made}, rounds=2)
+    assert times["half"]["milliseconds"] > 0
+    assert times["half"]["speedup"] > 0
+    assert [ground.test[place].task for place in places] == ["attribute", "counting"]  # one prompt of each task
+    assert ground.times({"half": made}, rounds=0) == {}
+
+
+def test_every_kind_of_row_is_timed(ground):
+    found = fill_table(ground, replace(SETTINGS, methods=("divprune",), budgets=(0.5,), draws=1, rounds=1))
+    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "searched"]
+    assert all(row.milliseconds > 0 and row.speedup > 0 for row in found.rows[1:])
 
 
 def test_hard_items_are_those_that_a_coarse_picture_gets_wrong(ground):
@@ -116,6 +138,38 @@ def test_what_was_measured_is_not_measured_again(ground, table):
     told = []
     fill_table(ground, SETTINGS, half, on_method=told.append)
     assert [name for name in told if "search" in name] == ["divprune, search at 50%"]
+
+
+def test_the_tower_and_the_teacher_run_once_for_all_methods(monkeypatch):
+    model, processor = load("tiny-llava")
+    tests, calibration = (list(dataset(split, ["attribute"], limit=2)) for split in ("test", "calibration"))
+    ground, seen = Ground(model, processor, tests, calibration), []
+    encode, teach = features.encode_pictures, calibrations.run_teacher
+    monkeypatch.setattr(features, "encode_pictures", lambda *a: seen.append("tower") or encode(*a))
+    monkeypatch.setattr(calibrations, "run_teacher", lambda *a: seen.append("teacher") or teach(*a))
+    settings = TableSettings(("visionzip", "hiprune", "fastv"), (0.5,), draws=0, search_budgets=(0.5,), rounds=0)
+    fill_table(ground, settings)
+    assert seen.count("teacher") == 1  # one batch
+    assert seen.count("tower") == 3  # the test set, its coarse pictures, the calibration set
+
+
+@pytest.mark.parametrize(("kl", "stays"), [((1.0, 2.0), False), ((2.0, 1.0), True)])
+def test_the_own_schedule_of_a_method_takes_part_in_its_search(ground, table, monkeypatch, kl, stays):
+    told = iter(kl)
+    monkeypatch.setattr(TaskEvaluator, "kl", lambda *_: next(told))
+    settings = replace(SETTINGS, search="vispco-halving")
+    own = table.row("divprune", "scaled", 0.5)
+    row = search_on_top(ground, settings, "divprune", 0.5, own)
+    assert (STAYS in row.note) is stays
+    assert row.fraction <= 0.5 + 1e-9
+    assert (row.kind, row.budget) == ("searched", 0.5)
+    if stays:
+        assert replace(row, kind="scaled", note="") == replace(own, note="")
+
+
+def test_methods_that_no_gradient_passes_are_searched_without_one(ground):
+    row = search_on_top(ground, replace(SETTINGS, search="vispco-static", evaluated_search="random-1"), "aim", 0.5)
+    assert row.note.startswith("random-1")
 
 
 def test_a_method_that_cannot_run_says_why(ground, monkeypatch):
@@ -144,11 +198,26 @@ def test_views_have_a_line_a_row(table):
     assert {len(row) for row in rows} == {len(columns)}
     read = list(csv.DictReader(io.StringIO(csv_text(table))))
     assert [row["method"] for row in read] == [row.method for row in table.rows]
-    assert float(read[1]["accuracy counting"]) == table.rows[1].tasks["counting"][0]
+    for place, part in enumerate(("accuracy", "low", "high")):
+        assert float(read[1][f"{part} counting"]) == table.rows[1].tasks["counting"][place]
+    accuracy, low, high = table.rows[1].tasks["counting"]
+    assert rows[1][columns.index("counting")] == f"{100 * accuracy:.1f} ±{50 * (high - low):.1f}"
     latex = latex_text(table)
     assert latex.count(r" \\") == len(rows) + 1
     assert latex.count(r"\midrule") == 4
     assert "%" not in latex.replace(r"\%", "")
+
+
+def test_latex_takes_any_name():
+    odd = r"a_b&c%d#e$f{g}h~i^j\k<l>m|n"
+    row = MethodTableRow(method=odd, kind="published", accuracy=0.5, low=0.4, high=0.6, tasks={odd: (0.5, 0.4, 0.6)})
+    head, line = (part for part in latex_text(MethodTable((row,))).splitlines() if part.endswith(r" \\"))
+    for cells in (head, line):
+        plain = re.sub(
+            r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%#_${}]|\$(<|>|\||\\pm|\\times)\$", "", cells
+        )
+        assert plain.count("&") == 9, "no other letter has a meaning of its own"
+        assert not set(plain.removesuffix(r" \\")) & set("%#$_{}~^\\<>|±×")
 
 
 def test_the_command_writes_all_of_them_and_goes_on(invoke, tmp_path):
@@ -159,8 +228,59 @@ def test_the_command_writes_all_of_them_and_goes_on(invoke, tmp_path):
     assert again.code == 0, again.err
     assert "vtw @50%" in again.out
     assert json.loads((tmp_path / "methods.json").read_text())["rows"] == done.json["rows"]
+    assert again.out.count("minutes: ") == 1
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["finished"]
+    assert set(record["files"]) == {"methods.json", "methods.csv", "methods.tex"}
     other = invoke("compare", "methods", "tiny-llava", *ARGUMENTS[:-1], "1", "--out", tmp_path)
-    assert "another table: rounds" in other.err
+    assert "rounds: 0 there, 1 here" in other.err
+    assert "--overwrite" in other.err
+    more = invoke(
+        "compare", "methods", "tiny-llava", "--methods", "uniform", *ARGUMENTS[2:], "--out", tmp_path, "--json"
+    )
+    assert [row["method"] for row in more.json["rows"]] == ["unpruned", "vtw", "vtw", "uniform", "uniform"]
+    assert more.json["details"]["seconds"] > done.json["details"]["seconds"]
+    replaced = invoke(
+        "compare", "methods", "tiny-llava", *ARGUMENTS[:-1], "1", "--out", tmp_path, "--overwrite", "--json"
+    )
+    assert [row["method"] for row in replaced.json["rows"]] == ["unpruned", "vtw", "vtw"]
+    assert replaced.json["rows"][1]["milliseconds"] > 0
+
+
+def test_files_that_are_not_its_own_are_not_touched(invoke, tmp_path):
+    (tmp_path / "methods.csv").write_text("mine")
+    done = invoke("compare", "methods", "tiny-llava", *ARGUMENTS, "--out", tmp_path, "--overwrite")
+    assert done.code == 1
+    assert "methods.csv" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["methods.csv"]
+
+
+def test_a_folder_in_use_is_left_alone(invoke, tmp_path):
+    with RunFolder(tmp_path).claim("compare methods", {"by": "another"}) as folder:
+        folder.write_json("methods.json", {})
+        done = invoke("compare", "methods", "tiny-llava", *ARGUMENTS, "--out", tmp_path)
+    assert done.code == 1
+    assert "in use by process" in done.err
+
+
+def test_a_stopped_command_goes_on_method_by_method(invoke, tmp_path, monkeypatch):
+    many, arguments = TaskEvaluator.many, ("--methods", "vtw,uniform", *ARGUMENTS[2:], "--out", tmp_path)
+
+    def stop_at_uniform(self, candidates):
+        if str(self.chain) == "uniform":
+            raise KeyboardInterrupt
+        return many(self, candidates)
+
+    monkeypatch.setattr(TaskEvaluator, "many", stop_at_uniform)
+    assert invoke("compare", "methods", "tiny-llava", *arguments).code == 130
+    assert not json.loads((tmp_path / "run.json").read_text())["finished"]
+    measured = []
+    monkeypatch.setattr(TaskEvaluator, "many", lambda self, *a: measured.append(str(self.chain)) or many(self, *a))
+    done = invoke("compare", "methods", "tiny-llava", *arguments, "--json")
+    assert done.code == 0, done.err
+    assert [row["method"] for row in done.json["rows"]] == ["unpruned", "vtw", "vtw", "uniform", "uniform"]
+    assert not [chain for chain in measured if chain.startswith("vtw")]
+    assert json.loads((tmp_path / "run.json").read_text())["finished"]
 
 
 def test_unknown_methods_are_refused_before_anything_runs():

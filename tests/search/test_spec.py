@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from search.random_batches import zoo_model
 from vispco import cost as costs
@@ -78,7 +79,7 @@ def test_the_gradient_follows_the_solver():
         assert SearchSpec.of(mode="static", solver=solver).for_model(model.config).relaxation().even is even
 
 
-@pytest.mark.parametrize("name", ["vispco-static", "vispco-paper"])
+@pytest.mark.parametrize("name", ["vispco-static", "vispco-paper", "vispco-halving"])
 def test_a_comparison_searches_exactly_as_the_search_does(name, monkeypatch):
     """Same gradient, same shape, same bill."""
     model, processor = zoo_model()
@@ -109,3 +110,15 @@ def test_a_comparison_searches_exactly_as_the_search_does(name, monkeypatch):
     assert compared.objective.spent == searched.objective.spent
     again = run_mode(SearchRun.prepare(model, processor, samples, searched.spec))
     assert result.provenance["params"] == again.found[0].params.tolist()
+
+
+def test_the_batches_of_an_earlier_search_are_on_the_bill_and_change_nothing():
+    model, processor = zoo_model()
+    samples = dataset("calibration", limit=1)[:4]
+    spec = SearchSpec.of("fastv", mode="static", solver="halving", budgets=(0.6,), effort=SMALL)
+    first = SearchRun.prepare(model, processor, samples, spec)
+    found = run_mode(first)
+    again = SearchRun.prepare(model, processor, samples, spec, batches=first.batches)
+    assert torch.equal(run_mode(again).found[0].params, found.found[0].params)
+    assert again.objective.spent == first.objective.spent
+    assert again.objective.spent.teacher > 0

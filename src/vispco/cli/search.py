@@ -59,7 +59,7 @@ def search(
         typer.Option(help="joint, predictor (a schedule for each input), static or line (default: by --scorer)."),
     ] = None,
     solver: Annotated[
-        str | None, typer.Option(help="lagrangian, projection or table (default: what measured best).")
+        str | None, typer.Option(help="lagrangian, projection, halving or table (default: what measured best).")
     ] = None,
     budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs.")] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
     cost: Annotated[str, typer.Option(help=COST)] = "exact",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -53,7 +54,9 @@ def fill_table(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # a row says so itself
-        ground.expect(_chain(ground, method) for method in settings.methods)
+        for method in settings.methods:
+            with suppress(VispcoError):  # its row will say why
+                ground.expect(_chain(ground, method))
         if filled.row("unpruned", "unpruned") is None:
             on_method("unpruned")
             add(ground.unpruned_row())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -59,10 +59,9 @@ class Ground:
         self._store, self._reference = FeatureStore(self.model, self.processor), Reference(self.model)
         self.num_layers = len(family_of(self.model).layers(self.model))
 
-    def expect(self, chains: Iterable[Chain]) -> None:
-        """Say which chains will be measured before the first is, so that the vision tower runs once for all of them."""
-        for chain in chains:
-            self._store.require(chain.needs_vision)
+    def expect(self, chain: Chain) -> None:
+        """Say that a chain will be measured, before the first one is: then the vision tower runs once for all of them."""
+        self._store.require(chain.needs_vision)
 
     def evaluator(self, chain: Chain, *, calibration: bool = False) -> TaskEvaluator:
         """For one method; what was encoded for another is used again."""

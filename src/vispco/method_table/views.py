@@ -14,20 +14,21 @@ COLUMNS = ("method", "average", "loyal", "hard", "FLOPs", "KV", "tokens", "ms", 
 def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
     first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
-    a search on top (+). A ! stands at a budget that lies under the method's floor.
+    a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
+    standard deviation, behind a task half the width of its 95 % interval.
     """
     columns = (*COLUMNS, *table.tasks)
     return columns, tuple(_text(row, table.tasks) for row in table.rows)
 
 
 def csv_text(table: MethodTable) -> str:
-    """All numbers as they are, one line a row; a column for each task."""
+    """All numbers as they are, one line a row; three columns for each task: accuracy and the ends of its interval."""
     names = [each.name for each in fields(MethodTableRow) if each.name != "tasks"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*names, *(f"accuracy {task}" for task in table.tasks)])
+    writer.writerow([*names, *(f"{part} {task}" for task in table.tasks for part in ("accuracy", "low", "high"))])
     for row in table.rows:
-        by_task = [row.tasks[task][0] if task in row.tasks else None for task in table.tasks]
+        by_task = [value for task in table.tasks for value in row.tasks.get(task, (None, None, None))]
         writer.writerow([_plain(value) for value in (*(getattr(row, name) for name in names), *by_task)])
     return stream.getvalue()
 
@@ -67,8 +68,13 @@ def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
         "" if row.mean_inputs is None else f"{row.mean_inputs:.1f}",
         "" if row.milliseconds is None else f"{row.milliseconds:.1f}",
         "" if row.speedup is None else f"{row.speedup:.2f}",
-        *(f"{100 * row.tasks[task][0]:.1f}" if task in row.tasks else "" for task in tasks),
+        *(_of_task(row.tasks.get(task)) for task in tasks),
     )
+
+
+def _of_task(values: tuple[float, float, float] | None) -> str:
+    """Accuracy and half the width of its interval."""
+    return "" if values is None else f"{100 * values[0]:.1f} ±{50 * (values[2] - values[1]):.1f}"
 
 
 def _interval(row: MethodTableRow) -> str:
@@ -83,7 +89,21 @@ def _plain(value: object) -> object:
     return "" if value is None else value
 
 
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "|": r"$|$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    **{letter: "\\" + letter for letter in "&%#_$"},
+}
+"""What the letters with a meaning of their own are written as, and those that not every font has."""
+
+
 def _escaped(text: str) -> str:
-    for letter in "&%#_":
-        text = text.replace(letter, "\\" + letter)
-    return text.replace("±", r"$\pm$").replace("×", r"$\times$")
+    return "".join(LATEX.get(letter, letter) for letter in text)

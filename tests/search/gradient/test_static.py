@@ -17,6 +17,7 @@ from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget, line_search, measure_shapes, rank_shapes
 from vispco.search.shapes.initial import initial_shapes
 from vispco.search.shapes.pool import ShapePool
+from vispco.search.shapes.shape_search import shape_search
 
 SHORT = DescentSettings(starts=2, outer=2, inner=1, explore=4)
 L = tiny.LAYERS
@@ -89,6 +90,30 @@ def test_a_line_search_finds_what_trying_all_values_finds(batches, objective):
     found = line_search(objective, batches, kernel, 0.6, rungs=1)
     every = [kl_mean(objective, batches, kernel, p, 0.6) for p in initial_shapes(kernel, L)]
     assert found.kl == pytest.approx(min(every), abs=1e-6)
+
+
+def test_a_search_by_halving_finds_what_trying_all_shapes_finds_without_a_gradient(batches, objective):
+    kernel = kernels.get("steps", steps=2)
+    pool = ShapePool.at(objective, kernel, 0.6, batches)
+    found = shape_search(objective, batches[:1], kernel, 0.6, explore=None)
+    everything = measure_shapes(objective, batches[0], kernel, pool.params, 0.6).mean(-1)
+    assert found.kl == pytest.approx(float(everything.min()), abs=1e-6)
+    assert objective.spent.forward == objective.spent.backward == 0
+    few = shape_search(objective, batches, kernel, 0.6, explore=4)
+    assert few.history[0]["explored"] == 4
+    assert few.history[0]["neighbours"] == 2
+    assert few.kl <= few.history[0]["start_kl"]
+    with pytest.raises(InvalidInputError, match="explore=0"):
+        shape_search(objective, batches, kernel, 0.6, explore=0)
+
+
+@pytest.mark.parametrize("scorer", ["sparsevlm(recycle=true)", "aim-merge+aim"])
+def test_a_search_by_halving_takes_methods_that_merge(scorer, batches):
+    objective = Objective(tiny.build("qwen2_5_vl"), scorer)
+    kernel = kernels.get("steps", steps=2, earliest_layer=objective.scorer.earliest_layer)
+    found = shape_search(objective, batches[:1], kernel, 0.7, explore=3)
+    assert found.kl >= 0
+    assert objective.spent.measured > 0
 
 
 def test_a_line_search_refuses_a_kernel_with_more_than_one_free_parameter(batches, objective):

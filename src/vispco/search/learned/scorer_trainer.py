@@ -20,11 +20,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from vispco.data.dataset import Lazy
 from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.evaluation.kl_meter import answer_logits
 from vispco.layout import TokenLayout
-from vispco.lazy import Lazy
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
 from vispco.scorers.learned import LearnedScorer
@@ -101,11 +101,11 @@ class ScorerTrainer(TrainingLoop):
         self._best = _copied(scorer.network)
         super().__init__(objective, scorer.network, batches, plan, directory=directory, accelerator=accelerator)
 
-    def run(self) -> list[dict[str, float]]:
+    def run(self, *, show: bool = False) -> list[dict[str, float]]:
         """Train to the end of the plan; the weights are then the best that a look has found."""
         if self.held_out and not self.looks:
             self._look()
-        history = super().run()
+        history = super().run(show=show)
         if self.held_out:
             self.scorer.network.load_state_dict(self._best)
         return history
