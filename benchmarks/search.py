@@ -5,6 +5,7 @@
 Every method sees the same calibration set and is judged on the same test set, by the answers that greedy decoding writes
 to the letter (teacher-forced). FLOPs are the language model's; a search's bill has its teacher and backward passes.
 Each part leaves a file in the cache, and one that is there already is not run again: after a kill, run the same command.
+With --only, the other parts are those of the last result, and `measured_again` in the details says which were run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 
 import search_parts as parts
 import search_static
-from figures import Figure, write
+from figures import RESULTS, Figure, write
 from search_lab import BUDGETS, Lab, volume
 from vispco.cost import BudgetWarning
 from vispco.files import write_json
@@ -68,6 +69,7 @@ def run(given: argparse.Namespace, cache: Path) -> dict[str, Any]:
     """All parts that are not in the cache yet; -> what each found."""
     settings = {name: getattr(given, name) for name in ("model", "scorer", "calibration", "test")}
     only = [name for name in given.only.split(",") if name]
+    last = json.loads((RESULTS / "search.json").read_text())["details"]["parts"] if only else {}
     found, lab = {}, None
     for name, part in plan(cache).items():
         file = cache / f"{name}.json"
@@ -76,6 +78,7 @@ def run(given: argparse.Namespace, cache: Path) -> dict[str, Any]:
             found[name] = kept["found"]
             continue
         if only and name not in only:
+            found |= {name: last[name]} if name in last else {}
             continue
         lab = lab or Lab(given.model, given.scorer, given.calibration, given.test)
         print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
@@ -104,9 +107,9 @@ def by_calibration(found: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[str, Figure], dict[str, Any]]:
-    """The figures of all parts that have run, and what stands beside them."""
+    """The figures of all parts that have run, and their details."""
     made: dict[str, Figure] = {}
-    told: dict[str, Any] = {"model": given.model, "scorer": given.scorer, "budgets": list(BUDGETS)}
+    details: dict[str, Any] = {"model": given.model, "scorer": given.scorer, "budgets": list(BUDGETS)}
 
     def ratio(name: str, value: float, better: Any, bar: float | None) -> None:
         made[name] = Figure(value, better, bar, "ratio")
@@ -119,7 +122,7 @@ def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[s
             ratio("hypervolume_vs_grid.paper", paper["volume"] / whole["volume"], "higher", 0.99)
         names = [f"lagrangian-{kernel}" for kernel in PAPER if f"lagrangian-{kernel}" in found]
         if len(names) > 1:
-            told["paper_kernels_by_calibration_kl"] = by_calibration(found, names)
+            details["paper_kernels_by_calibration_kl"] = by_calibration(found, names)
         ratio("hypervolume_vs_grid.best", table["volume"] / whole["volume"], "higher", 1.0)
         ratio("cost_vs_grid", table["flops"] / whole["flops"], "lower", 0.1)
         ratio("cost_vs_grid_sharing_prefixes", table["shared"] / whole["shared"], "lower", None)
@@ -135,7 +138,7 @@ def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[s
         ratio("hypervolume_vs_tpe", table["volume"] / found["tpe"]["volume"], "higher", 1.0)
         over = {b: 100 * (table["points"][b][1] - found["tpe"]["points"][b][1]) for b in table["points"]}
         made["points_over_tpe_at_worst_budget"] = Figure(min(over.values()), "higher", 0, "points")
-        told["points_over_tpe"] = over
+        details["points_over_tpe"] = over
         worst = max(table["points"][b][2] / found["tpe"]["points"][b][2] for b in table["points"])
         ratio("kl_vs_tpe_at_worst_budget", worst, "lower", 1.0)
     asked = {b: each for b, each in found.get("gap", {}).items() if b in ("0.3", "0.4", "0.5")}  # the others: details
@@ -151,22 +154,23 @@ def figures_of(found: dict[str, Any], given: argparse.Namespace) -> tuple[dict[s
     meets = {f"{m}/{n}": one["converged"] for m in MODELS for n, one in found.get(f"converged-{m}", {}).items()}
     if meets:
         made["converged"] = Figure(sum(meets.values()) / len(meets), "higher", 1.0, "share")
-        told["convergence"] = {"searches": len(meets), "not_converged": [n for n, good in meets.items() if not good]}
-    told["notes"] = [
+        details["convergence"] = {"searches": len(meets), "not_converged": [n for n, good in meets.items() if not good]}
+    details["notes"] = [
         "hypervolume_vs_grid.paper: Algorithm 1 with the kernel of the grid (single), at every budget.",
         "hypervolume_vs_grid.best and cost_vs_grid: the predictor taught by a table, all budgets from one search.",
         "The grid chooses on the calibration set, by accuracy or by KL, whichever gives it the greater volume.",
         "cost_vs_grid_sharing_prefixes: both sides take unpruned first layers from one pass instead of anew.",
         "hypervolume_vs_flattered_grid: the paper's protocol, whose grid chooses on the test set that it is judged on.",
-        "seconds: `vispco search tiny-qwen` with its defaults, frontier and examples included, two threads, wall time.",
+        "seconds: `vispco search tiny-qwen --scorer fastv`, else with its defaults, frontier and examples included, two threads, wall time.",
         "gap_closed: of the mean KL, which the search minimises; gap_closed_accuracy: of the accuracy, on the same samples.",
         "points_over_tpe_at_worst_budget: a point is 3.84 test samples; kl_vs_tpe_at_worst_budget: the same by test KL.",
         "At budgets that a single layer cannot reach, deployment cuts its curve from above (vispco.cost.meet): two steps.",
         "points_over_random_best_at_50: the best of the random schedules is picked on the test set, which flatters it.",
         "Parts ran at different loads of the machine: their seconds are no comparison. Parts not listed have not been run.",
     ]
-    told["parts"] = found
-    return made, told
+    details["measured_again"] = [name for name in found if (given.cache / f"{name}.json").is_file()]
+    details["parts"] = found
+    return made, details
 
 
 def main() -> None:

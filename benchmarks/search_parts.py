@@ -73,10 +73,10 @@ def table(lab: Lab, cache: Path) -> dict[str, Any]:
 
 
 def one_search(lab: Lab, cache: Path) -> dict[str, Any]:
-    """One search as a user starts it: the command with its defaults, all budgets, two threads."""
+    """One search of one scorer as a user starts it: the command with its defaults, all budgets, two threads."""
     out = cache / "one-search"
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "vispco", "search", lab.name, "--out", str(out)]
+    command = [sys.executable, "-m", "vispco", "search", lab.name, "--scorer", lab.scorer, "--out", str(out)]
     started = time.perf_counter()
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "2"}, capture_output=True)
     seconds = time.perf_counter() - started
