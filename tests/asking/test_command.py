@@ -52,7 +52,7 @@ def test_the_page_moves_through_the_layers(invoke, picture, tmp_path, monkeypatc
         from selenium.webdriver.common.keys import Keys
 
         show(driver, page, 390, 800)
-        told = driver.find_element("id", "told")
+        told = driver.find_element("id", "caption")
         last = told.text
         driver.find_element("id", "layer").send_keys(Keys.HOME)
         assert told.text != last

@@ -66,9 +66,9 @@ def test_upload_ask_and_slide(page, picture, width):
     wait_for(lambda: share(driver) <= 30)
     layer = driver.find_element("css selector", "#layer input[type=range]")
     layer.send_keys(Keys.HOME)
-    wait_for(lambda: text_of(driver, "#told").startswith("Layer 0:"))
+    wait_for(lambda: text_of(driver, "#caption").startswith("Layer 0:"))
     layer.send_keys(Keys.END)
-    wait_for(lambda: text_of(driver, "#told").startswith("Layer 9:"))
+    wait_for(lambda: text_of(driver, "#caption").startswith("Layer 9:"))
     wait_for(lambda: driver.find_element("css selector", "#left img"))
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 

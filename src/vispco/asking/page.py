@@ -43,7 +43,7 @@ input[type=range] { width: 100%%; }
 """
 
 SURVIVORS = """<div class="picture"><img src="%(image)s" alt="the picture"><canvas id="left"></canvas></div>
-<label for="layer" id="told"></label>
+<label for="layer" id="caption"></label>
 <input type="range" id="layer" min="0" max="%(last)d" value="%(last)d">
 <script>
 const depth = %(depth)s;
@@ -57,7 +57,7 @@ function show() {
     if (value > layer) alive += 1; else context.fillRect(x, y, 1, 1);
   }));
   const total = depth.length * depth[0].length;
-  document.getElementById("told").textContent = `layer ${layer}: ${alive} of ${total} visual tokens`;
+  document.getElementById("caption").textContent = `layer ${layer}: ${alive} of ${total} visual tokens`;
 }
 slider.addEventListener("input", show);
 show();
@@ -72,9 +72,9 @@ def write_page(comparison: AnswerComparison, picture: Image.Image, path: str | P
 def page(comparison: AnswerComparison, picture: Image.Image) -> str:
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
-        + "".join(f"<td>{html.escape(told(reply))}</td>" for reply in (comparison.unpruned, comparison.pruned))
+        + "".join(f"<td>{html.escape(text_of(reply))}</td>" for reply in (comparison.unpruned, comparison.pruned))
         + "</tr>"
-        for name, told in ROWS
+        for name, text_of in ROWS
     )
     survivors = "<p>The token grid of this model is not known, so survivors cannot be drawn.</p>"
     if comparison.depth is not None:

@@ -60,7 +60,7 @@ def ask(
     choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:
-        deployment.read(pruner)  # what is wrong with it is told before a model is loaded
+        deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
     with bars(silent=json) as bar:
         bar.add_task(f"{model}, {choice.title}", total=None)
         loaded, processor = loading.load(model)
@@ -68,8 +68,8 @@ def ask(
     seen = as_seen(sample.images[0], processor)
     files: dict[str, str] = {}
     if found.depth is not None:
-        told = f"{question}  unpruned: {found.unpruned.answer}  {choice.title}: {found.pruned.answer}"
-        files["picture"] = str(draw_sheet(seen, found.depth, found.layers, told, target))
+        title_line = f"{question}  unpruned: {found.unpruned.answer}  {choice.title}: {found.pruned.answer}"
+        files["picture"] = str(draw_sheet(seen, found.depth, found.layers, title_line, target))
     if open_page:
         from vispco.asking.page import write_page  # noqa: PLC0415
 
@@ -88,10 +88,10 @@ def _table(found: AnswerComparison, title: str, files: dict[str, str]) -> Any:
 
     from vispco.asking.page import ROWS  # noqa: PLC0415
 
-    told = [f"{name}: {path}" for name, path in files.items()]
+    lines = [f"{name}: {path}" for name, path in files.items()]
     if found.depth is None:
-        told.append("The token grid of this model is not known, so survivors are not drawn.")
-    table = Table(title=escape(title), caption="\n".join(told), caption_justify="left")
+        lines.append("The token grid of this model is not known, so survivors are not drawn.")
+    table = Table(title=escape(title), caption="\n".join(lines), caption_justify="left")
     table.add_column("")
     table.add_column("unpruned")
     table.add_column(escape(found.method))

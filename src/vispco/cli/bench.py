@@ -139,7 +139,7 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers:
             for budget in (None,) if source.config.fixed else budgets:
                 deployment.load(
                     source, None if budget is None else budget.plain
-                )  # what is wrong with it is told before anything is timed
+                )  # what is wrong with it is refused before anything is timed
                 title = Path(text).name if budget is None else f"{Path(text).name} {budget.label}"
                 found.append(BenchCandidate(name=title, run=text, budget=None if budget is None else budget.plain))
         elif ":" not in text and text != "full" and not Path(text).exists():
@@ -171,10 +171,10 @@ def bench_table(rows: Sequence[dict[str, Any]], title: str, queue: Sequence[dict
     fast = Table(
         title=title, caption="×: how much faster than unpruned, measured / as FLOPs imply", caption_justify="left"
     )
-    told = "" if any(row.get("predicted_ms") is not None for row in rows) else " (run vispco profile first)"
+    hint = "" if any(row.get("predicted_ms") is not None for row in rows) else " (run vispco profile first)"
     where = Table(caption="medians, in ms", caption_justify="left")
     ahead = Table(
-        caption=f"predicted: predictor, scoring and language, in ms, by this device's profile{told}\n"
+        caption=f"predicted: predictor, scoring and language, in ms, by this device's profile{hint}\n"
         "pays from: so many visual tokens",
         caption_justify="left",
     )

@@ -43,7 +43,7 @@ def check(
     from vispco.check.walk import classes, quiet  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
 
-    Chain.of(scorer)  # a wrong name is told before a model is made
+    Chain.of(scorer)  # a wrong name is refused before a model is made
     with quiet():
         if weights:
             loaded, _ = ModelOptions(

@@ -70,7 +70,7 @@ class PruningOptions:
         if self.method is not None:
             from vispco.presets import parse  # noqa: PLC0415 - torch
 
-            parse(self.method)  # an unknown one is told before a model is loaded
+            parse(self.method)  # an unknown one is refused before a model is loaded
 
     @property
     def chain(self) -> str:
@@ -138,7 +138,7 @@ def chain_of(text: str) -> dict[str, Any]:
 
 
 def check_given(allocation: str | None) -> None:
-    """A wrong --allocation is told before a model is loaded."""
+    """A wrong --allocation is refused before a model is loaded."""
     if allocation is not None:
         from vispco.scorers import check_allocation  # noqa: PLC0415 - torch
 

@@ -57,7 +57,7 @@ class TaskOptions:
     max_line: Annotated[int, typer.Option(min=1, help="Longer lines of data files (bytes) are skipped.")] = 1 << 28
 
     def spec(self) -> dict[str, Any]:
-        """Fields of an `EvaluatorSpec`. A file that is not there is told now, before a model is loaded."""
+        """Fields of an `EvaluatorSpec`. A file that is not there is refused now, before a model is loaded."""
         from vispco.sources.limits import InputLimits  # noqa: PLC0415
 
         InputLimits(self.allow_outside, self.max_image_bytes, self.max_text, self.max_line).use()
@@ -141,7 +141,7 @@ class TrainingOptions:
             from vispco.data import dataset  # noqa: PLC0415
 
             spec = tasks.spec()
-            names = spec.get("tasks", "all")  # benchmarks are judged on, not learned from
+            names = spec.get("tasks", "all")  # benchmarks are for evaluation, not for training
             drawn = list(dataset("calibration", names, limit=self.samples or PER_TASK, seed=seed))
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
         from vispco.sources.training import training_samples  # noqa: PLC0415
@@ -159,8 +159,8 @@ class TrainingOptions:
         )
 
 
-def judged_on(spec: EvaluatorSpec, samples: SampleSet[Sample]) -> dict[str, Any]:
-    """What a run should remember of what it was judged on: files, counts, what was skipped and why."""
+def describe_tasks(spec: EvaluatorSpec, samples: SampleSet[Sample]) -> dict[str, Any]:
+    """What a run should remember of what it was evaluated on: files, counts, what was skipped and why."""
     return {
         "tasks": sorted({sample.task for sample in samples}),
         "files": dict(spec.files),
@@ -175,8 +175,8 @@ def tell_skipped(reports: Mapping[str, SkipReport | Mapping[str, Any]], say: Cal
     """A line for each file, by task or name, that has items which cannot be used. A report may be its `to_dict()`."""
     from vispco.sources import SkipReport  # noqa: PLC0415
 
-    for name, told in reports.items():
-        report = told if isinstance(told, SkipReport) else SkipReport.from_dict(told)
+    for name, given in reports.items():
+        report = given if isinstance(given, SkipReport) else SkipReport.from_dict(given)
         if report.count:
             say(f"{name}: {report.summary()}. The first: {report.listed[0].sentence}")
 

@@ -128,8 +128,8 @@ def _source(model: str) -> str | Path:
 def _table(data: dict[str, Any]) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
-    gib, told = 2**30, data["estimates"]
-    machine = told["machine"]
+    gib, estimates = 2**30, data["estimates"]
+    machine = estimates["machine"]
     image = "" if data["image"] is None else " (an image of {} × {})".format(*data["image"])
     table = Table(title=data["model"], show_header=False)
     table.add_row("type", f"{data['model_type']} (family: {data['family']}; {data['supported']['path']})")
@@ -157,8 +157,8 @@ def _table(data: dict[str, Any]) -> Any:
         f"{machine['gpus']} GPU of {machine['tflops']:g} TFLOPS at {machine['utilisation']:.0%}, {machine['bandwidth']:g} TB/s",
     )
     for key, words in WORK.items():
-        work = told[key]
-        what = words.format(**{**told, **work})
+        work = estimates[key]
+        what = words.format(**{**estimates, **work})
         table.add_row(what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}")
     table.add_section()
     table.add_row("attention", ", ".join(data["supported"]["attention"]))

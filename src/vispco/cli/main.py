@@ -39,7 +39,7 @@ STOPPED = "Interrupted. What was finished is kept; run the same command again to
 STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
 CONTINUES = ("demo", "search", "sweep", "compare", "zoo")  # commands that keep their work
 
-_TOLD: set[tuple[str, str]] = set()
+_NOTED: set[tuple[str, str]] = set()
 
 app = typer.Typer(
     name="vispco",
@@ -103,9 +103,9 @@ def run() -> None:
         _fail(interruption(sys.argv[1:]), INTERRUPTED)
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), FAILED)
-    except Exception as error:  # noqa: BLE001 - a person is told in a sentence, whatever it was
-        told = " ".join(str(error).split()) or "no message"
-        _fail(f"{type(error).__name__}: {told} (`vispco --debug ...` shows where it comes from.)", FAILED)
+    except Exception as error:  # noqa: BLE001 - a person gets a sentence, whatever it was
+        message = " ".join(str(error).split()) or "no message"
+        _fail(f"{type(error).__name__}: {message} (`vispco --debug ...` shows where it comes from.)", FAILED)
 
 
 def interruption(arguments: list[str]) -> str:
@@ -122,10 +122,10 @@ def _terminated(*_: object) -> None:
 def _note(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a line for people, once: what differs from batch to batch after its first number is not repeated."""
     text = " ".join(str(message).split())
-    told = re.match(r"\D*[\d.]*", text)
-    key = (category.__name__, told[0] if told else text)
-    if key not in _TOLD:
-        _TOLD.add(key)
+    start = re.match(r"\D*[\d.]*", text)
+    key = (category.__name__, start[0] if start else text)
+    if key not in _NOTED:
+        _NOTED.add(key)
         print(f"note: {text}", file=sys.stderr)  # noqa: T201 - sys.stderr as a progress bar has it
 
 

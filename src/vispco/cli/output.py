@@ -101,7 +101,7 @@ class ComparisonBars:
         self._shown.update(self._methods, description=method)
 
     def finish(self) -> None:
-        """It has been judged, too."""
+        """It has been evaluated, too."""
         self._shown.update(self._methods, advance=1)
 
     def inside(self, done: int, total: int) -> None:

@@ -57,7 +57,7 @@ class PresetOptions:
             if not dot:
                 row = changed(row, name, value)
             elif part == "training":
-                changed(TrainingSettings(), field, value)  # told now if it is wrong
+                changed(TrainingSettings(), field, value)  # refused now if it is wrong
                 training[field] = value
             else:
                 known = [each.name for each in fields(effort) if is_dataclass(getattr(effort, each.name))]
@@ -88,7 +88,7 @@ def changed(values: T, name: str, text: str) -> T:
         if value is None and "None" in optional[name]:
             return replace(values, **{name: None})  # type: ignore[type-var]
         if isinstance(known[name], bool) != isinstance(value, bool) or isinstance(value, str | dict):
-            raise ValueError  # noqa: TRY301 - told below
+            raise ValueError  # noqa: TRY301 - reported below
         if isinstance(known[name], tuple):
             value = tuple(value)
         elif isinstance(known[name], float):

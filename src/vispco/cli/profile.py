@@ -45,7 +45,7 @@ def profile(
     from vispco.bench.profiling import POINTS, profile_model, sizes_up_to  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
 
-    scorers.get(scorer)  # a wrong name is told before a model is loaded
+    scorers.get(scorer)  # a wrong name is refused before a model is loaded
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=2)
     judge = spec.build()
     with bars(silent=json) as bar:

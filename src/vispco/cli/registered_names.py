@@ -42,7 +42,7 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, its words in braces replaced."""
         for parameter in self.params:
-            told = getattr(parameter, "help", None)
-            if told is not None and _WORD.search(told):
-                parameter.help = expand(told)  # type: ignore[attr-defined]  # an option or an argument of typer's
+            text = getattr(parameter, "help", None)
+            if text is not None and _WORD.search(text):
+                parameter.help = expand(text)  # type: ignore[attr-defined]  # an option or an argument of typer's
         super().format_help(ctx, formatter)

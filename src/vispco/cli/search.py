@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
-from vispco.cli.data import TaskOptions, TrainingOptions, judged_on, tell_skipped, write_areas
+from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short, tell_next
@@ -32,7 +32,7 @@ def numbers(text: str) -> list[float]:
 
 
 def budgets_of(text: str) -> list[float]:
-    """Fractions of the FLOPs as a person types them, 0.2,50%: told before a model is loaded where one is none."""
+    """Fractions of the FLOPs as a person types them, 0.2,50%: refused before a model is loaded where one is none."""
     from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
     return [budget.fraction for budget in parse_budgets(text)]
@@ -106,7 +106,7 @@ def search(
             typer.echo(line, err=True)
 
     learned.check()
-    settings.resolve(None, kernel, samples=1)  # a wrong name is told before a model is loaded, here and below
+    settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below
     if method is not None:
         scorer = method_chain(method, scorer, loading.num_layers(model))
     spec = SearchSpec.choose(
@@ -121,8 +121,8 @@ def search(
         cost=cost,
         seed=seed,
     )
-    judged = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
-    questions = judged.samples()
+    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
+    questions = test_spec.samples()
     loaded, processor = loading.load(model)
     samples, about = learned.load(asked, processor, seed=seed, model=loaded)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
@@ -138,7 +138,12 @@ def search(
             spec=replace(spec, preset=row, effort=replace(effort, batch_size=batch)),
             directory=folder,
             test=questions,
-            facts={**facts(loaded.device), "model": model, "data": about, "tasks": judged_on(judged, questions)},
+            facts={
+                **facts(loaded.device),
+                "model": model,
+                "data": about,
+                "tasks": describe_tasks(test_spec, questions),
+            },
             show=not json,
             say=say,
         )
@@ -210,12 +215,12 @@ def verdict(frontier: Frontier, folder: Path, cost: str) -> str:
 
     unpruned = float(read_json_object(folder / "unpruned.json", what="unpruned evaluation")["accuracy"])
     near = [point for point in frontier.points if point.accuracy >= unpruned - WITHIN]
-    told = f"The unpruned model reaches {unpruned:.1%} on the same items."
+    start = f"The unpruned model reaches {unpruned:.1%} on the same items."
     if not near:
-        return f"{told} No searched budget stays within {WITHIN:.0%} of it."
+        return f"{start} No searched budget stays within {WITHIN:.0%} of it."
     best = min(near, key=lambda point: point.cost[cost]["fraction"])
     fraction = best.cost[cost]["fraction"]
-    return f"{told} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."
+    return f"{start} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."
 
 
 def points_table(frontier: Frontier, title: str, cost: str) -> Any:

@@ -39,7 +39,7 @@ def serve(
     ] = None,
     allow_remote_images: Annotated[bool, typer.Option(help="Fetch pictures that requests give as addresses.")] = False,
     max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB.")] = 20,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Requests at once; more are told to come back later.")] = 64,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Requests at once; more are asked to come back later.")] = 64,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer that a request may ask for.")] = 4096,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
     loading: ModelOptions,
@@ -73,7 +73,7 @@ def serve(
 
     choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
     if pruner is not None:
-        deployment.read(pruner)  # what is wrong with it is told before a model is loaded
+        deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
     rules = ServingRules(
         choice=choice,

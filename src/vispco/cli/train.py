@@ -20,7 +20,7 @@ def train(
     method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    out: Annotated[Path, typer.Option(help="The run folder; the same command goes on where it was stopped.")],
+    out: Annotated[Path, typer.Option(help="The run folder; the same command continues where it was stopped.")],
     target: Annotated[
         float | None,
         typer.Option(
@@ -80,9 +80,9 @@ def train(
         show=not json,
         say=say,
     )
-    told = {"method": method, "model": model, "scorer": f"{method}(weights={out})", **scorer.network.config.options}
+    trained = {"method": method, "model": model, "scorer": f"{method}(weights={out})", **scorer.network.config.options}
     if first:
-        show(told, as_json=json, table=f"{out}: {told['scorer']} is a scorer for {model} now")
+        show(trained, as_json=json, table=f"{out}: {trained['scorer']} is a scorer for {model} now")
 
 
 def read_options(text: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def train_model(
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint, if there is one")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Train a model from scratch; after an interruption, the same command goes on where it stopped.
+    """Train a model from scratch; after an interruption, the same command continues where it stopped.
 
     Example:
 

@@ -212,7 +212,7 @@ class Engine:
         past = 0 if cache is None else int(cache.get_seq_length())
         if self.options.mode == "mask" and past:
             raise UnsupportedModelError(
-                "Masking serves one forward pass, not a cache that goes on. Use mode='drop' for generate()."
+                "Masking serves one forward pass, not a cache that grows. Use mode='drop' for generate()."
             )
         labels = state.labels if state.labels is not None else inputs.get("labels")
         answers = known_answers() if labels is None else labels != -100

@@ -70,7 +70,7 @@ def recorded_embeddings(model: Any) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> Iterator[None]:
-    """Inside the block, `see(layer, call)` is told of every attention call of the decoder layers before it runs."""
+    """Inside the block, `see(layer, call)` is called with every attention call of the decoder layers before it runs."""
     family = family_of(model)
     family.check_attention(model)
 

@@ -144,8 +144,8 @@ def _video(sample: Sample, processor: Any) -> dict[str, Any]:
 def answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
     """An answer as the template writes it after its prompt, up to and with the token that ends a turn. [A]"""
     asked = chat_text(processor, chat, add_generation_prompt=True)
-    told = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
-    whole = chat_text(processor, [*chat, told])
+    reply = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
+    whole = chat_text(processor, [*chat, reply])
     text = whole[len(asked) :].rstrip() if whole.startswith(asked) else answer
     tokens: list[int] = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
     ends = end_tokens(model, processor)

@@ -105,8 +105,8 @@ class TaskEvaluator:
             encoded = self.store.encode(batch.samples)
             for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
                 began = time.perf_counter()
-                told = self._generated(run, batch, encoded, number, hold=shared)
-                tally.add_answers(batch.samples, told, self.score)
+                answers = self._generated(run, batch, encoded, number, hold=shared)
+                tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 load = cost.Workload(encoded.num_text, encoded.num_visual, run.chain.sites(self.num_layers))
                 tally.add_cost(run.counts, load)
@@ -158,12 +158,12 @@ class TaskEvaluator:
             return
         silent = SampleBatch(tuple(batch.rows[n] for n in places), tuple(batch.samples[n] for n in places))
         ends = end_tokens(self.model, self.processor)
-        told = []
+        answers = []
         for row, tokens in zip(silent.rows, self._written(silent, self.store.encode(silent.samples)), strict=True):
             own = tokens[: self.longest[row]].tolist()
             end = next((n + 1 for n, token in enumerate(own) if token in ends), len(own))
-            told.append(torch.tensor(own[:end]))
-        self.store.answered(silent.samples, told)
+            answers.append(torch.tensor(own[:end]))
+        self.store.answered(silent.samples, answers)
         self._answered |= {sample.id for sample in silent.samples}
 
     def _divergences(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
-# change how fast, where, or how much is told, not what is found
+# change how fast, where, or how much is reported, not what is found
 FILES_ONLY = (
     "files",
     "encoding",

@@ -42,8 +42,8 @@ class Tally:
             self.flops[name] += spent.tolist()
             self.fractions[name] += (spent / cost.full(workload)).tolist()
 
-    def add_answers(self, samples: Sequence[Sample], told: Sequence[str], score: Score) -> None:
-        for sample, text in zip(samples, told, strict=True):
+    def add_answers(self, samples: Sequence[Sample], answers: Sequence[str], score: Score) -> None:
+        for sample, text in zip(samples, answers, strict=True):
             self.score_of[sample.id] = score(sample, text)
             self.scores.setdefault(sample.task, []).append(self.score_of[sample.id])
             self.predictions[sample.id] = text
@@ -59,25 +59,25 @@ class Tally:
             TaskResult.from_scores(task, self.scores[task], left_out[task].count if task in left_out else 0)
             for task in order
         ]
-        told: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+        extra: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
         if left_out:
-            told["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
+            extra["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
         figures = samples.figures(self.score_of)
         if figures:
-            told["figures"] = figures
+            extra["figures"] = figures
         return Evaluation.from_tasks(
             tasks,
             flops={name: mean(values) for name, values in self.flops.items()},
             fraction={name: mean(values) for name, values in self.fractions.items()},
             kl=mean(self.kl) if self.kl else None,
             seconds=self.seconds,
-            details=told,
+            details=extra,
         )
 
 
 def _skip_entry(report: SkipReport, *, details: bool) -> dict[str, Any]:
-    told = report.to_dict()
-    return told if details else {**told, "listed": told["listed"][:BRIEF]}
+    entry = report.to_dict()
+    return entry if details else {**entry, "listed": entry["listed"][:BRIEF]}
 
 
 def mean(values: Sequence[float]) -> float:

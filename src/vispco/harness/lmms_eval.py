@@ -107,11 +107,11 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
             tokens = self.model.generate(
                 **batch.inputs, **_generation(settings), pad_token_id=pad_token(self.processor)
             )[:, batch.length :]
-        told = self.processor.batch_decode(tokens, skip_special_tokens=True)
+        texts = self.processor.batch_decode(tokens, skip_special_tokens=True)
         lengths = (tokens != pad_token(self.processor)).sum(-1).tolist()
         return [
             GenerationResult(text=_cut(text, settings.get("until")), token_counts=TokenCounts(output_tokens=length))
-            for text, length in zip(told, lengths, strict=True)
+            for text, length in zip(texts, lengths, strict=True)
         ]
 
     def loglikelihood(self, requests: list[Any]) -> Any:

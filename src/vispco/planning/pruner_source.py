@@ -117,7 +117,7 @@ def _model_type(config: Path) -> str | None:
     try:
         kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError):
-        return None  # told by who reads it
+        return None  # reported by who reads it
     return None if kind is None else str(kind)
 
 

@@ -76,17 +76,17 @@ def build_page(
             with gradio.Column(min_width=300):
                 answers = gradio.Markdown(elem_id="answers", label="Answers")
                 layer = gradio.Slider(0, layers - 1, layers // 2, step=1, label="Layer", elem_id="layer")
-                told = gradio.Markdown(elem_id="told")
+                caption = gradio.Markdown(elem_id="caption")
                 left = gradio.Image(
                     label="Visual tokens that are left", interactive=False, elem_id="left", height=420,
                     buttons=["download", "fullscreen"],
                 )  # fmt: skip
-        given, taken = [shown, words, budget, method, layer, last], [last, answers, left, told]
+        given, taken = [shown, words, budget, method, layer, last], [last, answers, left, caption]
         options: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model", "show_progress": "minimal"}
         gradio.on([button.click, words.submit], ask, given, taken, **options)
         gradio.on([budget.change, method.change], again, given, taken, trigger_mode="always_last", **options)
         layer.change(
-            session.survivors, [last, layer], [left, told],
+            session.survivors, [last, layer], [left, caption],
             trigger_mode="always_last", show_progress="hidden",
         )  # fmt: skip
     return page

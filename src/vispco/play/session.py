@@ -65,7 +65,7 @@ class PlaySession:
     def rows(asked: Asked) -> list[list[str]]:
         """What the table holds: a name, unpruned, pruned."""
         found = asked.comparison
-        return [[name, told(found.unpruned), told(found.pruned)] for name, told in ROWS]
+        return [[name, text_of(found.unpruned), text_of(found.pruned)] for name, text_of in ROWS]
 
     @staticmethod
     def survivors(asked: Asked | None, layer: int) -> tuple[Image.Image | None, str]:

@@ -34,9 +34,9 @@ def frontiers_info(frontiers: Mapping[str, Frontier], by: str = "run") -> Fronti
     axis = next(iter(frontiers.values())).axis
     lines = []
     for label, frontier in frontiers.items():
-        placed = frontier.on(axis)
-        points = tuple((placed.cost(point), point.accuracy) for point in placed.front)
-        lines.append(Line(label, points, frontier_info(placed).steps))
+        shown = frontier.on(axis)
+        points = tuple((shown.cost(point), point.accuracy) for point in shown.front)
+        lines.append(Line(label, points, frontier_info(shown).steps))
     return FrontiersInfo(by, str(axis), tuple(lines))
 
 

@@ -97,7 +97,7 @@ def add_examples(
     run: str | Path | RunFolder,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """`collect_run`, where it can be done; a page without pictures is better than none, so the reason is only told."""
+    """`collect_run`, where it can be done; a page without pictures is better than none, so the reason is only reported."""
     try:
         collect_run(model, processor, samples, run)
     except InvalidInputError as error:

@@ -83,8 +83,8 @@ def swept_curve(label: str, frontier: Frontier) -> Curve | None:
 
 def searched_curve(run: RunFiles, label: str, frontier: Frontier) -> Curve | None:
     """From the run's own records where they hold `seconds` and `hypervolume`; else its end."""
-    told = [(number(r.get("seconds")), number(r.get("hypervolume"))) for r in run.metrics]
-    pairs = [(s, v) for s, v in told if s is not None and v is not None]
+    records = [(number(r.get("seconds")), number(r.get("hypervolume"))) for r in run.metrics]
+    pairs = [(s, v) for s, v in records if s is not None and v is not None]
     if pairs:
         return _curve(label, "searched", [s for s, _ in pairs], [], [v for _, v in pairs])
     seconds, flops = search_seconds(run), search_flops(run)

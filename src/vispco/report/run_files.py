@@ -63,10 +63,10 @@ class RunFiles:
 
     def text(self, name: str, study: str | None = None) -> str:
         """A setting of the run, or of one of its sweeps, as a word; a scorer or kernel is known by its name."""
-        told = self.studies.get(study or "", {})
-        if name == "scorer" and name not in told and self.joint:
+        settings = self.studies.get(study or "", {})
+        if name == "scorer" and name not in settings and self.joint:
             return f"the best of {len(self.config.get('scorers') or ())} chains for each input"
-        value = told.get(name, self.config.get(name))
+        value = settings.get(name, self.config.get(name))
         if isinstance(value, dict) and name == "scorer":
             value = _chain_text(value)
         elif isinstance(value, dict):

@@ -53,7 +53,7 @@ def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 def provenance(files: RunFiles) -> list[Provenance]:
     """Of the search, with what its sweeps were of; and of each sweep and comparison that says how."""
-    studies = {f"study {name}": told for name, told in files.studies.items()}
+    studies = {f"study {name}": settings for name, settings in files.studies.items()}
     found = [_source(name, call, {}) for name, call in files.calls.items()]
     if files.comparison is not None:
         found.append(_source(f"{files.name}, comparison", dict(files.comparison.details), {}))
@@ -65,7 +65,7 @@ def provenance(files: RunFiles) -> list[Provenance]:
 
 
 def _source(label: str, config: dict[str, Any], more: dict[str, Any]) -> Provenance:
-    told = ("seed", "command", "versions", "machine", "label")
+    shown_apart = ("seed", "command", "versions", "machine", "label")
     seed, command = config.get("seed"), config.get("command")
     versions = config.get("versions") or {key: config[key] for key in ("vispco",) if key in config}
     return Provenance(
@@ -74,5 +74,5 @@ def _source(label: str, config: dict[str, Any], more: dict[str, Any]) -> Provena
         command=shlex.join(map(str, command)) if isinstance(command, list) else command,
         versions={key: str(value) for key, value in versions.items()},
         machine=dict(config.get("machine") or {}),
-        settings={**{key: value for key, value in config.items() if key not in told}, **more},
+        settings={**{key: value for key, value in config.items() if key not in shown_apart}, **more},
     )

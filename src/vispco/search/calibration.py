@@ -61,8 +61,8 @@ class CalibrationBatches(Lazy[Batch]):
         encoded = self.store.encode(self._chunk(place), answers=True)
         key = str(place)
         if key in self.cache:
-            told = {name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()}
-            return Batch(encoded, told.pop("teacher"), Observation(**told))
+            tensors = {name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()}
+            return Batch(encoded, tensors.pop("teacher"), Observation(**tensors))
         batch = run_teacher(self.model, encoded)
         self.cache.put(key, {"teacher": batch.teacher, **vars(batch.observation)})
         self.on_new(batch)

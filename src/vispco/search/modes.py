@@ -38,7 +38,7 @@ PASSES = 4  # over the samples, where a training's length is not given
 class SearchRun:
     """A search that is under way: what it looks for, and what it works with.
 
-    folder: where a gradient training keeps its state; None for nowhere. show: draw progress bars. say: told each result.
+    folder: where a gradient training keeps its state; None for nowhere. show: draw progress bars. say: called with a line for each result.
     """
 
     spec: SearchSpec

@@ -27,12 +27,12 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, eq=False)
 class MeasuringJob:
-    """Shapes params [K, P] to be measured on a batch at a budget. told: what a progress bar says when it is done."""
+    """Shapes params [K, P] to be measured on a batch at a budget. label: what a progress bar shows when it is done."""
 
     batch: Batch
     params: Tensor
     budget: float
-    told: str
+    label: str
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -41,7 +41,7 @@ def rank_and_size() -> tuple[int, int]:
         return 0, 1
     from accelerate import PartialState  # noqa: PLC0415
 
-    # Without a GPU, accelerate joins the processes of torchrun only where it is told that they run on the CPU. What is
+    # Without a GPU, accelerate joins the processes of torchrun only where it knows that they run on the CPU. What is
     # made first holds for everything of accelerate that is made later.
     state = PartialState(cpu=not torch.cuda.is_available())
     return int(state.process_index), int(state.num_processes)
@@ -91,7 +91,7 @@ def measure_jobs(
         given = jobs[job]
         kl = measure_shapes_quietly(objective, given.batch, kernel, given.params[part], given.budget)
         own[job] = kl.T.cpu()
-        progress(size * given.budget * len(kl), given.told)
+        progress(size * given.budget * len(kl), given.label)
     if size == 1:
         return [own[job] for job in range(len(jobs))]
     found = [torch.empty(len(job.batch), len(job.params)) for job in jobs]

@@ -92,8 +92,8 @@ def search(
     spec = spec.for_model(model.config)
     with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder):
         journal = None if place is None else SearchJournal(place, read_only=folder is None)
-        judged = samples if test is None else test
-        evaluator = TaskEvaluator(model, processor, judged, spec.chain, batch_size=spec.effort.batch_size)
+        test_samples = samples if test is None else test
+        evaluator = TaskEvaluator(model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size)
         alone = ranks.rank_and_size()[1] == 1  # many ranks share this pass, too, at the end
         if folder is not None and alone:
             tell_unpruned(evaluator(), folder, say)
@@ -137,7 +137,7 @@ def search(
             frontier = evaluate_planners(
                 model,
                 processor,
-                judged,
+                test_samples,
                 spec.chain,
                 {budget: outcome.planner(run, budget)},
                 provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},

@@ -48,7 +48,7 @@ def sweep(
     strategy: 'grid', 'random', 'tpe' or 'nsga2'.
     trials: how many schedules; a grid has its own number.
     budget: (low, high), the range of cost that every schedule must lie in, as fractions of the unpruned FLOPs.
-    directory: for the journal and the frontier; call again with the same arguments to continue after a stop. None keeps
+    directory: for the journal and the frontier; call again with the same arguments to continue a sweep that was stopped. None keeps
     nothing.
     progress: called with a `vispco.sweep.Progress` after each schedule.
 

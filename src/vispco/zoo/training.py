@@ -32,7 +32,7 @@ def train(
 ) -> dict[str, Any]:
     """Train a shipped model from scratch and save it in `out`, with its card, whose facts are returned.
 
-    The run itself lives in `out`.run: a checkpoint every minute and a half, from which the same call goes on after a
+    The run itself lives in `out`.run: a checkpoint every minute and a half, from which the same call continues after a
     kill, and the curve. `steps` is for trials: so many instead of the recipe's, without its last stretch.
     `report(step, steps, text)` is called after every step; `limit` is the number of test items per task for the card.
     """

@@ -1,7 +1,7 @@
 """The loop of every training by gradient through a frozen model: batches, ranks, checkpoints, progress.
 
 Data parallel by accelerate: every rank holds the frozen model and a part of the batches; gradients are averaged over
-ranks. All randomness follows from (seed, step), so a run that was killed goes on from its last checkpoint to the same
+ranks. All randomness follows from (seed, step), so a run that was killed continues from its last checkpoint to the same
 numbers.
 """
 
@@ -145,13 +145,13 @@ class TrainingLoop:
     def _save(self) -> None:
         if self.directory is None:
             return
-        more, told = self.state()
+        more, extra = self.state()
         if not self.accelerator.is_main_process:
             return
         weights = self.accelerator.unwrap_model(self.module).state_dict()
         tensors = {f"{self.part}.{name}": tensor for name, tensor in weights.items()}
         tensors |= {f"optimizer.{n}": t for n, t in checkpoint.optimizer_tensors(self.optimizer).items()}
-        counters = {"step": self.step, "plan": asdict(self.loop), "history": self.history, **told}
+        counters = {"step": self.step, "plan": asdict(self.loop), "history": self.history, **extra}
         bill = {"spent": asdict(self.objective.spent), "taught": sorted(self.objective.taught)}
         checkpoint.save(self.directory, tensors | more, counters | bill)
         lines = "".join(json.dumps(record) + "\n" for record in self.history)

@@ -55,9 +55,9 @@ def train_scorer(
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> LearnedScorer:
-    """Train a method on samples (never those that it is judged on), and return it with its weights.
+    """Train a method on samples (never those that it is evaluated on), and return it with its weights.
 
-    method: such as 'dynamic-llava'. options: of its network. directory: the run folder; the same call goes on where an
+    method: such as 'dynamic-llava'. options: of its network. directory: the run folder; the same call continues where an
     earlier one was stopped. Afterwards '{method}(weights={directory})' is a scorer.
     """
     kind, settings = check_method(method), settings or ScorerSettings()

@@ -31,7 +31,7 @@ class ShapePool:
         every = initial_shapes(kernel, objective.cost.num_layers)
         size = typical_size(objective, batches).workload
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetWarning)  # is told where samples are measured
+            warnings.simplefilter("ignore", BudgetWarning)  # reported where samples are measured
             counts = counts_for_budget(
                 kernel,
                 every,

@@ -103,8 +103,8 @@ def _scout_at(
     def measure(index: Tensor, on: Sequence[Batch]) -> Tensor:  # [samples, N]
         if not len(index) or not on:
             return torch.empty(sum(map(len, on)), len(index))
-        told = f"budget {budget:g}: {len(index)} shapes"
-        jobs = [MeasuringJob(batch, pool.params[index], budget, told) for batch in on]
+        label = f"budget {budget:g}: {len(index)} shapes"
+        jobs = [MeasuringJob(batch, pool.params[index], budget, label) for batch in on]
         return torch.cat(measure_jobs(objective, kernel, jobs, progress))
 
     explored = pool.spread(settings.explore)

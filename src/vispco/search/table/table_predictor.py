@@ -72,17 +72,17 @@ def scout_and_measure(
 ) -> tuple[KlTable, Anchors]:
     """Everything that runs the language model: the table of measured KL and its anchors."""
     settings = settings or ScoutingSettings()
-    anchors, scouted = scout_anchors(objective, batches, kernel, settings, progress)
+    anchors, table = scout_anchors(objective, batches, kernel, settings, progress)
     ranges = settings.table_ranges()
     budgets = spread_budgets(len(batches) * settings.draws * len(ranges), ranges).view(len(batches), -1)
     done = len(settings.batches_by_look(batches)[-1])  # the last look has measured the anchors on these batches
     if done >= len(batches):
-        return scouted, anchors
-    samples = len(scouted) // len(ranges)
+        return table, anchors
+    samples = len(table) // len(ranges)
     rest = measure_table(
         objective, batches[done:], kernel, anchors, budgets[done:], first_sample=samples, progress=progress
     )
-    return stack_tables([scouted, rest]), anchors
+    return stack_tables([table, rest]), anchors
 
 
 def fit_predictor(
