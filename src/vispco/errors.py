@@ -16,6 +16,14 @@ class InvalidInputError(VispcoError, ValueError):
     """A value that the user gave is outside of what is allowed."""
 
 
+class BudgetFloorError(InvalidInputError):
+    """A budget below what a configuration costs when it has removed all that it can remove."""
+
+
+class NotApplicableError(VispcoError):
+    """A method that cannot do its work on a model, which others can be compared on."""
+
+
 @contextmanager
 def parsing(what: str, remedy: str = "") -> Iterator[None]:
     """Around a `from_dict`, also as a decorator: data of another shape raises a sentence instead of what Python says.

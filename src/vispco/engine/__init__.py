@@ -2,7 +2,7 @@
 
 from vispco.engine.call_state import EngineOptions, Mode
 from vispco.engine.engine import Engine
-from vispco.engine.forward import answers_at, attention_calls, recorded_embeddings, visual_at
+from vispco.engine.forward import answers_at, attention_calls, layer_inputs, recorded_embeddings, visual_at
 from vispco.engine.hooks import engine_on
 from vispco.engine.masking import Relaxation
 from vispco.engine.plan import Planner, TokenPlan
@@ -18,6 +18,7 @@ __all__ = [
     "answers_at",
     "attention_calls",
     "engine_on",
+    "layer_inputs",
     "recorded_embeddings",
     "unwrap",
     "visual_at",

@@ -69,6 +69,22 @@ def recorded_embeddings(model: Any) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
+def layer_inputs(model: Any, see: Callable[[int, Tensor], None]) -> Iterator[None]:
+    """Inside the block, `see(layer, hidden)` is told the states [B, N, D] that enter each decoder layer."""
+
+    def entering(layer: int) -> Callable[..., None]:
+        return lambda _, args, kwargs: see(layer, args[0] if args else kwargs["hidden_states"])
+
+    layers = enumerate(family_of(model).layers(model))
+    handles = [each.register_forward_pre_hook(entering(place), with_kwargs=True) for place, each in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> Iterator[None]:
     """Inside the block, `see(layer, call)` is called with every attention call of the decoder layers before it runs."""
     family = family_of(model)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from vispco import cost as costs
 from vispco.cost import Cost, Site, Workload, clamp_budget, snap
-from vispco.errors import InvalidInputError
+from vispco.errors import BudgetFloorError, InvalidInputError
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,10 @@ class SampleSizes:
     def first(self, n: int) -> SampleSizes:
         return replace(self, num_text=self.num_text[:n], num_visual=self.num_visual[:n], num_answer=self.num_answer[:n])
 
+    def under(self, chain: Chain) -> SampleSizes:
+        """Return the same samples, pruned by another chain of scorers."""
+        return replace(self, site=chain.sites(self.num_layers), earliest_layer=chain.earliest_layer)
+
     @property
     def workload(self) -> Workload:
         """The prompts of all samples."""
@@ -93,7 +98,7 @@ class SampleSizes:
             )
         floor = self.fraction(Schedule.withdraw(self.earliest_layer, self.num_layers))
         if budget < floor:
-            raise InvalidInputError(
+            raise BudgetFloorError(
                 f"The budget {budget:g} is below the floor: without any visual token"
                 f"{f' from layer {self.earliest_layer} on' if self.earliest_layer else ''}, this model still costs {floor:.4g} of the unpruned one "
                 f"({self.cost.name} {self.cost.unit}). Give a budget above it."

@@ -5,7 +5,21 @@ table = vispco.rivals.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-sea
 """
 
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.rivals import fitprune, g_search, p_sigmoid_bo, random_n, single_grid, vtw  # noqa: F401  # they register
+from vispco.rivals import (  # noqa: F401  # they register
+    autoprune,
+    btp_layers,
+    downsample,
+    evolution,
+    fitprune,
+    g_search,
+    p_sigmoid_bo,
+    random_n,
+    scaled,
+    single_grid,
+    tpe_joint,
+    vflowopt,
+    vtw,
+)
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult
 from vispco.rivals.compare import compare
@@ -17,17 +31,20 @@ from vispco.rivals.comparison_views import (
     narrow_tables,
     search_cost_info,
 )
+from vispco.rivals.frontier_run import FrontierRun, Snapshot, run_search
 from vispco.rivals.registry import SEARCHES, Search, get, get_searches, search_names
-from vispco.rivals.rival import Choice, Rival
+from vispco.rivals.rival import AnytimeRival, Choice, Rival
 from vispco.rivals.vispco_search import VispcoSearch
 
 __all__ = [
     "SEARCHES",
+    "AnytimeRival",
     "Calibration",
     "Candidate",
     "Choice",
     "Comparison",
     "ComparisonTable",
+    "FrontierRun",
     "PlannerResult",
     "Rival",
     "RivalResult",
@@ -35,12 +52,14 @@ __all__ = [
     "SampleSizes",
     "Search",
     "SearchCostInfo",
+    "Snapshot",
     "VispcoSearch",
     "compare",
     "comparison_table",
     "get",
     "get_searches",
     "narrow_tables",
+    "run_search",
     "search_cost_info",
     "search_names",
 ]

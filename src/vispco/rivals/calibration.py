@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.result import Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner import Pruner
 from vispco.schedule import Schedule
+from vispco.scorers import Chain, ChainLike
 from vispco.search.bill import FlopsBill
 
 Measure = Literal["accuracy", "kl"]
@@ -17,10 +19,14 @@ Measure = Literal["accuracy", "kl"]
 
 @dataclass
 class Bill:
-    """What a search has used: FLOPs of the language model, and how many schedules it evaluated."""
+    """What a search has used: FLOPs of the language model, and how many schedules it evaluated.
+
+    taught: of so many samples, from the first on, the unpruned pass is on the bill.
+    """
 
     spent: FlopsBill = field(default_factory=FlopsBill)
     evaluations: int = 0
+    taught: int = 0
 
 
 class Calibration:
@@ -47,8 +53,9 @@ class Calibration:
         self.measure: Measure = measure
         self.sizes = sizes if sizes is not None else SampleSizes.of(evaluator, cost)
         self.bill = Bill()
+        self.chain: Chain | None = None  # None for the evaluator's own
         self._known: dict[tuple[str, Schedule], float] = {}
-        self._has_reference = False
+        self._under: dict[Chain, Calibration] = {}
 
     @classmethod
     def of(cls, given: Calibration | Evaluator) -> Calibration:
@@ -62,6 +69,15 @@ class Calibration:
         """Return the same set with an empty bill."""
         return Calibration(self.evaluator, measure=self.measure, sizes=self.sizes)
 
+    def under(self, chain: ChainLike) -> Calibration:
+        """Return the same set, on the same bill, with schedules run under another chain of scorers."""
+        other = Chain.of(chain)
+        if other not in self._under:
+            same = Calibration(self.evaluator, measure=self.measure, sizes=self.sizes.under(other))
+            same.bill, same.chain = self.bill, other
+            self._under[other] = same
+        return self._under[other]
+
     def score(self, schedule: Schedule) -> float:
         return self.scores([schedule])[0]
 
@@ -71,7 +87,8 @@ class Calibration:
             return [-self.kl(schedule) for schedule in schedules]
         new = [s for s in dict.fromkeys(schedules) if ("accuracy", s) not in self._known]
         many = getattr(self.evaluator, "many", None)
-        results = many(new) if many is not None and new else [self.evaluator(s) for s in new]
+        subjects = [self._subject(schedule) for schedule in new]
+        results = many(subjects) if many is not None and new else [self.evaluator(s) for s in subjects]
         for schedule, result in zip(new, results, strict=True):
             self._record(schedule, "accuracy", result.accuracy)
         return [self._known["accuracy", schedule] for schedule in schedules]
@@ -84,10 +101,8 @@ class Calibration:
                     f"This search measures the KL to the unpruned model, and {type(self.evaluator).__name__} has no "
                     "`kl(schedule)`. Give a TaskEvaluator."
                 )
-            if not self._has_reference:
-                self.bill.spent.teacher += self.sizes.total_flops(Schedule.full(self.num_layers))
-                self._has_reference = True
-            self._record(schedule, "kl", float(self.evaluator.kl(schedule)))
+            self._bill_teacher()
+            self._record(schedule, "kl", float(self.evaluator.kl(self._subject(schedule))))
         return self._known["kl", schedule]
 
     def first(self, n: int) -> Calibration:
@@ -111,8 +126,20 @@ class Calibration:
             reference=whole.reference,
         )
         few = Calibration(part, measure=self.measure, sizes=self.sizes.first(n))
-        few.bill = self.bill
+        few.bill, few.chain = self.bill, self.chain
         return few
+
+    def _subject(self, schedule: Schedule) -> Any:
+        return schedule if self.chain is None else Pruner(self.chain, schedule)
+
+    def _bill_teacher(self) -> None:
+        """Bill the unpruned pass over the samples whose pass is not on the bill yet."""
+        known, full = self.bill.taught, Schedule.full(self.num_layers)
+        if known >= len(self.sizes):
+            return
+        before = self.sizes.first(known).total_flops(full) if known else 0.0
+        self.bill.spent.teacher += self.sizes.total_flops(full) - before
+        self.bill.taught = len(self.sizes)
 
     def _record(self, schedule: Schedule, kind: str, value: float) -> None:
         self._known[kind, schedule] = value

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner import Pruner
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
 from vispco.search.bill import FlopsBill
 
 
@@ -41,7 +44,8 @@ class RivalResult:
 
     schedule: retention [L], the same for every sample. It is deployed as whole tokens within the budget of each sample.
     lift: whether it is also raised where a sample has budget left. budget: None if the search was given none.
-    provenance: the settings of the search and what it found on the way.
+    provenance: the settings of the search and what it found on the way. chain: its own scorers; None for those of the
+    evaluator that it is deployed on.
     """
 
     method: str
@@ -52,10 +56,13 @@ class RivalResult:
     evaluations: int
     lift: bool = True
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    chain: Chain | None = None
 
-    def deploy(self, sizes: SampleSizes) -> Schedule:
-        """Return the schedule of each sample: whole tokens within the budget."""
-        return self.schedule if self.budget is None else sizes.fit(self.schedule, self.budget, lift=self.lift)
+    def deploy(self, sizes: SampleSizes) -> Schedule | Pruner:
+        """Return the schedule of each sample: whole tokens within the budget; with its scorers, if it has its own."""
+        own = sizes if self.chain is None else sizes.under(self.chain)
+        fitted = self.schedule if self.budget is None else own.fit(self.schedule, self.budget, lift=self.lift)
+        return fitted if self.chain is None else Pruner(self.chain, fitted)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -67,6 +74,7 @@ class RivalResult:
             "evaluations": self.evaluations,
             "lift": self.lift,
             "provenance": dict(self.provenance),
+            "chain": None if self.chain is None else self.chain.to_dict(),
         }
 
     @classmethod
@@ -75,6 +83,7 @@ class RivalResult:
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         known["schedule"] = Schedule.from_dict(data["schedule"])
         known["spent"] = spent_from_dict(data["spent"])
+        known["chain"] = None if data.get("chain") is None else Chain.of(data["chain"])
         return cls(**known)
 
 
@@ -82,7 +91,7 @@ class RivalResult:
 class PlannerResult:
     """The result of a search outside of this package, for instance VisPCO's own; see `Candidate`.
 
-    planner: a `Schedule`, or a planner for a `TaskEvaluator`. It must meet the budget by itself.
+    planner: a `Schedule`, a planner or a `Pruner` for a `TaskEvaluator`. It must meet the budget by itself.
     """
 
     method: str
@@ -98,6 +107,16 @@ class PlannerResult:
 
     def deploy(self, sizes: SampleSizes) -> Any:  # noqa: ARG002  # it meets the budget by itself
         return self.planner
+
+
+def evaluate_candidate(candidate: Candidate, test: Any, sizes: SampleSizes) -> Evaluation:
+    """Evaluate the result of a search on a test evaluator, whose samples have these sizes.
+
+    A candidate that looks at each input before it decides, or changes it, has `evaluate(test, sizes)` for it.
+    """
+    own = getattr(candidate, "evaluate", None)
+    found: Evaluation = own(test, sizes) if own is not None else test(candidate.deploy(sizes))
+    return found
 
 
 def spent_from_dict(data: Mapping[str, float]) -> FlopsBill:

@@ -10,7 +10,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult
+from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult, evaluate_candidate
 from vispco.rivals.comparison import Comparison, Row
 from vispco.rivals.registry import Search, get
 from vispco.schedule import Schedule
@@ -66,7 +66,7 @@ def compare(
         others = [row for label, row in before.items() if label not in labels]
         return Comparison(budget, cost, (*rows, *others), {**known, **(details or {})})
 
-    rows.append(before.get(UNPRUNED) or Row(UNPRUNED, _evaluate(test, full, cost), FlopsBill(), 0.0, 0, full))
+    rows.append(before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full))
     for label, method in zip(labels[1:], chosen, strict=True):
         if label in before and _settings(method) in (None, before[label].provenance.get("settings")):
             rows.append(before[label])
@@ -101,7 +101,7 @@ def _run(method: Search | RivalResult | PlannerResult, calibration: Calibration,
 def _make_row(candidate: Candidate, test: Evaluator, sizes: SampleSizes) -> Row:
     return Row(
         candidate.method,
-        _evaluate(test, candidate.deploy(sizes), sizes.cost.name),
+        _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name),
         candidate.spent,
         candidate.seconds,
         candidate.evaluations,
@@ -110,8 +110,7 @@ def _make_row(candidate: Candidate, test: Evaluator, sizes: SampleSizes) -> Row:
     )
 
 
-def _evaluate(test: Evaluator, deployed: Any, cost: str) -> Evaluation:
-    evaluation = test(deployed)
+def _check_cost(evaluation: Evaluation, cost: str) -> Evaluation:
     if cost not in evaluation.flops or cost not in evaluation.fraction:
         raise InvalidInputError(
             f"The budget is by the cost model {cost!r}, and the test evaluator has {sorted(evaluation.flops)}. "

@@ -9,7 +9,9 @@ estimator or its Gaussian process. The same seed gives the same trials.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import ClassVar, Literal, get_args
 
 import optuna
@@ -21,7 +23,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, Rival
+from vispco.rivals.rival import AnytimeRival, Choice
 from vispco.schedule import Schedule
 
 Sampler = Literal["tpe", "gp"]
@@ -30,7 +32,7 @@ GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(Rival):
+class PSigmoidBO(AnytimeRival):
     """Bayesian optimisation of centre and steepness. startup: random trials before the model decides."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
@@ -49,21 +51,25 @@ class PSigmoidBO(Rival):
         if self.sampler not in get_args(Sampler):
             raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    @property
+    def num_steps(self) -> int:
+        return self.trials
+
+    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         L, sizes = calibration.num_layers, calibration.sizes
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        study = optuna.create_study(direction="maximize", sampler=self._sampler())
-        for _ in range(self.trials):
+        studies = {b: optuna.create_study(direction="maximize", sampler=self._sampler()) for b in budgets}
+        for budget in cycle(budgets):
+            study = studies[budget]
             trial = study.ask()
             k = trial.suggest_float("k", 0.0, float(L - 1))
             gamma = trial.suggest_float("gamma", *GAMMA, log=True)
             curve = sigmoid(k, gamma, budget, sizes)
             study.tell(trial, calibration.score(sizes.fit(curve, budget)))
-        found = study.best_trial.params
-        history = [[t.params["k"], t.params["gamma"], t.value] for t in study.trials]
-        chosen = sigmoid(found["k"], found["gamma"], budget, sizes)
-        return Choice(chosen, provenance={**found, "score": study.best_value, "trials": history})
+            found = study.best_trial.params
+            history = [[t.params["k"], t.params["gamma"], t.value] for t in study.trials]
+            chosen = sigmoid(found["k"], found["gamma"], budget, sizes)
+            yield budget, Choice(chosen, provenance={**found, "score": study.best_value, "trials": history})
 
     def _sampler(self) -> optuna.samplers.BaseSampler:
         if self.sampler == "gp":

@@ -9,7 +9,9 @@ spend the same; the N schedules of one seed are the first N of the same seed wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +19,8 @@ import numpy as np
 from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, Rival, best_schedule
+from vispco.rivals.rival import AnytimeRival, Choice, best_schedule
+from vispco.schedule import Schedule
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostRange
 
@@ -26,7 +29,7 @@ WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lift
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class RandomN(Rival):
+class RandomN(AnytimeRival):
     """Best of n. space: a space of `vispco.sweep` ('free', 'stages', 'single' or 'kernel:NAME')."""
 
     name: ClassVar[str] = "random"
@@ -45,16 +48,33 @@ class RandomN(Rival):
     def label(self) -> str:
         return f"{self.name}-{self.n}"
 
+    @property
+    def num_steps(self) -> int:
+        return self.n
+
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        """All draws in one pass over the data."""
         assert budget is not None  # noqa: S101 - needs_budget
-        sizes = calibration.sizes
-        cost_range = CostRange(
-            spaces.get(self.space, calibration.num_layers, sizes.earliest_layer),
-            max(0.0, budget - WIDTH),
-            budget,
-            sizes.fraction,
-        )
-        drawn = [cost_range.draw(np.random.default_rng((self.seed, i))) for i in range(self.n)]
-        curves = [cost_range.space.schedule(params) for params in drawn]
-        chosen, scores = best_schedule(calibration, [sizes.fit(curve, budget) for curve in curves])
+        cost_range = self._range(calibration, budget)
+        curves = [self._draw(cost_range, number) for number in range(self.n)]
+        chosen, scores = best_schedule(calibration, [calibration.sizes.fit(curve, budget) for curve in curves])
         return Choice(curves[chosen], provenance={"draw": chosen, "scores": scores})
+
+    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+        ranges = {budget: self._range(calibration, budget) for budget in budgets}
+        best: dict[float, tuple[float, Choice]] = {}
+        for number in count():
+            for budget in budgets:
+                curve = self._draw(ranges[budget], number)
+                score = calibration.score(calibration.sizes.fit(curve, budget))
+                if budget not in best or score > best[budget][0]:
+                    best[budget] = score, Choice(curve, provenance={"draw": number, "score": score})
+                yield budget, best[budget][1]
+
+    def _range(self, calibration: Calibration, budget: float) -> CostRange:
+        sizes = calibration.sizes
+        space = spaces.get(self.space, calibration.num_layers, sizes.earliest_layer)
+        return CostRange(space, max(0.0, budget - WIDTH), budget, sizes.fraction)
+
+    def _draw(self, cost_range: CostRange, number: int) -> Schedule:
+        return cost_range.space.schedule(cost_range.draw(np.random.default_rng((self.seed, number))))

@@ -33,7 +33,7 @@ SEARCHES: Registry[Callable[..., Search]] = Registry("search", "vispco.searches"
 
 
 def get(name: str, **settings: Any) -> Any:
-    """Build the search `name` with these settings. 'random-40' is 'random' with n=40."""
+    """Build the search `name` with these settings. 'random-40' is 'random' with n=40, 'scaled:fastv' has method='fastv'."""
     factory, name, settings = _resolve(name, settings)
     known = _setting_names(factory)
     if not settings.keys() <= set(known):
@@ -41,9 +41,14 @@ def get(name: str, **settings: Any) -> Any:
     return factory(**settings)
 
 
+DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "random", "scaled", "downsample")  # fmt: skip
+"""What a comparison runs if nobody says: VisPCO's default search and the strongest of each kind of rival."""
+ALL = "all"
+
+
 def get_searches(names: Sequence[str] | None = None, *, seed: int = 0) -> list[Search]:
     """Build several searches, all registered ones by default. `seed` goes to those that draw anything at random."""
-    wanted = SEARCHES.names() if names is None else names
+    wanted = SEARCHES.names() if names is None or list(names) == [ALL] else names
     return [get(name, **({"seed": seed} if takes(name, "seed") else {})) for name in wanted]
 
 
@@ -54,11 +59,25 @@ def takes(name: str, setting: str) -> bool:
 
 def search_names() -> list[str]:
     """Return the names of all searches, as help texts show them; 'random-N' stands for any number."""
-    return [f"{name}-N" if takes(name, "n") else name for name in SEARCHES]
+    return [each for name in SEARCHES for each in _shown(name)]
+
+
+def _shown(name: str) -> list[str]:
+    if takes(name, "n"):
+        return [f"{name}-N"]
+    return [name, f"{name}:METHOD"] if takes(name, "method") else [name]
 
 
 def _resolve(name: str, settings: dict[str, Any]) -> tuple[Callable[..., Search], str, dict[str, Any]]:
-    """Find the search of a name. NAME-40 is NAME with n=40 if that search has a setting `n`."""
+    """Find the search of a name.
+
+    NAME-40 is NAME with n=40 if that search has a setting `n`; NAME:REST has method=REST if it has a setting `method`.
+    """
+    first, colon, rest = name.partition(":")
+    if colon and name not in SEARCHES and first in SEARCHES:
+        factory = SEARCHES.get(first)
+        if "method" in _setting_names(factory):
+            return factory, first, {"method": rest, **settings}
     numbered = re.fullmatch(r"(.+)-(\d+)", name)
     if numbered and name not in SEARCHES and numbered[1] in SEARCHES:
         factory = SEARCHES.get(numbered[1])

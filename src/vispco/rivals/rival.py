@@ -1,27 +1,42 @@
-"""`Rival`: the base class of other people's searches. Calibration set and budget in, `RivalResult` out."""
+"""`Rival`: the base class of other people's searches. Calibration set and budget in, `RivalResult` out.
+
+An `AnytimeRival` measures one schedule after the other and can be stopped after each: `run_search` gives it a bill.
+"""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any, ClassVar, TypeAlias
 
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluator
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner import Pruner
 from vispco.rivals.calibration import Calibration
-from vispco.rivals.candidate import RivalResult
+from vispco.rivals.candidate import PlannerResult, RivalResult
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
+
+Result: TypeAlias = RivalResult | PlannerResult
+"""A curve that is moved to the budget of each sample, or a pruner that meets it by itself."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a rival chose, before its bill is added; see `RivalResult`."""
+    """What a rival chose, before its bill is added; see `RivalResult`.
 
-    schedule: Schedule
+    deployed: in place of a curve, a pruner that meets the budget on every sample by itself.
+    """
+
+    schedule: Schedule | None = None
     lift: bool = True
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    chain: Chain | None = None
+    deployed: Pruner | None = None
 
 
 @dataclass(frozen=True)
@@ -40,31 +55,59 @@ class Rival(ABC):
         """Return the settings of this search."""
         return asdict(self)
 
-    def search(self, calibration: Calibration | Evaluator, budget: float | None = None) -> RivalResult:
+    def search(self, calibration: Calibration | Evaluator, budget: float | None = None) -> Result:
         """Find a schedule on a calibration set, within `budget`, a fraction of the unpruned model's FLOPs."""
         fresh = Calibration.of(calibration).fresh()
         if budget is not None:
-            fresh.sizes.check_budget(budget)
+            self.floor_sizes(fresh).check_budget(budget)
         elif self.needs_budget:
             raise InvalidInputError(f"The search {self.label!r} needs a budget, a fraction in (0, 1]. None was given.")
         start = time.perf_counter()
         choice = self._search(fresh, budget)
-        seconds = time.perf_counter() - start
-        provenance = {
+        return self.result(choice, budget, fresh, time.perf_counter() - start)
+
+    def result(self, choice: Choice, budget: float | None, calibration: Calibration, seconds: float) -> Result:
+        """Return a choice with the bill of the calibration set that it was made on."""
+        bill, spent = calibration.bill, replace(calibration.bill.spent)
+        told = {
             "settings": self.settings(),
-            "measure": fresh.measure,
-            "cost": fresh.sizes.cost.name,
-            "samples": len(fresh.sizes),
+            "measure": calibration.measure,
+            "cost": calibration.sizes.cost.name,
+            "samples": len(calibration.sizes),
             **choice.provenance,
         }
-        bill = fresh.bill
+        if choice.deployed is not None:
+            return PlannerResult(self.label, choice.deployed, spent, seconds, bill.evaluations, told)
+        assert choice.schedule is not None  # noqa: S101 - one of the two is given
         return RivalResult(
-            self.label, choice.schedule, budget, bill.spent, seconds, bill.evaluations, choice.lift, provenance
+            self.label, choice.schedule, budget, spent, seconds, bill.evaluations, choice.lift, told, choice.chain
         )
+
+    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
+        """Return the sizes whose floor a budget must exceed; a rival with scorers of its own has its own floor."""
+        return calibration.sizes
 
     @abstractmethod
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         """Run the method. `calibration` counts what it spends; the budget has been checked."""
+
+
+@dataclass(frozen=True)
+class AnytimeRival(Rival):
+    """A search that can be stopped after each measurement. Subclasses implement `steps` and `num_steps`."""
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """How many measurements it makes for each budget where nobody stops it."""
+
+    @abstractmethod
+    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+        """After each measurement, the budget that it was for and the best choice for it so far; budgets in turn, endless."""
+
+    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        assert budget is not None  # noqa: S101 - needs_budget
+        return list(islice(self.steps(calibration, (budget,)), self.num_steps))[-1][1]
 
 
 def best_schedule(calibration: Calibration, schedules: list[Schedule]) -> tuple[int, list[float]]:

@@ -1,21 +1,25 @@
 """VisPCO's own searches as methods of a comparison: on the same calibration set, budget and bill as the rivals.
 
 The bill covers the whole search: unpruned passes, relaxed passes forward and backward, and evaluated schedules. A predictor
-learns all budgets at once, so its bill is for all of them, while the comparison shows one.
+and the joint search learn all budgets at once, so their bill is for all of them (`search_budgets`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from vispco.cost import Cost
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluator
+from vispco.pruner import Pruner
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import PlannerResult
 from vispco.rivals.registry import SEARCHES
+from vispco.scorers import Chain
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.spec import Effort, Mode, SearchSpec
@@ -42,6 +46,11 @@ class VispcoSearch:
         found = {key: value for key, value in asdict(self).items() if key != "seed" or value != 0}
         return {**found, "gradient": "even"} if self.solver == "projection" else found
 
+    @property
+    def learns_all_budgets(self) -> bool:
+        """Whether one search serves every budget."""
+        return self.mode in ("joint", "predictor")
+
     def search(
         self,
         calibration: Calibration | Evaluator,
@@ -54,6 +63,17 @@ class VispcoSearch:
 
         batches: the samples of the calibration set as an earlier search had them, with what the unpruned model says.
         """
+        return self.search_budgets(calibration, (budget,), effort=effort, batches=batches)[budget]
+
+    def search_budgets(
+        self,
+        calibration: Calibration | Evaluator,
+        budgets: Sequence[float],
+        *,
+        effort: Effort | None = None,
+        batches: CalibrationBatches | None = None,
+    ) -> dict[float, PlannerResult]:
+        """Search for several budgets at once. The bill of each result is that of the whole search."""
         calibration = Calibration.of(calibration)
         evaluator = calibration.evaluator
         if not hasattr(evaluator, "model"):
@@ -61,37 +81,47 @@ class VispcoSearch:
                 f"The search {self.label!r} runs the model itself, and {type(evaluator).__name__} has none. "
                 "Give a TaskEvaluator."
             )
-        spec = SearchSpec.of(
-            evaluator.scorer,
-            self.kernel,
-            mode=self.mode,
-            solver=self.solver,
-            budgets=(budget,),
-            cost=calibration.sizes.cost,
-            effort=effort,
-            seed=self.seed,
-        )
+        spec = self._spec(evaluator.scorer, budgets, calibration.sizes.cost, effort)
         start = time.perf_counter()
         run = SearchRun.prepare(
             evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store, batches=batches
         )
         outcome = run_mode(run)
         seconds = time.perf_counter() - start
-        found = outcome.found[0]
-        provenance = {
-            "settings": self.settings(),
-            "params": found.params.tolist(),
-            "kl": found.kl,
-            "samples": len(evaluator.samples),
-        }
-        planner = outcome.planner(run, budget)
-        return PlannerResult(self.label, planner, run.objective.spent, seconds, provenance=provenance)
+        results = {}
+        for budget, found in zip(budgets, outcome.found, strict=True):
+            provenance = {
+                "settings": self.settings(),
+                "params": found.params.tolist(),
+                "kl": found.kl,
+                "samples": len(evaluator.samples),
+                **({} if found.chain is None else {"chain": str(Chain.of(found.chain))}),
+            }
+            planner: Any = outcome.planner(run, budget)
+            deployed = Pruner(planner.chain, planner) if self.mode == "joint" else planner
+            results[budget] = PlannerResult(self.label, deployed, run.objective.spent, seconds, provenance=provenance)
+        return results
+
+    def _spec(self, scorer: Chain, budgets: Sequence[float], cost: Cost, effort: Effort | None) -> SearchSpec:
+        if self.mode == "joint":
+            return SearchSpec.of_chains(budgets=tuple(budgets), cost=cost, effort=effort, seed=self.seed)
+        return SearchSpec.of(
+            scorer,
+            self.kernel,
+            mode=self.mode,
+            solver=self.solver,
+            budgets=tuple(budgets),
+            cost=cost,
+            effort=effort,
+            seed=self.seed,
+        )
 
 
 def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:
     SEARCHES.register(partial(VispcoSearch, label, mode=mode, solver=solver, kernel=kernel), name=label)
 
 
+_register("vispco", "joint", "table", "steps")
 _register("vispco-paper", "static", "lagrangian", "multi-step")
 _register("vispco-static", "static", "projection", "steps")
 _register("vispco-halving", "static", "halving", "steps")
