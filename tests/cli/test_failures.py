@@ -39,7 +39,10 @@ UNKNOWN = {
     "evaluate": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
     "bench": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "profile": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
-    "compare searches": ((MODEL, "--methods", "luck"), "Known searches: fitprune, g-search, p-sigmoid-bo"),
+    "compare searches": (
+        (MODEL, "--methods", "luck"),
+        "Known searches: autoprune, btp-layers, downsample, evolution, fitprune, g-search, p-sigmoid-bo",
+    ),
     "compare methods": ((MODEL, "--methods", "luck"), "luck"),
     "check": (("--scorer", "nose", "llava"), "Unknown scorer 'nose'"),
     "report": None,  # it takes no names

@@ -18,7 +18,7 @@ from vispco.frontier import Frontier, Point
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
-from vispco.rivals.comparison import Comparison, Row
+from vispco.rivals.comparison import Comparison, Reached, Row
 from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 from vispco.sources.sampling import equalise_areas
@@ -199,4 +199,17 @@ def comparison(frontier: Frontier) -> Comparison:
         Row(name, point.evaluation, FlopsBill(measured=1e12 * place), 20.0 * place, 10 * place, point.schedule)
         for place, (name, point) in enumerate(zip(names, points, strict=True))
     )
-    return Comparison(0.5, "exact", rows, {"scorer": "fastv"})
+    return Comparison(0.5, "exact", (*rows, *frontier_rows(points)), {"scorer": "fastv"})
+
+
+def frontier_rows(points: tuple[Point, ...]) -> list[Row]:
+    """As if two more had been compared at several budgets: vispco's own, and one that was stopped at its bill."""
+    found = []
+    for name, costs, share in (("vispco", (4e12,), 1.0), ("tpe-joint", (1e12, 2e12, 4e12), 0.9)):
+        reached = tuple(
+            Reached(cost, cost / 1e11, tuple((b, b, share * (0.4 + b / 2 + cost / 4e13)) for b in (0.2, 0.5, 0.7)))
+            for cost in costs
+        )
+        bill = FlopsBill(measured=costs[-1])
+        found.append(Row(name, points[-1].evaluation, bill, costs[-1] / 1e11, 40, points[-1].schedule, {}, reached))
+    return found

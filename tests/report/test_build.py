@@ -210,3 +210,27 @@ def test_a_comparison_and_a_sweeps_call_are_shown_beside_a_run(run, tmp_path):
     assert table.rows[0][table.columns.index("evaluations")] == "40"
     told = {source.label: (source.command, source.seed) for source in payload.provenance}
     assert told == {"grid": ("vispco sweep", 1), "compare, comparison": ("vispco compare searches 'a model'", 3)}
+
+
+def test_sweeps_stand_beside_a_search_on_equal_terms(run, other):
+    payload = build([run, other])
+    searched = [curve for curve in payload.hypervolume if curve.kind == "searched"]
+    assert [table.label for table in payload.equal_terms] == [curve.label for curve in searched]
+    sweep = next(curve for curve in payload.hypervolume if curve.kind == "empirical")
+    for table, own in zip(payload.equal_terms, searched, strict=True):
+        price = "flops" if own.flops and sweep.flops else "cost"
+        costs, spent = getattr(sweep, price), getattr(own, price)[-1]
+        assert table.rows[0][0] == own.label
+        (row,) = [row for row in table.rows if row[0] == sweep.label]
+        before = [value for cost, value in zip(costs, sweep.value, strict=True) if cost <= spent]
+        assert row[3] == (f"{max(before):.4f}" if before else "–")
+        after = [cost for cost, value in zip(costs, sweep.value, strict=True) if value >= own.value[-1]]
+        assert row[4] == (f"{min(after) / spent:.2f} ×" if after else "not reached")
+
+
+def test_a_comparison_of_several_budgets_has_a_table_on_equal_terms(run):
+    tables = {table.label.rpartition(", ")[2]: table for table in build([run]).comparisons}
+    equal = tables["on equal terms"]
+    assert [row[0] for row in equal.rows] == ["vispco", "tpe-joint"]
+    assert equal.rows[1][2] == "1.00"
+    assert equal.rows[1][4] == "not reached"

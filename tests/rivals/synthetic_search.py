@@ -7,6 +7,7 @@ import torch
 from vispco import cost
 from vispco.cost import Dimensions
 from vispco.evaluation import Evaluation, TaskResult
+from vispco.pruner import Pruner
 from vispco.rivals import SampleSizes
 from vispco.schedule import Schedule
 
@@ -67,3 +68,15 @@ class SyntheticEvaluator:
 def holds(schedule: Schedule, sizes: SampleSizes, budget: float) -> bool:
     """Does every sample meet the budget?"""
     return bool((sizes.fractions(schedule.counts(sizes.num_visual.tolist())) <= budget).all())
+
+
+class ChainEvaluator(SyntheticEvaluator):
+    """The same for pruners of any chain: `better` says how much a chain adds to the quality of its schedule."""
+
+    def __init__(self, better=None, **options):
+        super().__init__(**options)
+        self.better = better or {}
+
+    def kl(self, subject):
+        chain, schedule = (subject.chain, subject.schedule) if isinstance(subject, Pruner) else (None, subject)
+        return super().kl(schedule) - 0.3 * self.better.get(str(chain), 0.0)

@@ -1,4 +1,4 @@
-"""`vispco compare searches`: the paper's second table for one model."""
+"""`vispco compare searches`: the paper's second table for one model, and searches on equal terms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short, tell_next
+from vispco.cli.search import budgets_of
 
 if TYPE_CHECKING:
     from vispco.rivals import Comparison
@@ -31,16 +32,21 @@ def searches(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
     budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
+    budgets: Annotated[
+        str, typer.Option(help="Further budgets, for hypervolumes and equal terms; none for one budget alone.")
+    ] = "0.2,0.3,0.7",
+    beyond: Annotated[
+        float, typer.Option(min=0.1, help="Searches that can be stopped get so many times the bill of vispco.")
+    ] = 1.0,
     methods: Annotated[
-        str | None, typer.Option(help="Names with commas between them (default: all): {searches}.")
+        str | None,
+        typer.Option("--searches", "--methods", help="all, or names with commas between them: {searches}."),
     ] = None,
     scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
-    measure: Annotated[
-        str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")
-    ] = "accuracy",
+    measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl",
     cost: Annotated[str, typer.Option(help=COST)] = "exact",
-    samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 16,
-    test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 32,
+    samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
+    test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskOptions,
     loading: ModelOptions,
     seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
@@ -51,14 +57,18 @@ def searches(
 ) -> None:
     """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task; a JSON file and a figure of them.
 
-    Run it again to continue an interrupted comparison, method by method; with other methods, it adds them.
+    With further budgets, also what each search reached at the cost of vispco, and what it paid for as much. Run it again to
+    continue an interrupted comparison, method by method; with other methods, it adds them. Without names, it runs vispco and
+    a rival of each kind.
 
-    Example:
+    Examples:
 
-        vispco compare searches tiny-qwen --budget 0.5 --methods vtw,random-40,vispco-static
+        vispco compare searches tiny-qwen
+
+        vispco compare searches tiny-qwen --budgets none --searches vtw,random-40,vispco-static,scaled:pyramiddrop
     """
     folder = run_folder(out or RUNS / f"compare-{short(model)}-{scorer}", overwrite=overwrite)
-    given = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    more = [] if budgets.strip() == "none" else budgets_of(budgets)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -67,7 +77,9 @@ def searches(
     from vispco.plots.search_cost import draw_searches  # noqa: PLC0415
     from vispco.rivals import Calibration, compare, get_searches, search_cost_info  # noqa: PLC0415
     from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
+    from vispco.rivals.registry import DEFAULT  # noqa: PLC0415
 
+    given = DEFAULT if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]
     spec = EvaluatorSpec(
@@ -81,6 +93,7 @@ def searches(
         "test": spec.fingerprint(),
         "measure": measure,
         "seed": seed,
+        "budgets": more,
     }
 
     def keep(so_far: Comparison) -> None:
@@ -96,6 +109,8 @@ def searches(
                 _beside(spec, loaded, bars.inside),
                 budget,
                 chosen,
+                budgets=more,
+                beyond=beyond,
                 details={**ground, **facts(loaded.model.device)},
                 done=done,
                 on_method=bars.begin,
@@ -123,7 +138,12 @@ def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
 def _tables(found: Comparison, title: str) -> Any:
     from rich.console import Group  # noqa: PLC0415
 
-    from vispco.rivals import narrow_tables  # noqa: PLC0415
+    from vispco.rivals import equal_terms_table, narrow_tables  # noqa: PLC0415
 
     cost, accuracy = narrow_tables(found)
-    return Group(fitted(cost.columns, cost.rows, title), fitted(accuracy.columns, accuracy.rows, "accuracy, %"))
+    shown = [fitted(cost.columns, cost.rows, title), fitted(accuracy.columns, accuracy.rows, "accuracy, %")]
+    equal = equal_terms_table(found)
+    if equal is not None:
+        shown.append(fitted(equal.columns, equal.rows, "on equal terms"))
+    left_out = [f"{name} was not run: {why}" for name, why in found.details.get("not_run", {}).items()]
+    return Group(*shown, *left_out)

@@ -11,8 +11,20 @@ from typing import Any
 from vispco.errors import InvalidInputError
 from vispco.frontier import Axis, Frontier, Point
 from vispco.report import progress, side_files
-from vispco.report.payload import BudgetRow, ChainRow, Convergence, Curve, Example, MethodRow, Payload, PointRow, Run
+from vispco.report.payload import (
+    Bench,
+    BudgetRow,
+    ChainRow,
+    Convergence,
+    Curve,
+    Example,
+    MethodRow,
+    Payload,
+    PointRow,
+    Run,
+)
 from vispco.report.run_files import RunFiles, read
+from vispco.rivals.equal_terms import CostCurve, text_rows
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
@@ -49,13 +61,14 @@ def build(
         ),
         examples=_examples(entries),
         convergence=_convergence(entries),
-        hypervolume=_curves(entries),
+        hypervolume=(curves := _curves(entries)),
+        equal_terms=tuple(_equal_terms(curves)),
         method_budgets=METHOD_BUDGETS,
         methods=_methods(entries),
         areas=tuple(side_files.areas(files) for files in folders if files.areas is not None),
         comparisons=(
             *(side_files.method_table(f, f.methods) for f in folders if f.methods is not None),
-            *(side_files.comparison(f, f.comparison) for f in folders if f.comparison is not None),
+            *(table for f in folders if f.comparison is not None for table in side_files.comparison(f, f.comparison)),
         ),
         bench=tuple(side_files.bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in side_files.provenance(files)),
@@ -180,6 +193,25 @@ def _curves(entries: list[Named]) -> tuple[Curve, ...]:
         for files, label, frontier, kind in entries
     ]
     return tuple(curve for curve in curves if curve is not None)
+
+
+def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
+    """For each search: what every sweep had found at its cost, and what it had spent when it had found as much.
+
+    By FLOPs where both were counted, else by seconds.
+    """
+    tables = []
+    for own in curves:
+        if own.kind != "searched":
+            continue
+        for price, name in (("flops", "FLOPs"), ("cost", "seconds")):
+            others = [c for c in curves if c.kind == "empirical" and getattr(c, price)]
+            if getattr(own, price) and others:
+                shown = [CostCurve(c.label, getattr(c, price), c.value) for c in (own, *others)]
+                columns, rows = text_rows(shown[0], shown[1:], name)
+                tables.append(Bench(own.label, columns, tuple(rows)))
+                break
+    return tables
 
 
 def _methods(entries: list[Named]) -> tuple[MethodRow, ...]:

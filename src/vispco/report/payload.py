@@ -186,6 +186,7 @@ class Payload(JsonRecord):
     method_budgets: tuple[float, ...] = ()
     methods: tuple[MethodRow, ...] = ()
     areas: tuple[Areas, ...] = ()
+    equal_terms: tuple[Bench, ...] = ()  # other runs at the cost of a search, and what they pay for as much, as text
     comparisons: tuple[Bench, ...] = ()  # `vispco compare searches`, as text
     bench: tuple[Bench, ...] = ()
     provenance: tuple[Provenance, ...] = ()

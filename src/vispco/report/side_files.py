@@ -9,7 +9,7 @@ from vispco.errors import InvalidInputError
 from vispco.method_table import MethodTable, text_rows
 from vispco.report.payload import Areas, Bench, Provenance
 from vispco.report.run_files import RunFiles
-from vispco.rivals import Comparison, comparison_table
+from vispco.rivals import Comparison, comparison_table, equal_terms_table
 
 
 def areas(files: RunFiles) -> Areas:
@@ -30,9 +30,13 @@ def bench(files: RunFiles) -> Bench:
     return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat))
 
 
-def comparison(files: RunFiles, found: Comparison) -> Bench:
-    table = comparison_table(found)
-    return Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)
+def comparison(files: RunFiles, found: Comparison) -> list[Bench]:
+    """`vispco compare searches`: each search at one budget, and all budgets on equal terms where there are several."""
+    table, equal = comparison_table(found), equal_terms_table(found)
+    shown = [Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)]
+    if equal is not None:
+        shown.append(Bench(f"{files.name}, on equal terms", equal.columns, equal.rows))
+    return shown
 
 
 def method_table(files: RunFiles, found: MethodTable) -> Bench:

@@ -28,6 +28,7 @@ from vispco.rivals.comparison_views import (
     ComparisonTable,
     SearchCostInfo,
     comparison_table,
+    equal_terms_table,
     narrow_tables,
     search_cost_info,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "VispcoSearch",
     "compare",
     "comparison_table",
+    "equal_terms_table",
     "get",
     "get_searches",
     "narrow_tables",

@@ -31,7 +31,7 @@ from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.mutual_information import read_mutual_information
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.solved_curve import solve_curve
+from vispco.rivals.rival import solve_curve
 from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 

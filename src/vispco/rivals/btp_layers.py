@@ -27,8 +27,7 @@ from vispco.families import family_of
 from vispco.indexing import batch_index
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, Rival
-from vispco.rivals.solved_curve import solve_curve
+from vispco.rivals.rival import Choice, Rival, solve_curve
 from vispco.schedule import Schedule
 
 

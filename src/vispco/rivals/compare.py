@@ -1,4 +1,4 @@
-"""`compare`: every search on one calibration set and one budget, each result on one test set."""
+"""`compare`: every search on one calibration set, at one budget or at several, each result on one test set."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from vispco.errors import InvalidInputError
+from vispco.errors import BudgetFloorError, InvalidInputError, NotApplicableError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult, evaluate_candidate
-from vispco.rivals.comparison import Comparison, Row
+from vispco.rivals.comparison import Comparison, Reached, Row
+from vispco.rivals.comparison_views import REFERENCE
+from vispco.rivals.frontier_run import run_search
 from vispco.rivals.registry import Search, get
+from vispco.rivals.rival import AnytimeRival
 from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 
 UNPRUNED = "unpruned"
+CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
 OnMethod = Callable[[str], None]
 """Called with the name of each method before its search begins."""
 OnRow = Callable[[Comparison], None]
@@ -30,6 +34,8 @@ def compare(
     budget: float,
     methods: Sequence[Method],
     *,
+    budgets: Sequence[float] = (),
+    beyond: float = 1.0,
     details: Mapping[str, Any] | None = None,
     done: Sequence[Row] = (),
     on_method: OnMethod | None = None,
@@ -40,11 +46,15 @@ def compare(
     calibration: where searches look. `Calibration(evaluator, measure=..., cost=...)` chooses the measure and the cost
         model of the budget. test: where their results are evaluated: other samples, the same model and scorer.
     methods: names ('vtw', 'random-40', 'vispco-static', ...), searches with settings, or results of earlier searches.
+    budgets: further budgets, for searches that are not results yet. Each row then has what the search had reached at which
+        cost (`Row.reached`), and its bill is for all budgets together. A search that can be stopped gets `beyond` times the
+        bill of the search 'vispco', if that is among the methods; without it, it makes its own number of measurements.
     done: rows of an earlier comparison with the same `details`. A method that has a row with the same settings is not
         run again. Rows of methods that are not asked for are kept after the others.
 
     Every search starts with an empty bill and knows nothing of the others. Each test sample meets the budget, too. The
-    first row is the unpruned model.
+    first row is the unpruned model. A method that cannot run on this model, or not within this budget, has no row; the
+    details say why, under 'not_run'.
     """
     if not methods:
         raise InvalidInputError("No methods were given to compare. Name at least one, for instance 'random-40'.")
@@ -60,24 +70,98 @@ def compare(
     full = Schedule.full(sizes.num_layers)
     known = {"calibration_samples": len(calibration.sizes), "test_samples": len(sizes), "measure": calibration.measure}
     before = {row.method: row for row in done}
-    rows: list[Row] = []
+    rows: dict[str, Row] = {}
+    not_run: dict[str, str] = {}
+    many = tuple(sorted({budget, *budgets})) if budgets else ()
 
     def comparison() -> Comparison:
         others = [row for label, row in before.items() if label not in labels]
-        return Comparison(budget, cost, (*rows, *others), {**known, **(details or {})})
+        told = {"not_run": dict(not_run)} if not_run else {}
+        ordered = [rows[label] for label in labels if label in rows]
+        return Comparison(budget, cost, (*ordered, *others), {**known, **(details or {}), **told})
 
-    rows.append(before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full))
-    for label, method in zip(labels[1:], chosen, strict=True):
-        if label in before and _settings(method) in (None, before[label].provenance.get("settings")):
-            rows.append(before[label])
+    rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
+    own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
+    for label, method in own_first if many else list(zip(labels[1:], chosen, strict=True)):
+        bill = None
+        if many and isinstance(method, AnytimeRival) and REFERENCE in rows:
+            bill = rows[REFERENCE].spent.total
+        if label in before and _is_same(before[label], method, bill, beyond):
+            rows[label] = before[label]
             continue
         if on_method is not None:
             on_method(label)
-        rows.append(_make_row(_run(method, calibration, budget), test, sizes))
+        try:
+            if many and not isinstance(method, RivalResult | PlannerResult):
+                rows[label] = _make_frontier_row(method, calibration, many, budget, test, sizes, bill, beyond)
+            else:
+                rows[label] = _make_row(_run(method, calibration, budget), test, sizes)
+        except (NotApplicableError, BudgetFloorError) as error:
+            not_run[label] = str(error)
         before.pop(label, None)
         if on_row is not None:
             on_row(comparison())
     return comparison()
+
+
+def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float | None, beyond: float) -> bool:
+    """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
+    told = row.provenance
+    if _settings(method) not in (None, told.get("settings")):
+        return False
+    return told.get("bill") == (None if bill is None else [bill, beyond])
+
+
+def _make_frontier_row(
+    method: Search,
+    calibration: Calibration,
+    budgets: Sequence[float],
+    budget: float,
+    test: Evaluator,
+    sizes: SampleSizes,
+    bill: float | None,
+    beyond: float,
+) -> Row:
+    """The row of a search at several budgets, with what it had reached on the way."""
+    checkpoints = () if bill is None else [share * bill for share in CHECKPOINTS if share < beyond]
+    limit = None if bill is None else beyond * bill
+    run = run_search(method, calibration, budgets, bill=limit, checkpoints=checkpoints)
+    if budget not in run.candidates:
+        raise BudgetFloorError(run.under_floor[budget])
+    known: dict[object, Evaluation] = {}
+
+    def evaluate(candidate: Candidate) -> Evaluation:
+        key = _what_runs(candidate)
+        if key not in known:
+            known[key] = _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name)
+        return known[key]
+
+    reached = []
+    for each in run.snapshots:
+        found = {b: evaluate(candidate) for b, candidate in sorted(each.candidates.items())}
+        points = tuple((b, e.fraction[sizes.cost.name], e.accuracy) for b, e in found.items())
+        reached.append(Reached(each.flops, each.seconds, points))
+    chosen = run.candidates[budget]
+    told = {**chosen.provenance, **({} if bill is None else {"bill": [bill, beyond]})}
+    if run.under_floor:
+        told["under_floor"] = {f"{b:g}": why for b, why in run.under_floor.items()}
+    return Row(
+        run.method,
+        evaluate(chosen),
+        run.spent,
+        run.seconds,
+        run.evaluations,
+        chosen.schedule,
+        told,
+        tuple(reached),
+    )
+
+
+def _what_runs(candidate: Candidate) -> object:
+    """What tells the candidates of snapshots apart: those of an unchanged choice share it."""
+    if isinstance(candidate, RivalResult):
+        return candidate.schedule, candidate.budget
+    return id(getattr(candidate, "planner", candidate))
 
 
 def _label(method: Search | RivalResult | PlannerResult) -> str:

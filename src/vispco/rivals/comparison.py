@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vispco import files
 from vispco.errors import InvalidInputError, parsing
 from vispco.evaluation.result import Evaluation
+from vispco.frontier.measures import hypervolume
 from vispco.rivals.candidate import spent_from_dict
 from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 
 FORMAT, VERSION = "vispco-comparison", 1
-DEFAULT_SETTINGS = {"seed": 0}  # of comparisons from versions that had no such setting
+DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions that had no such setting
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a search had reached on the test set when it had spent so many FLOPs and seconds.
+
+    points: (budget, fraction of the FLOPs, accuracy) of each budget, ascending. hypervolume: of these points.
+    """
+
+    flops: float
+    seconds: float
+    points: tuple[tuple[float, float, float], ...]
+
+    @property
+    def hypervolume(self) -> float:
+        """The area that the points dominate, up to the unpruned cost and from no accuracy."""
+        values = np.array([(fraction, accuracy) for _, fraction, accuracy in self.points], dtype=np.float64)
+        return hypervolume(values.reshape(-1, 2), (1.0, 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "hypervolume": self.hypervolume}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Reached:
+        points = tuple((float(b), float(f), float(a)) for b, f, a in data["points"])
+        return cls(data["flops"], data["seconds"], points)
 
 
 @dataclass(frozen=True)
@@ -24,6 +53,8 @@ class Row:
     """One method: what it found, its evaluation on the test set, and what the search cost.
 
     schedule: the curve [L] that was chosen; None for a planner, which makes one for each sample.
+    reached: in a comparison of several budgets, what it had reached at which cost; the last one is the end, and
+        `spent`, `seconds` and `evaluations` are for all budgets together.
     """
 
     method: str
@@ -33,6 +64,7 @@ class Row:
     evaluations: int
     schedule: Schedule | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    reached: tuple[Reached, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -41,6 +73,7 @@ class Row:
             "search": {"spent": self.spent.to_dict(), "seconds": self.seconds, "evaluations": self.evaluations},
             "schedule": None if self.schedule is None else self.schedule.to_dict(),
             "provenance": dict(self.provenance),
+            **({"reached": [each.to_dict() for each in self.reached]} if self.reached else {}),
         }
 
     @classmethod
@@ -54,6 +87,7 @@ class Row:
             search["evaluations"],
             None if schedule is None else Schedule.from_dict(schedule),
             data.get("provenance", {}),
+            tuple(Reached.from_dict(each) for each in data.get("reached", ())),
         )
 
 
@@ -62,7 +96,8 @@ class Comparison:
     """The paper's Table 2 for one model: rows in the order of the methods, the unpruned model first.
 
     budget: the fraction of the unpruned FLOPs that all methods were given, by the cost model `cost`.
-    details: what the rows depend on (scorer, numbers of samples, ...).
+    details: what the rows depend on (scorer, numbers of samples, ...). Under 'not_run' are the methods that cannot run on
+        this model or meet this budget, with a sentence each.
     """
 
     budget: float

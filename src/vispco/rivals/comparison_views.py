@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vispco.rivals.comparison import Comparison, Row
+from vispco.rivals.equal_terms import CostCurve, text_rows
 
+REFERENCE = "vispco"  # the search that others are set beside
 UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
@@ -39,6 +41,25 @@ def narrow_tables(comparison: Comparison) -> tuple[ComparisonTable, ComparisonTa
         )
 
     return select([*range(first)]), select([0, last, *range(first, last)])
+
+
+def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> ComparisonTable | None:
+    """Return what each search reached at the cost of the reference, and what it paid for as much.
+
+    None for a comparison of one budget, or one without the reference.
+    """
+    curves = {row.method: cost_curve(row) for row in comparison.rows if row.reached}
+    if reference not in curves:
+        return None
+    own = curves.pop(reference)
+    columns, rows = text_rows(own, list(curves.values()))
+    return ComparisonTable(columns, tuple(rows))
+
+
+def cost_curve(row: Row) -> CostCurve:
+    """Return the hypervolume of a row after each part of its bill, in FLOPs."""
+    costs, values = (tuple(getattr(each, name) for each in row.reached) for name in ("flops", "hypervolume"))
+    return CostCurve(row.method, costs, values)
 
 
 def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:

@@ -53,11 +53,12 @@ def information(weights: Tensor, present: Tensor | None = None) -> Tensor:
     """Mutual information in bits of rows and columns: weights [B, R, V] >= 0 -> float64 [B].
 
     A row is a distribution over columns once it is divided by its sum; rows are equally likely. present: bool [B, R], the
-    rows that count; None for all.
+    rows that count; None for all. A row of zeros, which sees nothing of the columns, never counts.
     """
     given = weights.double()
-    given = given / given.sum(-1, keepdim=True).clamp_min(TINY)  # p(column | row)
-    share = torch.ones_like(given[..., 0]) if present is None else present.double()
+    total = given.sum(-1)  # [B, R]
+    given = given / total[..., None].clamp_min(TINY)  # p(column | row)
+    share = ((total > 0) if present is None else present & (total > 0)).double()
     share = share / share.sum(-1, keepdim=True).clamp_min(1.0)  # p(row)
     column = (share[..., None] * given).sum(1, keepdim=True)  # p(column)
     each = given * (given.clamp_min(TINY).log2() - column.clamp_min(TINY).log2())

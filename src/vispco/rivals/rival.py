@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
+import torch
+from torch import Tensor
+
+from vispco.cost import Cost, Workload
+from vispco.cost.largest_fitting import largest_fitting
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
@@ -115,3 +120,20 @@ def best_schedule(calibration: Calibration, schedules: list[Schedule]) -> tuple[
     scores = calibration.scores(schedules)
     costs = [calibration.sizes.fraction(schedule) for schedule in schedules]
     return min(range(len(schedules)), key=lambda i: (-scores[i], costs[i], i)), scores
+
+
+def solve_curve(
+    curve: Callable[[Tensor], Tensor], budget: float, workload: Workload, cost: Cost, *, most: float = 1.0
+) -> Tensor:
+    """The curve [B, L] of the largest number in [0, most] whose cost meets the budget on each sample of a workload [B].
+
+    curve: numbers [..., B] -> retentions [..., B, L], which never fall when a number grows. Where even 0 is too dear, it is
+    the curve of 0: `SampleSizes.fit` cuts it further.
+    """
+    limit = budget * cost.full(workload)
+
+    def fits(number: Tensor) -> Tensor:
+        return (cost.relaxed(curve(number), workload) <= limit) | (number <= 0.0)
+
+    none = torch.zeros(workload.num_visual.shape, dtype=torch.float64)
+    return curve(largest_fitting(fits, none, none + most))

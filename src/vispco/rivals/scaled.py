@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vispco import presets
-from vispco.errors import BudgetFloorError, VispcoError
+from vispco.errors import BudgetFloorError, InvalidInputError, VispcoError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.presets import PRESETS, PresetPlanner
 from vispco.pruner import Pruner
@@ -31,13 +31,16 @@ ROUNDING = 1e-9
 @SEARCHES.register
 @dataclass(frozen=True)
 class Scaled(Rival):
-    """One published method at the budget; without `method`, the best of them on the calibration set."""
+    """One published method at the budget; without `method`, the best of them on the first `samples` calibration samples."""
 
     name: ClassVar[str] = "scaled"
 
     method: str | None = None
+    samples: int = 64
 
     def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise InvalidInputError(f"samples={self.samples} was given to {self.name!r}. Give 1 or more.")
         if self.method is not None:
             presets.parse(self.method)  # an unknown one is refused here
 
@@ -56,10 +59,11 @@ class Scaled(Rival):
             return Choice(provenance={"method": self.method}, deployed=_pruner(self.method, calibration, budget))
         scores: dict[str, float] = {}
         left_out: dict[str, str] = {}
+        few = calibration.first(self.samples)
         for method in PRESETS:
             try:
-                chain, schedule = scaled_schedule(method, calibration, budget)
-                scores[method] = calibration.under(chain).score(schedule)
+                chain, schedule = scaled_schedule(method, few, budget)
+                scores[method] = few.under(chain).score(schedule)
             except VispcoError as error:
                 left_out[method] = str(error)
         if not scores:

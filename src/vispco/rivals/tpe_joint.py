@@ -72,13 +72,17 @@ class TpeJoint(AnytimeRival):
         few = calibration.first(self.samples)
         chains = {str(chain): chain for chain in default_chains()}
         studies = {budget: self._study() for budget in budgets}
+        best: dict[float, tuple[int, Choice]] = {}
         for budget in cycle(budgets):
             study = studies[budget]
             trial = study.ask()
             chain = chains[trial.suggest_categorical("chain", list(chains))]
             params = suggest_steps(trial, few.num_layers)
             study.tell(trial, self._score(few, chain, params, budget))
-            yield budget, _choice(study, chains, few, budget)
+            leader = study.best_trial
+            if budget not in best or best[budget][0] != leader.number:
+                best[budget] = leader.number, _choice(leader, chains, few, budget)
+            yield budget, best[budget][1]
 
     def _study(self) -> optuna.Study:
         sampler = optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
@@ -128,12 +132,11 @@ def steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pru
     return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, site=sites))
 
 
-def _choice(study: optuna.Study, chains: dict[str, Chain], calibration: Calibration, budget: float) -> Choice:
-    """The best trial so far."""
-    best = study.best_trial
-    chain, params = (
-        chains[best.params["chain"]],
-        suggest_steps(optuna.trial.FixedTrial(best.params), calibration.num_layers),
-    )
-    told = {"chain": str(chain), "score": best.value, "trials": len(study.trials), "params": params.tolist()}
+def _choice(
+    best: optuna.trial.FrozenTrial, chains: dict[str, Chain], calibration: Calibration, budget: float
+) -> Choice:
+    """The best trial so far, ready to run."""
+    chain = chains[best.params["chain"]]
+    params = suggest_steps(optuna.trial.FixedTrial(best.params), calibration.num_layers)
+    told = {"chain": str(chain), "score": best.value, "trial": best.number, "params": params.tolist()}
     return Choice(provenance=told, deployed=steps_pruner(chain, params, budget, calibration.sizes.cost))

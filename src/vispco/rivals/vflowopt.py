@@ -29,8 +29,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import AnytimeRival, Choice
-from vispco.rivals.solved_curve import solve_curve
+from vispco.rivals.rival import AnytimeRival, Choice, solve_curve
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 

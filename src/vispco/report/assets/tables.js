@@ -54,6 +54,7 @@ function readable(one) {
 function startBench() {
   startTables("bench", data.bench, "Bench of");
   startTables("comparisons", data.comparisons, "Comparison");
+  startTables("equal-terms", data.equal_terms, "Equal terms with");
 }
 
 function startTables(name, tables, told) {

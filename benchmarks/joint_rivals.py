@@ -1,0 +1,114 @@
+"""The rivals of the joint search, for `joint.py`: TPE over the same space at the same bill, and others at theirs.
+
+Parts, for each model: `tpe-SEED` (TPE over chains and curves, stopped at the bill of the joint search with that seed) and
+`rival-NAME` for each of `RIVALS`. Those that can be stopped get the bill of the first joint search, the others spend what they
+spend. They learn from the same calibration items in the same order, and are judged on the same test items.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from figures import Figure
+from vispco.errors import BudgetFloorError, NotApplicableError
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.frontier.measures import hypervolume
+from vispco.rivals import Calibration, run_search
+from vispco.search.spec import BUDGETS
+
+LOW = (0.18, 0.25)
+RIVALS = ("scaled", "vflowopt", "evolution", "autoprune", "btp-layers", "downsample")
+SCORER = "fastv"  # of the rivals that bring none of their own
+Points = dict[str, dict[str, float]]
+
+
+def rival_parts(
+    ground: Callable[[], Any], seeds: int, bill: Callable[[int], float | None]
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """All parts by name. bill: FLOPs of the joint search with a seed; None where it has not run."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for seed in range(seeds):
+        found[f"tpe-{seed}"] = lambda seed=seed: run_part(ground(), "tpe-joint", seed, bill(seed))
+    for name in RIVALS:
+        found[f"rival-{name}"] = lambda name=name: run_part(ground(), name, 0, bill(0))
+    return found
+
+
+def run_part(ground: Any, name: str, seed: int, bill: float | None) -> dict[str, Any]:
+    """One search on one model: the points that it reaches, and its bill."""
+    if bill is None:
+        raise SystemExit(f"The joint search with seed {seed} has not run on {ground.name}. Run its part first.")
+    order = torch.randperm(len(ground.calibration), generator=torch.Generator().manual_seed(seed)).tolist()
+    samples = [ground.calibration[place] for place in order]
+    learned = TaskEvaluator(ground.model, ground.processor, samples, SCORER, batch_size=32)
+    try:
+        run = run_search(name, Calibration(learned, measure="kl"), (*LOW, *BUDGETS), bill=bill, seed=seed)
+    except (NotApplicableError, BudgetFloorError) as error:
+        return {"points": {}, "not_run": str(error)}
+    judge = TaskEvaluator(ground.model, ground.processor, ground.test, SCORER, batch_size=64, store=ground.judge.store)
+    points = {
+        f"{budget:g}": {"fraction": found.fraction["exact"], "accuracy": found.accuracy}
+        for budget, found in run.evaluate(judge).items()
+    }
+    chosen = {f"{b:g}": _chosen(candidate.provenance) for b, candidate in run.candidates.items()}
+    return {
+        "points": points,
+        "seconds": run.seconds,
+        "spent": run.spent.to_dict(),
+        "bill": bill,
+        "evaluations": run.evaluations,
+        "chosen": chosen,
+        "under_floor": {f"{budget:g}": why for budget, why in run.under_floor.items()},
+    }
+
+
+def _chosen(provenance: Any) -> dict[str, Any]:
+    return {key: provenance[key] for key in ("chain", "method", "layers", "score") if key in provenance}
+
+
+def volume(points: Points) -> float:
+    """The hypervolume of hard budgets, over fractions up to 1 and accuracies from 0."""
+    hard = [point for budget, point in points.items() if not budget.startswith("mean")]
+    values = np.array([(point["fraction"], point["accuracy"]) for point in hard]).reshape(-1, 2)
+    return hypervolume(values, reference=(1.0, 0.0))
+
+
+def rival_figures(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
+    """Of each model whose parts have run: the hypervolume over TPE's, and the least lead over the best rival of a budget.
+
+    A rival's accuracy within a budget is that of its best point that costs no more. TPE is the mean over its seeds.
+    """
+    made: dict[str, Figure] = {}
+    for model, parts in found.items():
+        own = [part["points"] for name, part in parts.items() if name.startswith("joint-")]
+        tpe = [part["points"] for name, part in parts.items() if name.startswith("tpe-")]
+        others = {name: [p["points"]] for name, p in parts.items() if name.startswith("rival-") and p["points"]}
+        if not own or not tpe:
+            continue
+        ratio = statistics.mean(map(volume, own)) / statistics.mean(map(volume, tpe))
+        made[f"hypervolume_vs_joint_tpe.{model}"] = Figure(ratio, "higher", 1.0, "ratio")
+        leads = lead_by_budget(own, {"tpe": tpe, **others})
+        made[f"points_over_best_rival.{model}"] = Figure(min(leads.values()), "higher", -0.5, "points")
+    return made
+
+
+def lead_by_budget(own: list[Points], others: dict[str, list[Points]]) -> dict[float, float]:
+    """Points of accuracy over the best rival at each budget, means over seeds."""
+    leads = {}
+    for budget in BUDGETS:
+        best = max(statistics.mean(within(points, budget) for points in runs) for runs in others.values())
+        leads[budget] = 100 * (statistics.mean(within(points, budget) for points in own) - best)
+    return leads
+
+
+def within(points: Points, budget: float) -> float:
+    """The accuracy for a budget: the best point of a hard budget up to it; 0 where there is none."""
+    hard = [
+        point["accuracy"] for name, point in points.items() if not name.startswith("mean") and float(name) <= budget
+    ]
+    return max(hard, default=0.0)
