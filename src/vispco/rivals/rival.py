@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload
-from vispco.cost.largest_fitting import largest_fitting
+from vispco.cost.solve import largest_fitting
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
