@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -60,6 +61,7 @@ class Tally:
             for task in order
         ]
         extra: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+        extra["spending"] = {name: spending(values) for name, values in self.fractions.items()}
         if left_out:
             extra["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
         figures = samples.figures(self.score_of)
@@ -78,6 +80,12 @@ class Tally:
 def _skip_entry(report: SkipReport, *, details: bool) -> dict[str, Any]:
     entry = report.to_dict()
     return entry if details else {**entry, "listed": entry["listed"][:BRIEF]}
+
+
+def spending(fractions: Sequence[float]) -> dict[str, float]:
+    """How samples spend, as fractions of their unpruned cost: the mean, the 95th percentile, and the dearest sample."""
+    ordered = sorted(fractions)
+    return {"mean": mean(ordered), "p95": ordered[math.ceil(0.95 * len(ordered)) - 1], "worst": ordered[-1]}
 
 
 def mean(values: Sequence[float]) -> float:
