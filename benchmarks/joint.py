@@ -32,7 +32,7 @@ from vispco.frontier.measures import hypervolume
 from vispco.planning.configurations import level_of, nearest_level, text_floor
 from vispco.planning.joint_planner import JointPlanner
 from vispco.search.calibration import CalibrationBatches
-from vispco.search.joint.halving import Chains
+from vispco.search.joint.measuring import Chains
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.spec import BUDGETS, SearchSpec
 
@@ -56,8 +56,7 @@ class Ground:
 
     def run(self, spec: SearchSpec) -> tuple[SearchRun, Any, float]:
         """Search; -> the run, what it found, and the seconds."""
-        shuffled = torch.randperm(len(self.calibration), generator=torch.Generator().manual_seed(spec.seed)).tolist()
-        samples = [self.calibration[place] for place in shuffled]
+        samples = in_order_of(self.calibration, spec.seed)
         began = time.perf_counter()
         run = SearchRun.prepare(self.model, self.processor, samples, spec)
         return run, run_mode(run), time.perf_counter() - began
@@ -68,8 +67,17 @@ class Ground:
         for budget, planner in planners.items():
             pruner = Pruner(getattr(planner, "chain", None) or chain, planner)
             result = self.judge(pruner)
-            found[budget] = {"fraction": result.fraction["exact"], "accuracy": result.accuracy}
+            spent = result.details["spending"]["exact"]
+            found[budget] = {"fraction": spent["mean"], "p95": spent["p95"], "worst": spent["worst"]}
+            found[budget] |= {"accuracy": result.accuracy, "low": result.low, "high": result.high}
         return found
+
+
+def in_order_of(samples: list[Any], seed: int) -> list[Any]:
+    """The samples in an order of their own for each seed: rows of one item of each task, as `vispco search` has them."""
+    width = len({sample.task for sample in samples})
+    rows = torch.randperm(len(samples) // width, generator=torch.Generator().manual_seed(seed)).tolist()
+    return [samples[width * row + place] for row in rows for place in range(width)]
 
 
 def joint(ground: Ground, seed: int, *, servable: bool = False) -> dict[str, Any]:
@@ -107,7 +115,8 @@ def grid_cost(run: SearchRun) -> float:
 def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, float]]:
     """KL on test items of the best configuration for all, of the predictor's choice, and of each input's best.
 
-    At the level that serves a budget for a sample of the median size, among the configurations that the predictor has there.
+    At the level that serves a budget for a sample of the median size, among the configurations between which the predictor
+    chooses there. Where it has one only, the gap is that of all that it knows, and it closes nothing by its choice.
     """
     batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=32)
     every, predictor = outcome.predictor.configurations, outcome.predictor
@@ -117,16 +126,22 @@ def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, flo
     found = {}
     for budget in GAPS:
         level = float(nearest_level(level_of(budget, floor), every.levels)[0])
-        places = (planner.usable() & (predictor.level == level)).nonzero()[:, 0]
+        places = (predictor.level == level).nonzero()[:, 0]
+        kept = planner.usable()[places]
         kl, chosen = [], []
         for batch in batches:
             kl.append(candidates.measure(batch, every.take(places), level).T)
             chosen.append(predictor.estimate(batch.observation)[:, places].argmin(-1))
         table, choice = torch.cat(kl), torch.cat(chosen)
-        static, best = float(table.mean(0).min()), float(table.min(-1).values.mean())
         taken = float(table.gather(1, choice[:, None]).mean())
-        closed = (static - taken) / (static - best) if static > best else 1.0
-        found[str(budget)] = {"static": static, "predictor": taken, "oracle": best, "closed": closed}
+        found[str(budget)] = {"predictor": taken, "kept": int(kept.sum()), "known": len(places)}
+        for name, columns in (
+            ("", kept if int(kept.sum()) > 1 else torch.ones_like(kept)),
+            ("_of_all", torch.ones_like(kept)),
+        ):
+            static, best = float(table[:, columns].mean(0).min()), float(table[:, columns].min(-1).values.mean())
+            closed = (static - taken) / (static - best) if static > best else 0.0
+            found[str(budget)] |= {f"static{name}": static, f"oracle{name}": best, f"closed{name}": closed}
     return found
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vispco.run_folder import RunFolder
     from vispco.sources import SampleSet, SkipReport
 
-PER_TASK, FROM_FILE = 24, 256  # calibration items, where --samples does not say
+PER_TASK, FROM_FILE = 48, 256  # calibration items, where --samples does not say
 
 
 @dataclass(frozen=True, kw_only=True)

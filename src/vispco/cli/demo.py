@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from vispco.demo.run import Tell
 
 NO_GAIN = 1.0  # times faster
-CALIBRATION = (
-    24  # items of each drawn task, where --samples does not say: a joint search measures most on the first ones
-)
+CALIBRATION = 48  # items of each drawn task, where --samples does not say, as a search has
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
 SWEPT = "fastv"  # the scorer of the sweep beside a joint search

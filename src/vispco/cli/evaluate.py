@@ -138,7 +138,9 @@ def _costs(result: Evaluation) -> str:
         for name in result.flops
     ]
     for name, spent in result.details.get("spending", {}).items():
-        lines.append(f"by sample ({name}): mean {spent['mean']:.1%}, p95 {spent['p95']:.1%}, worst {spent['worst']:.1%}")
+        lines.append(
+            f"by sample ({name}): mean {spent['mean']:.1%}, p95 {spent['p95']:.1%}, worst {spent['worst']:.1%}"
+        )
     for task, figures in result.details.get("figures", {}).items():
         lines.append(f"{task}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
     if result.kl is not None:

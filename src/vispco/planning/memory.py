@@ -11,6 +11,14 @@ from vispco.planning.similarity import as_points, describe, scales, similarity_w
 AXES = 64  # numbers by which a sample is remembered
 
 
+def bounded(kl: Tensor) -> Tensor:
+    """A loss in [0, 1) that is the KL where that is small: an answer that is lost cannot be lost more.
+
+    A mean of KL is ruled by the few samples that are lost altogether, and money spent on them changes no answer.
+    """
+    return -torch.expm1(-kl)
+
+
 class Memory(nn.Module):
     """Samples by their keys, and the KL of each anchor on them. All of it is buffers, saved with the predictor.
 

@@ -2,84 +2,51 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from vispco.cost import BudgetWarning, Workload
-from vispco.planning.configurations import Configurations, Request, budget_at, counts_by_chain, text_floor
-from vispco.planning.observation import join_observations
+from vispco.cost import Workload
+from vispco.planning.configurations import Configurations, budget_at, level_of, text_floor
+from vispco.planning.memory import bounded
+from vispco.planning.observation import Observation, join_observations
 from vispco.planning.similarity import other_sample_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
+from vispco.search.joint.choosing import useful_anchors
+from vispco.search.joint.measuring import Chains
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes, joint_kernel
-from vispco.search.objective import Objective
+from vispco.search.joint.space import ChainShapes, typical_counts
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
 
-TOO_DEAR = 50.0  # KL: more than any measured one, and finite, so that means can be taken
-ROUNDING = 1e-9
-
-
-class Chains:
-    """The candidate chains on one model: an objective for each, with one bill and one journal."""
-
-    def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
-        self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
-        self.objective = objective
-        self.objectives = {chain: objective.with_chain(chain) for chain in chains}
-
-    def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
-        """KL [K, B] of configurations at a level; those that come to the same tokens are run once.
-
-        A chain that keeps its first layers full may be too dear for a sample: then it has the KL `TOO_DEAR` on it.
-        """
-        found = torch.zeros(len(configurations), len(batch))
-        for number in range(len(configurations.chains)):
-            places = configurations.places(number)
-            if len(places):
-                found[places] = self.measure_chain(batch, configurations, number, level)
-        return found
-
-    def measure_chain(self, batch: Batch, configurations: Configurations, number: int, level: float) -> Tensor:
-        """The same of the configurations of one chain, in their order: KL [k, B]."""
-        chain, places = configurations.chains[number], configurations.places(number)
-        K, B = len(places), len(batch)
-        budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
-        request = Request(
-            configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
-            budgets.repeat(K),
-            torch.zeros(K * B, dtype=torch.int64),
-            batch.num_text.repeat(K),
-            batch.num_visual.repeat(K),
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetWarning)
-            counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
-        unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
-        kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
-        size = self.objectives[chain].workload(batch.num_text, batch.num_visual)
-        dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
-        return torch.where(dear, TOO_DEAR, kl[place].float().cpu())
+NOTHING = torch.empty(0)  # no sample has been measured yet
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredConfigurations:
-    """Configurations of one level, and their KL [samples, K] on the first samples."""
+class Trial:
+    """One configuration at a level. counts: [L], its tokens for a sample of the typical size. kl: on the first samples."""
 
-    configurations: Configurations
+    chain: Chain
+    params: Tensor
+    counts: Tensor
+    looks: int
     kl: Tensor
 
-    def take(self, index: Sequence[int]) -> MeasuredConfigurations:
-        return MeasuredConfigurations(self.configurations.take(index), self.kl[:, list(index)])
+    @property
+    def key(self) -> tuple[Chain, bytes]:
+        """Trials with the same key prune the same tokens."""
+        return self.chain, self.counts.numpy().tobytes()
+
+    @property
+    def loss(self) -> float:
+        return float(bounded(self.kl).mean())
 
 
 class LevelSearch:
-    """The search at one level."""
+    """The search at one level: trials, each measured on as many samples as it deserves."""
 
     def __init__(
         self, chains: Chains, batches: Sequence[Batch], level: float, settings: JointSettings, progress: Progress
@@ -88,67 +55,119 @@ class LevelSearch:
         self.batches = _looks(batches, settings.looks)
         sizes = [torch.cat([getattr(b, name) for b in batches[:8]]) for name in ("num_text", "num_visual")]
         self.size = Workload(sizes[0].median()[None], sizes[1].median()[None])
-        self.budget = float(budget_at(level, text_floor(self.size.num_text, self.size.num_visual, chains.cost)))
+        self.floor = text_floor(self.size.num_text, self.size.num_visual, chains.cost)
+        self.budget = float(budget_at(level, self.floor))
+        self.trials: dict[tuple[Chain, bytes], Trial] = {}
         self.pools: dict[Chain, ChainShapes] = {}
-        self.seen: dict[Chain, list[int]] = {}
 
-    def first_look(self, among: Sequence[Chain]) -> MeasuredConfigurations:
-        """A few shapes of each chain on the first samples."""
-        parts = []
-        for chain in among:
-            pool = self.pool(chain)
-            self.seen[chain] = pool.spread(self.settings.shapes, self.settings.seed)
-            parts.append(self._configurations(chain, self.seen[chain]))
-        return self._measured(Configurations.join(parts), self.batches[0])
+    def scout(self, among: Sequence[Chain]) -> None:
+        """A few shapes of each chain that is worth it on the first samples."""
+        for chain in [chain for chain in among if self._is_worth_it(chain)] or among:
+            pool = self._pool(chain)
+            places = pool.spread(self.settings.at(self.settings.shapes, self.budget), self.settings.seed)
+            self._add(chain, pool.params[places])
+        self._look(list(self.trials.values()), 0)
 
-    def finish(self, first: MeasuredConfigurations) -> MeasuredConfigurations:
-        """From the first look to the anchors: neighbours of the best, then two more looks on more samples."""
-        settings, means = self.settings, first.kl.mean(0)
-        leaders = means.argsort(stable=True)[: max(2, settings.neighbours // 4)].tolist()
-        found = first
-        added = self._neighbours(first.configurations, leaders)
-        if added is not None:
-            near = self._measured(added, self.batches[0])
-            found = MeasuredConfigurations(
-                Configurations.join([first.configurations, added]), torch.cat([first.kl, near.kl], dim=1)
-            )
-        for look, size in enumerate(settings.shortlist, start=1):
-            found = found.take(_shortlist(found.kl, self._batches_until(look - 1), size))
-            more = self._measured(found.configurations, self.batches[look])
-            found = MeasuredConfigurations(found.configurations, torch.cat([found.kl, more.kl]))
-        found = _one_kind(found)
-        chosen = greedy_anchors(found.kl, _left_out(found.kl, self._batches_until(2)), settings.anchors)
-        return found.take(chosen)
+    def swap(self, chains: Sequence[Chain]) -> None:
+        """The best shape under the other chains whose scorers begin at the same layers."""
+        best = self.best(1)[0]
+        others = [chain for chain in chains if chain != best.chain and _stages(chain) == _stages(best.chain)]
+        self._look([trial for chain in others for trial in self._add(chain, best.params[None])], 0)
 
-    def pool(self, chain: Chain) -> ChainShapes:
+    @property
+    def ranked(self) -> list[tuple[Chain, float]]:
+        """The chains that were looked at and their least loss on the first samples, best first."""
+        first = sum(map(len, self.batches[0]))
+        best: dict[Chain, float] = {}
+        for trial in self._seen:
+            loss = float(bounded(trial.kl[:first]).mean())
+            best[trial.chain] = min(loss, best.get(trial.chain, loss))
+        return sorted(best.items(), key=lambda pair: pair[1])
+
+    def take(self, others: Sequence[Trial], look: int = 0) -> None:
+        """Measure what other levels found, moved to this one."""
+        wanted = [self._add(trial.chain, trial.params[None])[0] for trial in others]
+        self._look(wanted, min(look, len(self.batches) - 1))
+
+    def refine(self) -> None:
+        """Shapes near the best ones, of their chains."""
+        count = self.settings.at(self.settings.neighbours, self.budget)
+        leaders = self.best(max(2, count // 4))
+        wanted = []
+        for chain in dict.fromkeys(trial.chain for trial in leaders):
+            own = torch.stack([trial.counts for trial in leaders if trial.chain == chain])
+            pool = self._pool(chain)
+            near = self._add(chain, pool.params[pool.nearest(own.double() / self.size.num_visual, len(pool))])
+            new = [trial for trial in near if trial.looks < 0]
+            wanted += new[: max(1, round(count * len(own) / len(leaders)))]
+        self._look(wanted, 0)
+
+    def narrow(self) -> None:
+        """The better ones on more samples, twice."""
+        for look, size in enumerate(self.settings.shortlist, start=1):
+            self._look(self._shortlist(self.settings.at(size, self.budget)), look)
+
+    def best(self, count: int) -> list[Trial]:
+        """The best trials, first of those that have been measured on the most samples."""
+        return sorted(self._seen, key=lambda trial: (-trial.looks, trial.loss))[:count]
+
+    def anchors(self) -> MeasuredConfigurations:
+        """The configurations that serve best together, of those that were measured on all looks."""
+        most = max(trial.looks for trial in self._seen)
+        found = _one_kind([trial for trial in self._seen if trial.looks == most])
+        kl = torch.stack([trial.kl for trial in found], dim=-1)
+        places = useful_anchors(kl, self._observation(len(kl)), self.settings.anchors)
+        parts = [self._configurations([found[place]]) for place in places]
+        return MeasuredConfigurations(Configurations.join(parts), kl[:, places])
+
+    @property
+    def _seen(self) -> list[Trial]:
+        """The trials that have been measured at all."""
+        return [trial for trial in self.trials.values() if trial.looks >= 0]
+
+    def _is_worth_it(self, chain: Chain) -> bool:
+        """Whether the first layers of a chain, which may have to be full, take at most a third of the level."""
+        size = self.chains.objectives[chain].workload(self.size.num_text, self.size.num_visual)
+        return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 3
+
+    def _pool(self, chain: Chain) -> ChainShapes:
         if chain not in self.pools:
             objective = self.chains.objectives[chain]
             self.pools[chain] = ChainShapes.at(objective, self.budget, self.size, servable=self.settings.servable)
         return self.pools[chain]
 
-    def _neighbours(self, configurations: Configurations, leaders: Sequence[int]) -> Configurations | None:
-        """Shapes near the best ones, of the same chains, that have not been measured; more for a chain with more leaders."""
-        parts = []
-        for number, chain in enumerate(configurations.chains):
-            own = [place for place in leaders if int(configurations.chain[place]) == number]
-            if not own:
+    def _add(self, chain: Chain, params: Tensor) -> list[Trial]:
+        """The trials of shapes [N, P]; new ones are not measured yet."""
+        if not len(params):
+            return []
+        objective = self.chains.objectives[chain]
+        counts = typical_counts(objective, params, self.budget, self.size, servable=self.settings.servable)
+        found = [
+            Trial(chain, own, tokens, -1, NOTHING) for own, tokens in zip(params.double(), counts.long(), strict=True)
+        ]
+        return [self.trials.setdefault(trial.key, trial) for trial in found]
+
+    def _look(self, wanted: Sequence[Trial], look: int) -> None:
+        """Measure trials on the samples up to a look, those that have not seen them."""
+        for step in range(look + 1):
+            new = list({t.key: t for t in (self.trials[each.key] for each in wanted) if t.looks == step - 1}.values())
+            if not new:
                 continue
-            pool, seen = self.pool(chain), self.seen[chain]
-            order = (configurations.chain == number).nonzero()[:, 0].tolist()  # as in `seen`
-            good = [seen[order.index(place)] for place in own]
-            near = pool.nearest(good, seen, round(self.settings.neighbours * len(own) / len(leaders)))
-            if near:
-                parts.append(self._configurations(chain, near))
-                self.seen[chain] = [*seen, *near]
-        return Configurations.join(parts) if parts else None
+            kl = self._measured(self._configurations(new), self.batches[step])
+            for trial, own in zip(new, kl.T, strict=True):
+                self.trials[trial.key] = replace(trial, looks=step, kl=torch.cat([trial.kl, own]))
 
-    def _configurations(self, chain: Chain, places: Sequence[int]) -> Configurations:
-        params = self.pool(chain).params[list(places)]
-        level = torch.full((len(params),), self.level, dtype=torch.float64)
-        return Configurations((chain,), torch.zeros(len(params), dtype=torch.int64), params, level)
+    def _configurations(self, trials: Sequence[Trial]) -> Configurations:
+        chains = tuple(dict.fromkeys(trial.chain for trial in trials))
+        number = torch.tensor([chains.index(trial.chain) for trial in trials])
+        level = torch.full((len(trials),), self.level, dtype=torch.float64)
+        return Configurations(chains, number, torch.stack([trial.params for trial in trials]), level)
 
-    def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> MeasuredConfigurations:
-        """Every rank measures some of the chains on some of the batches, so that a look at one batch is shared, too."""
+    def _measured(self, configurations: Configurations, batches: Sequence[Batch]) -> Tensor:
+        """KL [M, K] on the samples of batches.
+
+        Every rank measures some of the chains on some of the batches, so that a look at one batch is shared, too.
+        """
         ranks = rank_and_size()[1]
         sizes = [len(configurations.places(number)) for number in range(len(configurations.chains))]
         parts = [(place, number) for place in range(len(batches)) for number, size in enumerate(sizes) if size]
@@ -162,27 +181,32 @@ class LevelSearch:
 
         weights = [float(len(batches[place]) * sizes[number]) for place, number in parts]
         kls = [torch.empty(len(batch), len(configurations)) for batch in batches]
-        for (place, number), kl in zip(
-            parts, shared_over_ranks(parts, measure, self.chains.objective, weights), strict=True
-        ):
+        measured = shared_over_ranks(parts, measure, self.chains.objective, weights)
+        for (place, number), kl in zip(parts, measured, strict=True):
             kls[place][:, configurations.places(number)] = kl.T
-        return MeasuredConfigurations(configurations, torch.cat([torch.empty(0, len(configurations)), *kls]))
+        return torch.cat([torch.empty(0, len(configurations)), *kls])
 
-    def _batches_until(self, look: int) -> list[Batch]:
-        return [batch for part in self.batches[: look + 1] for batch in part]
+    def _shortlist(self, size: int) -> list[Trial]:
+        """Of the trials that have come furthest, most by their loss, the others by how well they serve together."""
+        most = max(trial.looks for trial in self._seen)
+        among = sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
+        best = list(range(min(len(among), size - size // 4)))
+        kl = bounded(torch.stack([trial.kl for trial in among], dim=-1))
+        together = greedy_anchors(kl, other_sample_weights(self._observation(len(kl))) @ kl, size)
+        return [among[place] for place in [*best, *(place for place in together if place not in best)][:size]]
+
+    def _observation(self, count: int) -> Observation:
+        """What a predictor sees of the first samples."""
+        batches = [batch for part in self.batches for batch in part]
+        return join_observations([batch.observation.to("cpu") for batch in batches]).take(torch.arange(count))
 
 
-def best_chains(measured: MeasuredConfigurations, count: int) -> list[Chain]:
-    """The chains whose best configuration has the least mean KL, best first."""
-    means, chain = measured.kl.mean(0), measured.configurations.chain
-    best = [(float(means[chain == n].min()), each) for n, each in enumerate(measured.configurations.chains)]
-    return [each for _, each in sorted(best, key=lambda pair: pair[0])[:count]]
+@dataclass(frozen=True, eq=False)
+class MeasuredConfigurations:
+    """Configurations of one level, and their KL [samples, K] on the first samples."""
 
-
-def only_chains(measured: MeasuredConfigurations, chains: Sequence[Chain]) -> MeasuredConfigurations:
-    """What was measured of some chains."""
-    wanted = {n for n, chain in enumerate(measured.configurations.chains) if chain in chains}
-    return measured.take([k for k, n in enumerate(measured.configurations.chain.tolist()) if n in wanted])
+    configurations: Configurations
+    kl: Tensor
 
 
 def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
@@ -199,29 +223,18 @@ def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
     return found
 
 
-def _one_kind(found: MeasuredConfigurations) -> MeasuredConfigurations:
-    """Configurations that one batch can carry: of those whose tokens leave at one kind of place, the better kind.
+def _stages(chain: Chain) -> tuple[int, ...]:
+    return tuple(layer for layer, _ in chain.stages)
 
-    The kind is that of the best configuration: see `vispco.scorers.mixture`. A chain that merges or decides counts by
-    itself is alone.
+
+def _one_kind(trials: Sequence[Trial]) -> list[Trial]:
+    """Trials that one batch can carry: of those whose tokens leave at one kind of place, the kind of the best one.
+
+    See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
     """
-    best = int(found.kl.mean(0).argmin())
-    chains = found.configurations.chains
 
-    def kind(place: int) -> object:
-        chain = chains[int(found.configurations.chain[place])]
+    def kind(chain: Chain) -> object:
         return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
 
-    return found.take([place for place in range(len(found.configurations)) if kind(place) == kind(best)])
-
-
-def _left_out(kl: Tensor, batches: Sequence[Batch]) -> Tensor:
-    """KL [M, N] of each sample as estimated from the other samples that are similar to it."""
-    return other_sample_weights(join_observations([batch.observation.to("cpu") for batch in batches])) @ kl
-
-
-def _shortlist(kl: Tensor, batches: Sequence[Batch], size: int) -> list[int]:
-    """Columns of kl [M, N]: one half by their mean, the other by how well they serve together."""
-    best = kl.mean(0).argsort(stable=True)[: size - size // 2].tolist()
-    together = greedy_anchors(kl, _left_out(kl, batches), size)
-    return sorted([*best, *(place for place in together if place not in best)][:size])
+    best = min(trials, key=lambda trial: trial.loss)
+    return [trial for trial in trials if kind(trial.chain) == kind(best.chain)]

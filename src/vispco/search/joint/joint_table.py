@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -14,31 +14,28 @@ from vispco.cost import Cost
 from vispco.planning.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
+from vispco.planning.memory import bounded
 from vispco.planning.observation import Observation, join_observations
 from vispco.planning.similarity import as_points, describe, scales, similarity_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.calibration import batch_lengths
-from vispco.search.joint.halving import (
-    Chains,
-    LevelSearch,
-    MeasuredConfigurations,
-    best_chains,
-    only_chains,
-)
+from vispco.search.joint.choosing import choose_configurations
+from vispco.search.joint.halving import LevelSearch, MeasuredConfigurations
+from vispco.search.joint.measuring import Chains
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.kl_table import HeldOutKl
-from vispco.search.table.memory_fit import choose_anchors
 
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
     """Configurations of all levels, and their KL on the calibration samples.
 
-    kl: [M, K], infinite where a sample was not measured. ranking: level -> chains and their least mean KL, best first.
+    kl: [M, K], infinite where a sample was not measured. ranking: level -> chains and their least bounded loss in the
+    first look, best first.
     """
 
     configurations: Configurations
@@ -87,41 +84,65 @@ def measure_joint_table(
     """Everything that runs the language model."""
     settings = settings or JointSettings()
     candidates = Chains(objective, chains, servable=settings.servable)
-    searches = {level: LevelSearch(candidates, batches, level, settings, progress) for level in settings.levels}
-    firsts = _compare_chains(searches, chains, settings)
-    found: list[MeasuredConfigurations] = []
-    for level, search in searches.items():
-        first = firsts.get(level)
-        if first is None:
-            nearest = min(firsts, key=lambda each: abs(each - level))
-            first = search.first_look(firsts[nearest].configurations.chains)
-        found.append(search.finish(first))
+    searches = {level: LevelSearch(candidates, batches, level, settings, progress) for level in sorted(settings.levels)}
+    ranking = _compare_chains(searches, chains, settings)
+    _climb(searches, ranking, settings)
+    found = [search.anchors() for search in searches.values()]
     configurations = Configurations.join([each.configurations for each in found])
     kl, observation = _measure_rest(candidates, batches, configurations, found, settings, progress)
-    ranking = {level: _ranked(first) for level, first in firsts.items()}
-    return JointTable(configurations, observation, kl, ranking, objective.cost, settings.servable)
+    told = {level: [(str(chain), loss) for chain, loss in searches[level].ranked] for level in ranking}
+    return JointTable(configurations, observation, kl, told, objective.cost, settings.servable)
 
 
 def _compare_chains(
     searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings
-) -> dict[float, MeasuredConfigurations]:
-    """The first look at all chains, at the ranking levels; the best chains of each."""
+) -> dict[float, list[Chain]]:
+    """The first look at the chains, at the ranking levels; the best chains of each.
+
+    Of the chains that begin with the same scorer and have as many, the first one is looked at; then its best shapes under
+    the others. Which scorer comes second matters less than which one comes first, and than the shape.
+    """
+    levels = [level for level in settings.ranking if level in searches]
+    kinds: dict[tuple[str, int], list[Chain]] = {}
+    for chain in chains:
+        kinds.setdefault((str(chain.scorers[0]), len(chain.stages)), []).append(chain)
     found = {}
-    for level in settings.ranking if len(chains) > settings.chains else settings.levels:
-        if level in searches:
-            first = searches[level].first_look(chains)
-            found[level] = only_chains(first, best_chains(first, settings.chains))
-    if not found:  # levels without a ranking one among them
-        level = sorted(searches)[len(searches) // 2]
-        first = searches[level].first_look(chains)
-        found[level] = only_chains(first, best_chains(first, settings.chains))
+    for level in levels or [sorted(searches)[len(searches) // 2]]:
+        searches[level].scout([kind[0] for kind in kinds.values()])
+        searches[level].swap(chains)
+        found[level] = [chain for chain, _ in searches[level].ranked[: settings.chains]]
     return found
 
 
-def _ranked(first: MeasuredConfigurations) -> list[tuple[str, float]]:
-    means, chain = first.kl.mean(0), first.configurations.chain
-    best = [(str(each), float(means[chain == n].min())) for n, each in enumerate(first.configurations.chains)]
-    return sorted(best, key=lambda pair: pair[1])
+def _climb(searches: dict[float, LevelSearch], ranking: dict[float, list[Chain]], settings: JointSettings) -> None:
+    """The search at each level, ranking levels first; every level begins with what the levels beside it found.
+
+    At the end each level also measures the best of the levels beside it on all looks: what is good with less or more money
+    is often good here, and few samples had to decide.
+    """
+    levels, done = sorted(searches), list[float]()
+    for level in [*ranking, *sorted(set(levels) - set(ranking), key=lambda each: _nearest(each, ranking)[1])]:
+        for near in _beside(level, done):
+            searches[level].take(searches[near].best(settings.at(settings.carried, searches[level].budget)))
+        searches[level].refine()
+        searches[level].swap(ranking[_nearest(level, ranking)[0]])
+        searches[level].narrow()
+        done.append(level)
+    best = {level: search.best(1) for level, search in searches.items()}
+    for level in levels:
+        for near in _beside(level, levels):
+            searches[level].take(best[near], look=len(settings.looks) - 1)
+
+
+def _beside(level: float, levels: Iterable[float]) -> list[float]:
+    """Of some levels, the next one below and the next one above."""
+    below, above = [each for each in levels if each < level], [each for each in levels if each > level]
+    return [*([max(below)] if below else []), *([min(above)] if above else [])]
+
+
+def _nearest(level: float, levels: Iterable[float]) -> tuple[float, float]:
+    """The nearest of some levels, and how far it is."""
+    return min(((each, abs(each - level)) for each in levels), key=lambda pair: pair[1])
 
 
 def _measure_rest(
@@ -181,11 +202,11 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     for level in configurations.levels:
         columns = (configurations.level == level).nonzero()[:, 0]
         rows = kl[:, columns].isfinite().all(-1).nonzero()[:, 0]
-        choice = choose_anchors(kl[rows][:, columns], table.observation.take(rows))
+        choice = choose_configurations(kl[rows][:, columns], table.observation.take(rows))
         used = columns[choice.columns]
         kept[used], bandwidth[columns] = True, choice.bandwidth
         held_out[level] = HeldOutKl(*(float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle)))
-        filled[:, columns] = _filled(kl[:, columns], rows, table.observation, choice.bandwidth)
+        filled[:, columns] = _filled(bounded(kl[:, columns]), rows, table.observation, choice.bandwidth)
     config = JointPredictorConfig(
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
@@ -209,14 +230,13 @@ def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
     predictor.kept.copy_(kept)
 
 
-def _filled(kl: Tensor, rows: Tensor, observation: Observation, bandwidth: float) -> Tensor:
-    """KL of samples that were not measured at a level, estimated from those that were: no row of a memory is empty."""
-    missing = (~kl.isfinite().all(-1)).nonzero()[:, 0]
-    if not len(missing):
-        return kl
+def _filled(loss: Tensor, rows: Tensor, observation: Observation, bandwidth: float) -> Tensor:
+    """The loss of samples that were not measured at a level, estimated from the rows that were: none of a memory is empty."""
+    measured = torch.zeros(len(loss), dtype=torch.bool)
+    measured[rows] = True
     raw = describe(observation)
     points = as_points(raw, *scales(raw))
-    weights = similarity_weights(points[missing], points[rows], bandwidth)
-    filled = kl.clone()
-    filled[missing] = weights @ kl[rows]
+    weights = similarity_weights(points[~measured], points[rows], bandwidth)
+    filled = loss.clone()
+    filled[~measured] = weights @ loss[rows]
     return filled

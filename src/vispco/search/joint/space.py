@@ -67,34 +67,21 @@ class ChainShapes:
     def at(cls, objective: Objective, budget: float, size: Workload, *, servable: bool = False) -> ChainShapes:
         """All shapes that come to different tokens at a budget for a sample of a typical size, simple ones first.
 
-        A chain with a scorer before the language model uses it: its shapes drop tokens there. Those that do not are the
-        shapes of the same chain without it. `servable`: one step, before layer 0.
+        Every scorer of the chain has a choice: a shape that drops nothing, or all, where one of them rules is a shape of the
+        chain without it. `servable`: one step, before layer 0.
         """
         chain, num_layers = objective.scorer, objective.cost.num_layers
-        kernel = joint_kernel(servable=servable)
-        own = replace(kernel, earliest_layer=chain.earliest_layer)
+        own = replace(joint_kernel(servable=servable), earliest_layer=chain.earliest_layer)
         every = initial_shapes(own, num_layers)
-        curves = kernel(every, num_layers, gamma=deployed_gamma(kernel))
-        if chain.earliest_layer == 0:
-            every = every[curves[:, 0] < 1.0]
         if servable:
             every = every[:1]  # simple ones come first: one step at layer 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetWarning)
-            counts = counts_for_budget(
-                kernel,
-                every,
-                torch.full((len(every),), budget, dtype=torch.float64),
-                replace(size, site=chain.sites(num_layers), earliest_layer=chain.earliest_layer).repeat(len(every)),
-                objective.cost,
-                gamma=deployed_gamma(kernel),
-                fill=False,
-            )
+        counts = typical_counts(objective, every, budget, size, servable=servable)
         _, place = torch.unique(counts, dim=0, return_inverse=True)
         first = torch.full((int(place.max()) + 1,), len(every))
         first = first.scatter_reduce(0, place, torch.arange(len(every)), reduce="amin").sort().values
-        if chain.earliest_layer == 0 and bool((used := counts[first, 0] < size.num_visual).any()):
-            first = first[used]  # at a high budget a curve may be lifted until its first step is gone
+        used = _every_scorer_drops(chain, counts[first], int(size.num_visual))
+        if bool(used.any()):  # at a high budget curves are lifted until their first step is gone
+            first = first[used]
         return cls(chain, every[first], counts[first].double() / size.num_visual.clamp_min(1))
 
     def __len__(self) -> int:
@@ -107,11 +94,39 @@ class ChainShapes:
         hops = (torch.arange(1, len(self), dtype=torch.float64) * GOLDEN + 0.31 * seed) % 1.0
         return [0, *(hops.argsort()[: limit - 1] + 1).sort().values.tolist()]
 
-    def nearest(self, good: Sequence[int], seen: Sequence[int], count: int) -> list[int]:
-        """Places of the `count` shapes nearest to one of the good ones that have not been seen."""
-        away = torch.cdist(self.curves, self.curves[list(good)], p=1.0).min(-1).values
-        away[list(seen)] = torch.inf
-        return away.argsort(stable=True)[: min(count, len(self) - len(seen))].tolist()
+    def nearest(self, good: Tensor, count: int) -> list[int]:
+        """Places of the `count` shapes nearest to one of the good curves [G, L], the nearest first."""
+        away = torch.cdist(self.curves, good, p=1.0).min(-1).values
+        return away.argsort(stable=True)[:count].tolist()
+
+
+def typical_counts(
+    objective: Objective, params: Tensor, budget: float, size: Workload, *, servable: bool = False
+) -> Tensor:
+    """Tokens [N, L] of shapes [N, P] at a budget, for a sample of a typical size under the objective's chain."""
+    kernel, chain, N = joint_kernel(servable=servable), objective.scorer, len(params)
+    own = replace(size, site=chain.sites(objective.cost.num_layers), earliest_layer=chain.earliest_layer)
+    budgets = torch.full((N,), budget, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        return counts_for_budget(
+            kernel, params, budgets, own.repeat(N), objective.cost, gamma=deployed_gamma(kernel), fill=False
+        )
+
+
+def _every_scorer_drops(chain: Chain, counts: Tensor, num_visual: int) -> Tensor:
+    """Whether each scorer of a chain of several has a choice, and one before layer 0 has it there: bool [N].
+
+    A scorer that drops all tokens chooses nothing.
+    """
+    before = torch.cat([torch.full_like(counts[:, :1], num_visual), counts[:, :-1]], dim=-1)
+    drops = (counts < before) & (counts > 0)
+    used = counts[:, 0] < num_visual if chain.earliest_layer == 0 else torch.ones(len(counts), dtype=torch.bool)
+    starts = [layer for layer, _ in chain.stages]
+    if len(starts) > 1:
+        for start, end in zip(starts, [*starts[1:], counts.shape[1]], strict=True):
+            used = used & drops[:, start:end].any(-1)
+    return used
 
 
 def check_chains(chains: Sequence[ChainLike], *, servable: bool = False) -> tuple[Chain, ...]:
