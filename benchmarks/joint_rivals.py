@@ -18,36 +18,37 @@ from figures import Figure
 from vispco.errors import BudgetFloorError, NotApplicableError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier.measures import hypervolume
-from vispco.rivals import Calibration, run_search
+from vispco.rivals import AnytimeRival, Calibration, get, run_search
 from vispco.search.spec import BUDGETS
 
 LOW = (0.18, 0.25)
 RIVALS = ("scaled", "vflowopt", "evolution", "autoprune", "btp-layers", "downsample")
 SCORER = "fastv"  # of the rivals that bring none of their own
 Points = dict[str, dict[str, float]]
+Bill = Callable[[int], float | None]
+"""FLOPs of the joint search with a seed; None where it has not run."""
 
 
-def rival_parts(
-    ground: Callable[[], Any], seeds: int, bill: Callable[[int], float | None]
-) -> dict[str, Callable[[], dict[str, Any]]]:
-    """All parts by name. bill: FLOPs of the joint search with a seed; None where it has not run."""
+def rival_parts(ground: Callable[[], Any], seeds: int, bill: Bill) -> dict[str, Callable[[], dict[str, Any]]]:
+    """All parts by name. ground: the model and the items, as `joint.py` has them."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for seed in range(seeds):
-        found[f"tpe-{seed}"] = lambda seed=seed: run_part(ground(), "tpe-joint", seed, bill(seed))
+        found[f"tpe-{seed}"] = lambda seed=seed: run_part(ground(), "tpe-joint", seed, bill)
     for name in RIVALS:
-        found[f"rival-{name}"] = lambda name=name: run_part(ground(), name, 0, bill(0))
+        found[f"rival-{name}"] = lambda name=name: run_part(ground(), name, 0, bill)
     return found
 
 
-def run_part(ground: Any, name: str, seed: int, bill: float | None) -> dict[str, Any]:
+def run_part(ground: Any, name: str, seed: int, bill: Bill) -> dict[str, Any]:
     """One search on one model: the points that it reaches, and its bill."""
-    if bill is None:
+    limit = bill(seed) if isinstance(get(name), AnytimeRival) else None
+    if limit is None and isinstance(get(name), AnytimeRival):
         raise SystemExit(f"The joint search with seed {seed} has not run on {ground.name}. Run its part first.")
-    order = torch.randperm(len(ground.calibration), generator=torch.Generator().manual_seed(seed)).tolist()
-    samples = [ground.calibration[place] for place in order]
+    samples = in_order_of(ground.calibration, seed)
     learned = TaskEvaluator(ground.model, ground.processor, samples, SCORER, batch_size=32)
+    budgets = (*LOW, *BUDGETS) if name == "tpe-joint" else BUDGETS
     try:
-        run = run_search(name, Calibration(learned, measure="kl"), (*LOW, *BUDGETS), bill=bill, seed=seed)
+        run = run_search(name, Calibration(learned, measure="kl"), budgets, bill=limit, seed=seed)
     except (NotApplicableError, BudgetFloorError) as error:
         return {"points": {}, "not_run": str(error)}
     judge = TaskEvaluator(ground.model, ground.processor, ground.test, SCORER, batch_size=64, store=ground.judge.store)
@@ -60,11 +61,18 @@ def run_part(ground: Any, name: str, seed: int, bill: float | None) -> dict[str,
         "points": points,
         "seconds": run.seconds,
         "spent": run.spent.to_dict(),
-        "bill": bill,
+        "bill": limit,
         "evaluations": run.evaluations,
         "chosen": chosen,
         "under_floor": {f"{budget:g}": why for budget, why in run.under_floor.items()},
     }
+
+
+def in_order_of(samples: list[Any], seed: int) -> list[Any]:
+    """The samples in an order of their own for each seed: rows of one item of each task, as `vispco search` has them."""
+    width = len({sample.task for sample in samples})
+    rows = torch.randperm(len(samples) // width, generator=torch.Generator().manual_seed(seed)).tolist()
+    return [samples[width * row + place] for row in rows for place in range(width)]
 
 
 def _chosen(provenance: Any) -> dict[str, Any]:
