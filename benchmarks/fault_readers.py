@@ -9,18 +9,25 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import fault_commands as commands
-from vispco import report
+from fault_disturbances import Tally, Undisturbed, folder
+from vispco import files, report
+from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.cli.choice import schedule_from
 from vispco.cli.config import read_options
 from vispco.cost import parse_budget
+from vispco.cost.time_profile import TimeProfile
 from vispco.data import dataset
+from vispco.demo.outcome import outcome
 from vispco.errors import VispcoError
 from vispco.frontier import Frontier
+from vispco.method_table import MethodTable
 from vispco.planning import deployment
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.model_fingerprint import ModelFingerprint
@@ -33,60 +40,133 @@ from vispco.scorers import Chain
 from vispco.sources import Jsonl, LlavaInstruct, Tsv
 
 SECONDS = 10  # after which a reader hangs
-PLACES = 12  # flips and cuts of each file
 
 
-def read_run(folder: Path) -> Any:
+def read_run(out: Path) -> Any:
     """Everything that is read of a run's folder, as data."""
-    record = check_complete(folder)
-    if record is not None and record.kind == "compare":
-        return Comparison.load(folder / "comparison.json").to_dict()
-    payload = report.build([folder]).to_dict()
-    payload.pop("created", None)
-    found: dict[str, Any] = {"page": payload}
-    if record is not None and record.kind in ("search", "demo"):
-        found["pruner"] = deployment.export(folder, 0.5).to_dict()
-        deployment.load(folder, 0.5)
-    return found
+    record = check_complete(out)
+    assert record is not None
+    page = report.build([out]).to_dict()
+    page.pop("created", None)
+    found: dict[str, Any] = {"page": page}
+    if record.kind == "compare":
+        found["comparison"] = Comparison.load(out / "comparison.json").to_dict()
+    if record.kind in ("search", "demo"):
+        found["pruner"] = deployment.export(out, 0.5).to_dict()
+        chain, _ = deployment.load(out, 0.5)
+        found["chain"] = str(chain)
+    if record.kind == "demo":
+        found["outcome"] = [row.to_dict() for row in outcome(out)]
+    for file in sorted(out.glob("*frontier.json")):
+        found[file.name] = report.build([file]).to_dict()["runs"]
+    return json.loads(json.dumps(found, default=str))
 
 
-def damage_every_file(root: Path) -> dict[str, Any]:
-    """Flip one bit or cut the end of every file of finished runs, then read the runs."""
-    counts = {"damaged_files": 0, "raw_exceptions": 0, "silently_wrong": 0, "refused": 0, "harmless": 0}
-    raw: list[str] = []
-    draw = random.Random(0)
-    for name in ("search", "demo", "sweep", "compare"):
-        out = Path(tempfile.mkdtemp(dir=root)) / "run"
-        assert commands.run(name, out).code == 0
-        true = json.dumps(read_run(out), sort_keys=True, default=str)
-        for file in sorted(path for path in out.rglob("*") if path.is_file()):
-            content = file.read_bytes()
-            for place in range(PLACES):
-                if not content:
-                    continue
-                changed = bytearray(content)
-                if place % 2:
-                    changed[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-                else:
-                    del changed[draw.randrange(len(content)) :]
-                file.write_bytes(changed)
-                counts["damaged_files"] += 1
-                try:
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        same = json.dumps(read_run(out), sort_keys=True, default=str) == true
-                    known = file.name.startswith(("journal.log", "run.json"))  # they carry their own checks
-                    counts["harmless" if same or known else "silently_wrong"] += 1
-                    if not same and not known:
-                        raw.append(f"silent: {name}/{file.name}")
-                except VispcoError:
-                    counts["refused"] += 1
-                except Exception as error:  # noqa: BLE001 - that is what is counted
-                    counts["raw_exceptions"] += 1
-                    raw.append(f"{name}/{file.name}: {type(error).__name__}: {error}"[:200])
-            file.write_bytes(content)
-        shutil.rmtree(out.parent, ignore_errors=True)
-    return {**counts, "examples": raw[:10]}
+def damages(content: bytes, other: bytes, draw: random.Random, flips: int, cuts: int) -> Iterator[tuple[str, bytes]]:
+    """(what was done, the damaged file) for one file. other: the same file of another run."""
+    for _ in range(flips if content else 0):
+        changed = bytearray(content)
+        changed[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        yield "flipped", bytes(changed)
+    for _ in range(cuts if content else 0):
+        yield "cut", content[: draw.randrange(len(content))]
+    yield "emptied", b""
+    yield "replaced", other
+    yield "garbage", draw.randbytes(max(8, len(content) // 2))
+
+
+class Damage:
+    """Finished and killed runs of one command whose files are damaged, one at a time, and then read or run again."""
+
+    def __init__(self, name: str, root: Path, seed: int = 0) -> None:
+        self.name, self.root, self.draw = name, root, random.Random(seed)
+        kinds = ("damaged_files", "raw_exceptions", "silently_wrong", "unnamed", "refused", "equal")
+        self.tally = Tally(dict.fromkeys(kinds, 0))
+
+    def read(self, flips: int, cuts: int) -> dict[str, Any]:
+        """Damage every file of a finished run, and read the run."""
+        with folder(self.root) as parent, folder(self.root) as beside:
+            out, other = self._finished(parent), self._other(beside)
+            true = read_run(out)
+            for file in files_of(out):
+                content = file.read_bytes()
+                twin = other / file.relative_to(out)
+                replaced = twin.read_bytes() if twin.is_file() else b"{}"
+                for what, changed in damages(content, replaced, self.draw, flips, cuts):
+                    if changed != content:
+                        file.write_bytes(changed)
+                        self._read_one(out, file, what, true)
+                file.write_bytes(content)
+        return {**self.tally.counts, "cases": self.tally.cases}
+
+    def _read_one(self, out: Path, file: Path, what: str, true: Any) -> None:
+        case = f"{self.name}, {file.relative_to(out)} {what}, read"
+        self.tally.counts["damaged_files"] += 1
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = read_run(out)
+        except VispcoError as error:
+            self._refused(case, str(error), file)
+        except Exception as error:  # noqa: BLE001 - that is what is counted
+            self.tally.add("raw_exceptions", f"{case}: {type(error).__name__}: {error}"[:300])
+        else:
+            self.tally.counts["equal"] += found == true
+            self.tally.add("silently_wrong", case, int(found != true))
+
+    def run_again(self, known: Undisturbed, share: float | None) -> dict[str, Any]:
+        """Damage every file of a run, and run its command again. share: of its file events, after which it was killed."""
+        with folder(self.root) as parent, folder(self.root) as beside, folder(self.root) as work:
+            out, other = self._finished(parent, known, share), self._other(beside)
+            for file in files_of(out):
+                twin = other / file.relative_to(out)
+                replaced = twin.read_bytes() if twin.is_file() else b"{}"
+                for what, changed in damages(file.read_bytes(), replaced, self.draw, 2, 1):
+                    if changed == file.read_bytes() or what == "garbage":
+                        continue
+                    again = commands.place(work, self.name)
+                    shutil.rmtree(again, ignore_errors=True)
+                    shutil.copytree(out, again)
+                    (again / file.relative_to(out)).write_bytes(changed)
+                    self._run_one(again, again / file.relative_to(out), what, known, share)
+        return {**self.tally.counts, "cases": self.tally.cases}
+
+    def _run_one(self, out: Path, file: Path, what: str, known: Undisturbed, share: float | None) -> None:
+        state = "of a finished run" if share is None else f"of a run killed after {share:.0%}"
+        case = f"{self.name}, {file.relative_to(out)} {state} {what}, run again"
+        self.tally.counts["damaged_files"] += 1
+        done = commands.run(self.name, out)
+        if done.raw:
+            self.tally.add("raw_exceptions", f"{case}: {done.text[-300:]}")
+        elif done.code:
+            self._refused(case, done.refusal, file)
+        else:
+            same = commands.numbers(out) == known.numbers
+            self.tally.counts["equal"] += same
+            self.tally.add("silently_wrong", case, int(not same))
+
+    def _refused(self, case: str, sentence: str, file: Path) -> None:
+        self.tally.counts["refused"] += 1
+        self.tally.add("unnamed", f"{case}: {sentence}", int(file.name not in sentence and "run.json" not in sentence))
+
+    def _finished(self, parent: Path, known: Undisturbed | None = None, share: float | None = None) -> Path:
+        out = commands.place(parent, self.name)
+        at = None if known is None or share is None else max(1, int(share * len(known.events)))
+        done = commands.run(self.name, out, at=at)
+        assert done.code == (0 if at is None else -signal.SIGKILL), done.text
+        (out / "run.lock").unlink(missing_ok=True)  # of a dead process
+        return out
+
+    def _other(self, parent: Path) -> Path:
+        """A run with another seed."""
+        out = commands.place(parent, self.name)
+        done = commands.run(self.name, out, more=("--seed", "1"))
+        assert done.code == 0, done.text
+        return out
+
+
+def files_of(out: Path) -> list[Path]:
+    return sorted(path for path in out.rglob("*") if path.is_file())
 
 
 def outside_reads(root: Path) -> dict[str, int]:
@@ -115,7 +195,7 @@ def outside_reads(root: Path) -> dict[str, int]:
         table = f"index\timage_path\tquestion\tanswer\n1\tgood.png\ta\tb\n2\t{name}\ta\tb\n"
         (inside / "rows.tsv").write_text(table)
         read += len(list(Tsv(inside / "rows.tsv"))) - 1
-    return {"cases": 2 * len(names), "outside_reads": read}
+    return {"tried": 2 * len(names), "outside_reads": read}
 
 
 def _value(draw: random.Random, depth: int = 0) -> Any:
@@ -187,8 +267,10 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
     """Invented data before every reader."""
     place = Path(tempfile.mkdtemp(dir=root))
     out = place / "run"
-    assert commands.run("search", out).code == 0
-    (place / "compare").mkdir()
+    assert commands.run("search by a line", out, more=("--examples", "1")).code == 0
+    (place / "record").mkdir()
+    save_checkpoint(place / "checkpoint", {"weight": torch.ones(3)}, {"step": 1})
+    weights = (place / "checkpoint").read_bytes()
     true = {
         name: json.loads((out / f"{name}.json").read_text()) for name in ("frontier", "shapes", "config", "examples")
     }
@@ -220,6 +302,20 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
 
         return read
 
+    def record(data: Any) -> Any:
+        sealed = draw.random() < 0.5 and isinstance(data, dict)
+        files.write_json(place / "record" / "run.json", json.loads(json.dumps(data).replace("NaN", "0")), seal=sealed)
+        return check_complete(place / "record")
+
+    def checkpoint(_: Any) -> Any:
+        changed = bytearray(weights)
+        for _ in range(draw.randrange(1, 4)):
+            changed[draw.randrange(len(changed))] = draw.randrange(256)
+        (place / "checkpoint").write_bytes(
+            bytes(changed)[: draw.randrange(len(changed)) if draw.random() < 0.3 else None]
+        )
+        return load_checkpoint(place / "checkpoint")
+
     readers: dict[str, tuple[Callable[[Any], Any], Any]] = {
         "schedule": (Schedule.from_dict, schedule),
         "schedule file": (through_file(Schedule.load), schedule),
@@ -229,7 +325,14 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         "pruner file": (through_file(PrunerConfig.load), pruner),
         "fingerprint": (ModelFingerprint.from_dict, true["config"]["fingerprint"]),
         "example": (Example.from_dict, true["examples"][0] if true["examples"] else {}),
-        "comparison file": (through_file(Comparison.load), {}),
+        "comparison file": (
+            through_file(Comparison.load),
+            {"format": "vispco-comparison", "rows": [{}], "budget": 0.5},
+        ),
+        "table of methods": (through_file(MethodTable.load), {"format": "vispco-methods", "rows": [{}]}),
+        "profile": (through_file(TimeProfile.read), {"format": "vispco-profile"}),
+        "record of a run": (record, json.loads((out / "run.json").read_text())),
+        "checkpoint": (checkpoint, {}),
         "options file": (through_file(lambda path: read_options(path, "search")), {"scorer": "fastv"}),
         "budget": (parse_budget, 0.5),
         "chain": (Chain.of, pruner["chain"]),
@@ -238,7 +341,7 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         "llava": (rows(LlavaInstruct, ".json"), {"image": "a.png", "conversations": []}),
         "tsv": (rows(Tsv, ".tsv"), "abc"),
     }
-    counts: dict[str, Any] = {"cases": 0, "hangs": 0, "raw": 0}
+    counts: dict[str, Any] = {"fuzzed": 0, "hangs": 0, "raw": 0}
     raw: dict[str, str] = {}
 
     def late(*_: object) -> None:
@@ -250,7 +353,7 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         name = names[number % len(names)]
         reader, good = readers[name]
         data = _mutated(draw, good)
-        counts["cases"] += 1
+        counts["fuzzed"] += 1
         signal.alarm(SECONDS)
         try:
             reader(data)

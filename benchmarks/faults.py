@@ -1,189 +1,133 @@
 """Is anything lost, mixed, let in or left behind when runs are killed, disks fill up and files are damaged?
 
-    python benchmarks/faults.py [--kills 210] [--cases 100000]
+    python benchmarks/faults.py [--parts build/faults] [--only kill] [--cases 100000]
 
-Commands are forked from a process that has loaded a small model. A child is killed, or told that the disk is full, at one
-of its file events (every open for writing, rename, removal and mkdir in its folder); then the same command runs again and
-must end with the numbers of a run that nobody disturbed.
+Commands are forked from a process that has loaded a small model; some kills are of fresh processes with workers. A child
+is killed, or refused the disk, at its file events (every open for writing, rename, removal and mkdir in its folder, of the
+two longest commands a choice); then the same command runs again and must end with the numbers of a run that nobody
+disturbed. Disks are real file systems of a few pages (tmpfs, which needs root) and writes that fail with ENOSPC.
+Each part is kept in a file as soon as it is done: run it again to continue.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import hashlib
 import json
 import os
-import random
-import shutil
 import tempfile
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import fault_commands as commands
-from fault_readers import damage_every_file, fuzz_readers, outside_reads
+import fault_disturbances as disturb
+from fault_readers import Damage, fuzz_readers, outside_reads
 from figures import Figure, write
-from vispco.run_record import check_files
+from vispco.files import write_json
 
-IN_A_ROW = 6  # kills of the same run before it may end
-RARE = ("demo",)  # commands that take long have every third turn
+ROOT = Path(__file__).parent
+FOLDERS = ("search", "search by a line", "sweep", "compare searches", "compare methods", "demo")  # commands with a run
+PROCESSES = {
+    "search by a line": (2, 9, 30),
+    "sweep": (3, 12, 25),
+    "compare searches": (4,),
+    "evaluate": (1,),
+    "demo": (20,),
+}
+LEVELS = {"search": 6, "evaluate": 2, "demo": 8}  # sizes of the disk; of the others, eight
+NO_SPACE = {"search": 10, "evaluate": 8, "demo": 20}  # events from which on there is no space; of the others, sixteen
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a random name is made in it
+KILLED_AT = (0.45, 0.9)  # of the file events, before files of an unfinished run are damaged
 
 
-def place(root: Path, name: str) -> Path:
-    """Where a command writes."""
-    folder = Path(tempfile.mkdtemp(dir=root))
-    return folder / ("result.json" if name == "evaluate" else "run")
+def parts(root: Path, cases: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Everything that is tried, by name."""
 
+    @cache
+    def known(name: str) -> disturb.Undisturbed:
+        return disturb.Undisturbed.run(name, root)
 
-def undisturbed(root: Path) -> dict[str, tuple[int, Any]]:
-    """The number of file events of each command, and its results."""
-    found = {}
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
     for name in commands.COMMANDS:
-        out = place(root, name)
-        done = commands.run(name, out)
-        assert done.code == 0, (name, done.text)
-        found[name] = (done.events, commands.numbers(out))
-        print(f"{name}: {done.events} file events", flush=True)
+        found[f"kill: {name}"] = lambda name=name: disturb.kill(name, root, known(name))
+    for name in ("search by a line", "sweep", "demo"):
+        found[f"kill in a row: {name}"] = lambda name=name: disturb.kill_in_a_row(name, root, known(name), 2, 4)
+    for name, changes in PROCESSES.items():
+        found[f"kill processes: {name}"] = lambda n=name, c=changes: disturb.kill_processes(n, root, known(n), c)
+    for name in commands.COMMANDS:
+        if os.geteuid() == 0:
+            found[f"full disk: {name}"] = lambda n=name: disturb.fill_disk(n, root, known(n), LEVELS.get(n, 8))
+        found[f"no space: {name}"] = lambda n=name: disturb.no_space(n, root, known(n), NO_SPACE.get(n, 16))
+    for name in FOLDERS:
+        found[f"damage, read: {name}"] = lambda n=name: Damage(n, root).read(12, 4)
+        if name == "search":
+            continue  # its files are those of the search by a line, and each case takes six seconds
+        found[f"damage, again: {name}"] = lambda n=name: Damage(n, root).run_again(known(n), None)
+        for share in KILLED_AT:
+            found[f"damage, killed at {share}: {name}"] = lambda n=name, s=share: Damage(n, root).run_again(known(n), s)
+    found["foreign"], found["at once"] = partial(disturb.foreign, root), partial(disturb.two_at_once, root, 6)
+    found["outside"], found["fuzzed"] = partial(outside_reads, root), partial(fuzz_readers, root, cases)
     return found
 
 
-def judge(name: str, out: Path, expected: Any, counts: dict[str, int]) -> None:
-    """Finish a disturbed run and count what is wrong with it."""
-    done = commands.run(name, out)
-    if done.code != 0:
-        print(f"lost: {name}: {done.text[-300:]}", flush=True)
-        counts["lost"] += 1
-        return
-    counts["different_numbers"] += commands.numbers(out) != expected
-    counts["repeated"] += commands.repeated(out)
-    counts["left_behind"] += len(commands.left_behind(out))
-    if out.is_dir():
-        check_files(out)
+def version() -> str:
+    """A digest of the package and of this benchmark: parts of other code are not quoted."""
+    found = hashlib.sha256()
+    for file in sorted([*(ROOT.parent / "src").rglob("*.py"), *ROOT.glob("fault*.py")]):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
 
 
-def kill(root: Path, known: dict[str, tuple[int, Any]], wanted: int) -> dict[str, Any]:
-    """Kill runs at their file events, one after the other, several times in a row."""
-    counts: dict[str, Any] = dict.fromkeys(("kills", "lost", "repeated", "different_numbers", "left_behind"), 0)
-    by_command = dict.fromkeys(known, 0)
-    turns = {name: itertools.cycle(range(1, events + 1)) for name, (events, _) in known.items()}
-    for turn, name in enumerate(itertools.cycle(known)):
-        if counts["kills"] >= wanted:
-            break
-        if name in RARE and turn // len(known) % 3:
-            continue
-        out = place(root, name)
-        for _ in range(IN_A_ROW):
-            done = commands.run(name, out, at=next(turns[name]))
-            counts["kills"] += done.code < 0
-            by_command[name] += done.code < 0
-            if done.code >= 0 and done.code != 0:
-                print(f"refused: {name}: {done.text[-300:]}", flush=True)
-                counts["lost"] += 1
-        judge(name, out, known[name][1], counts)
-        shutil.rmtree(out.parent, ignore_errors=True)
-    return {**counts, "by_command": by_command}
+def figures(done: dict[str, dict[str, Any]]) -> dict[str, Figure]:
+    def total(key: str, *kinds: str) -> int:
+        return sum(part.get(key, 0) for name, part in done.items() if name.startswith(kinds or ("",)))
 
-
-def fill_disk(root: Path, known: dict[str, tuple[int, Any]], wanted: int) -> dict[str, Any]:
-    """No space left at a file event, or after some bytes of a file."""
-    counts: dict[str, Any] = dict.fromkeys(("disk_full", "corrupt", "raw", "lost", "repeated", "different_numbers"), 0)
-    counts["left_behind"] = 0
-    draw = random.Random(0)
-    for turn, name in enumerate(itertools.cycle(known)):
-        if counts["disk_full"] >= wanted:
-            break
-        if name in RARE and turn // len(known) % 3:
-            continue
-        out, events = place(root, name), known[name][0]
-        for number in range(IN_A_ROW):
-            if number % 2:
-                done = commands.run(name, out, bytes_left=draw.choice((0, 10, 100, 1000, 3000)))
-            else:
-                done = commands.run(name, out, at=draw.randint(1, events), action="full")
-            counts["disk_full"] += 1
-            if done.raw:
-                print(f"raw: {name}: {done.text[-300:]}", flush=True)
-                counts["raw"] += 1
-        judge(name, out, known[name][1], counts)
-        shutil.rmtree(out.parent, ignore_errors=True)
-    counts["corrupt"] = counts["lost"] + counts["different_numbers"]
-    return counts
-
-
-def two_at_once(root: Path, wanted: int) -> dict[str, int]:
-    """Two searches with other settings in one folder at the same time: one folder, one run."""
-    mixed = refused = 0
-    for _ in range(wanted):
-        out = place(root, "search")
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if commands.run("search", out, more=("--scorer", "random")).code == 0 else 1)
-        ours = commands.run("search", out).code
-        theirs = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        record = check_files(out)
-        config = json.loads((out / "config.json").read_text())
-        assert record is not None
-        mixed += record.settings["scorer"] != config["scorer"] or (ours == 0 and theirs == 0)
-        refused += (ours != 0) + (theirs != 0)
-        shutil.rmtree(out.parent, ignore_errors=True)
-    return {"pairs": wanted, "mixed_runs": mixed, "refused": refused}
-
-
-def foreign(root: Path) -> dict[str, int]:
-    """Every command into a folder, or over a file, that is somebody else's."""
-    touched = cases = 0
-    for name, more in itertools.product(commands.COMMANDS, ((), ("--overwrite",))):
-        if more and name in ("sweep", "evaluate"):
-            continue
-        folder = Path(tempfile.mkdtemp(dir=root))
-        for file in ("config.json", "model.safetensors", "report.html", "notes.txt"):
-            (folder / file).write_text("mine")
-        out = folder / "config.json" if name == "evaluate" else folder
-        done = commands.run(name, out, more=more)
-        kept = sorted((path.name, path.read_text()) for path in folder.iterdir())
-        cases += 1
-        touched += done.code == 0 or len(kept) != 4 or any(text != "mine" for _, text in kept)
-    return {"cases": cases, "foreign_files_touched": touched}
+    return {
+        "kills": Figure(total("kills"), "higher", 200, "kills"),
+        **{name: Figure(total(name, "kill"), "lower", 0, "runs") for name in ("lost", "repeated", "different_numbers")},
+        "left_behind": Figure(total("left_behind"), "lower", 0, "files"),
+        "disk_full": Figure(total("disk_full"), "higher", 40, "runs"),
+        "corrupt": Figure(total("corrupt"), "lower", 0, "runs"),
+        "damaged_files": Figure(total("damaged_files"), "higher", 300, "files"),
+        "raw_exceptions": Figure(total("raw_exceptions") + total("raw"), "lower", 0, "cases"),
+        "silently_wrong": Figure(total("silently_wrong") + total("unnamed"), "lower", 0, "files"),
+        "fuzzed": Figure(total("fuzzed"), "higher", 100_000, "cases"),
+        "hangs": Figure(total("hangs"), "lower", 0, "cases"),
+        "outside_reads": Figure(total("outside_reads"), "lower", 0, "pictures"),
+        "mixed_runs": Figure(total("mixed_runs"), "lower", 0, "runs"),
+        "foreign_files_touched": Figure(total("foreign_files_touched"), "lower", 0, "files"),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=210)
-    parser.add_argument("--full", type=int, default=44)
+    parser.add_argument("--parts", type=Path, default=Path("build/faults"), help="where finished parts are kept")
+    parser.add_argument(
+        "--scratch", type=Path, default=MEMORY if MEMORY.is_dir() else None, help="where runs are: memory is fastest"
+    )
+    parser.add_argument("--only", default="", help="how the names of the parts begin that are run")
     parser.add_argument("--cases", type=int, default=100_000)
     given = parser.parse_args()
+    code = version()
     commands.prepare()
-    with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary)
-        known = undisturbed(root)
-        details: dict[str, Any] = {"events": {name: events for name, (events, _) in known.items()}}
-        details["damaged"] = damage_every_file(root)
-        print(details["damaged"], flush=True)
-        details["outside"] = outside_reads(root)
-        details["fuzzed"] = fuzz_readers(root, given.cases)
-        print(details["outside"], details["fuzzed"], flush=True)
-        details["foreign"], details["at_once"] = foreign(root), two_at_once(root, 5)
-        print(details["foreign"], details["at_once"], flush=True)
-        details["full"] = fill_disk(root, known, given.full)
-        print(details["full"], flush=True)
-        details["killed"] = kill(root, known, given.kills)
-        print(details["killed"], flush=True)
-    killed, full, damaged, fuzzed = (details[name] for name in ("killed", "full", "damaged", "fuzzed"))
-    figures = {
-        "kills": Figure(killed["kills"], "higher", 200, "kills"),
-        **{name: Figure(killed[name], "lower", 0, "runs") for name in ("lost", "repeated", "different_numbers")},
-        "left_behind": Figure(killed["left_behind"] + full["left_behind"], "lower", 0, "files"),
-        "disk_full": Figure(full["disk_full"], "higher", 40, "runs"),
-        "corrupt": Figure(full["corrupt"], "lower", 0, "runs"),
-        "damaged_files": Figure(damaged["damaged_files"], "higher", 300, "files"),
-        "raw_exceptions": Figure(damaged["raw_exceptions"] + full["raw"], "lower", 0, "cases"),
-        "silently_wrong": Figure(damaged["silently_wrong"], "lower", 0, "files"),
-        "fuzzed": Figure(fuzzed["cases"], "higher", 100_000, "cases"),
-        "hangs": Figure(fuzzed["hangs"], "lower", 0, "cases"),
-        "outside_reads": Figure(details["outside"]["outside_reads"], "lower", 0, "pictures"),
-        "mixed_runs": Figure(details["at_once"]["mixed_runs"], "lower", 0, "runs"),
-        "foreign_files_touched": Figure(details["foreign"]["foreign_files_touched"], "lower", 0, "files"),
-    }
-    write("faults", figures, details, seed=0)
+    done: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory(dir=given.scratch) as temporary:
+        wanted = parts(Path(temporary), given.cases)
+        for name, part in wanted.items():
+            file = given.parts / f"{name.replace(':', '').replace(',', '').replace(' ', '-')}.json"
+            kept = json.loads(file.read_text()) if file.is_file() else {}
+            if kept.get("code") != code:
+                if not name.startswith(given.only):
+                    continue
+                began = commands.seconds_used()
+                kept = {"code": code, "found": part(), "seconds": round(commands.seconds_used() - began, 1)}
+                write_json(file, kept)
+            done[name] = {**kept["found"], "cpu_seconds": kept["seconds"]}
+            print(f"{name}: {done[name]}", flush=True)
+    if len(done) == len(wanted):
+        write("faults", figures(done), done, seed=0)
 
 
 if __name__ == "__main__":

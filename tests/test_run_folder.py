@@ -146,7 +146,7 @@ def test_names_cannot_lead_out_of_the_folder(tmp_path):
             with pytest.raises(RunFolderError):
                 folder.file(name)
     record = json.loads((tmp_path / "a" / RECORD).read_text())
-    files.write_json(tmp_path / "a" / RECORD, {**record, "files": {"../outside.txt": None}})
+    files.write_json(tmp_path / "a" / RECORD, {**record, "files": {"../outside.txt": None}}, seal=True)
     with pytest.raises(RunFolderError, match=r"outside\.txt"):
         run(tmp_path / "a", OTHER, overwrite=True)
     assert outside.read_text() == "mine"

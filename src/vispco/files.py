@@ -6,6 +6,7 @@ to the disk and then renamed, so that a reader sees the old file or the new one.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import itertools
 import json
@@ -16,13 +17,15 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from vispco.checksums import is_whole, sealed
 from vispco.errors import InvalidInputError
-from vispco.provenance import process_start
+from vispco.provenance import machine_id, process_start
 
-TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+\.tmp")  # .NAME.vispco-PID-NUMBER.tmp
+TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
 NAME_LENGTH = 80  # characters of a file's name that its temporary name repeats
 BLOCK = 1 << 16
 
@@ -48,9 +51,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     For writers that take a path (safetensors, matplotlib); text, JSON and bytes have functions of their own.
     """
     target = _target(Path(path))
-    temporary = target.with_name(f".{target.name[:NAME_LENGTH]}.vispco-{os.getpid()}-{next(_numbers)}.tmp")
+    temporary = target.with_name(temporary_name(target.name))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f".{glob.escape(target.name[:NAME_LENGTH])}.vispco-*.tmp"):
+            _remove_if_abandoned(left)  # of an earlier try that was killed
         try:
             yield temporary
             with temporary.open("rb+") as file:
@@ -78,9 +83,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return write_bytes(path, text.encode())
 
 
-def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 1) -> Path:
-    """Write JSON that any reader accepts (no NaN), whole or not at all."""
-    return write_text(path, json.dumps(data, indent=indent, allow_nan=False) + "\n")
+def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 1, seal: bool = False) -> Path:
+    """Write JSON that any reader accepts (no NaN), whole or not at all.
+
+    seal: give an object its checksum as one more key, by which every reader knows a damaged file.
+    """
+    return write_text(path, json.dumps(sealed(data) if seal else data, indent=indent, allow_nan=False) + "\n")
 
 
 def write_json_lines(path: str | os.PathLike[str], records: Iterable[Any]) -> Path:
@@ -143,13 +151,21 @@ def read_text(path: str | os.PathLike[str], *, what: str = "file", remedy: str =
 
 
 def read_json(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> Any:
-    """The content of a JSON file. what: what the file is ("schedule"). remedy: a sentence on what to do."""
+    """The content of a JSON file, which must fit its checksum if it has one.
+
+    what: what the file is ("schedule"). remedy: a sentence on what to do.
+    """
     text = read_text(path, what=what, remedy=remedy)
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"it is not JSON ({error})"
         raise DamagedFileError(_sentence(f"The {what} {path} is damaged: {reason}", remedy)) from error
+    if isinstance(found, dict) and not is_whole(found):
+        raise DamagedFileError(
+            _sentence(f"The {what} {path} is damaged: its checksum is not that of its content", remedy)
+        )
+    return found
 
 
 def read_json_object(path: str | os.PathLike[str], *, what: str = "file", remedy: str = "") -> dict[str, Any]:
@@ -214,16 +230,30 @@ def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[s
     return {name: digest_file(Path(folder) / name) for name in names}
 
 
+def temporary_name(name: str) -> str:
+    """A name that says whose temporary file or folder it is: `remove_abandoned` knows when its process is dead."""
+    return f".{name[:NAME_LENGTH]}.vispco-{os.getpid()}-{next(_numbers)}-{_machine_tag()}.tmp"
+
+
 def remove_abandoned(folder: Path) -> None:
-    """Remove temporary files and folders of ours whose process is dead. Call it only where no other machine writes."""
+    """Remove temporary files and folders of ours below a folder whose process, on this machine, is dead."""
     for path in list(folder.rglob(".*.tmp")):
-        found = TEMPORARY.fullmatch(path.name)
-        if found is None or process_start(int(found[1])) is not None:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    found = TEMPORARY.fullmatch(path.name)
+    if found is None or (found[2] or _machine_tag()) != _machine_tag() or process_start(int(found[1])) is not None:
+        return
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@cache
+def _machine_tag() -> str:
+    return digest_text(machine_id())[:8]
 
 
 def _target(path: Path) -> Path:

@@ -37,7 +37,7 @@ from typing import Any, Self
 from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.run_lock import LOCK, RunFolderError, alone, check_lock, owner_of, write_lock
-from vispco.run_record import RECORD, RunRecord, inside, read_record, write_record
+from vispco.run_record import RECORD, RunRecord, check_files, inside, read_record, write_record
 
 NAMED = 5  # files that a refusal lists
 
@@ -137,10 +137,10 @@ class RunFolder:
             self._check_free(name)
         self._update(lambda record: record.with_pending(*names))
 
-    def until_finish(self, name: str) -> Path:
-        """The path of a file that only an unfinished run needs; `finish` removes it."""
+    def until_finish(self, name: str, *, write: bool = True) -> Path:
+        """The path of a file that only an unfinished run needs; `finish` removes it. write: it is about to be written."""
         self._until_finish.add(name)
-        return self.file(name)
+        return self.file(name) if write else inside(self.path, name)
 
     def write_json(self, name: str, data: Any, *, indent: int | None = 1) -> Path:
         """Write a JSON file of the run."""
@@ -156,9 +156,7 @@ class RunFolder:
 
         Files that an earlier version of the folder had and this one has not are removed, where the run wrote them.
         """
-        temporary = (
-            self.path / f".{name.replace('/', '-') or 'files'}.vispco-{os.getpid()}-{uuid.uuid4().int % 10**6}.tmp"
-        )
+        temporary = self.path / files.temporary_name(name.replace("/", "-") or "files")
         prefix = f"{name}/" if name else ""
         try:
             temporary.mkdir(parents=True)
@@ -190,19 +188,24 @@ class RunFolder:
 
         growing: files that are never closed (journals). only: how the names of this run's files begin, where several
         runs share the folder.
-        Nothing happens inside of a larger run, which has more to write.
+        Inside of a larger run, which has more to write, the checksums are noted and the run stays unfinished.
         """
-        if self._depth > 1:
-            return
-        for name in self._until_finish:
-            self.remove(name)
+        whole = self._depth <= 1
 
         def seal(record: RunRecord) -> RunRecord:
             present = {name: known for name, known in record.files.items() if inside(self.path, name).is_file()}
-            own = [name for name in present if name.startswith(only) and name not in growing]
-            return replace(record, finished=True, files={**present, **files.digest_files(self.path, own)})
+            own = [name for name in present if name.startswith(only) and name not in {*growing, *self._until_finish}]
+            sums = files.digest_files(self.path, own)
+            return replace(record, finished=whole, files={**(present if whole else record.files), **sums})
 
         self._update(seal)
+        for name in sorted(self._until_finish) if whole else ():  # a kill before this line must not lose what they hold
+            self.remove(name)
+
+    def seal(self, *names: str) -> None:
+        """Note the checksums of files that are complete while the run goes on: a damaged one will not be built upon."""
+        sums = files.digest_files(self.path, [name for name in names if inside(self.path, name).is_file()])
+        self._update(lambda record: replace(record, files={**record.files, **sums}))
 
     def _check_free(self, name: str) -> Path:
         """The path of a file that the run may write."""
@@ -221,14 +224,16 @@ class RunFolder:
             found = read_record(self.path)
             check_lock(self.path)
             taken = _check_empty(self.path, older) if found is None else ()
-            if found is None:
-                pass
-            elif found.kind != kind or found.settings != wanted:
+            if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
                     raise RunFolderError(_other_run(self.path, found, kind, wanted))
                 _remove_files(self.path, found)
-            new = found is None or found.settings != wanted
-            if new:
+                found = None
+            elif found is not None and not shared and (self._is_damaged() or (self.overwrite and found.finished)):
+                _remove_files(self.path, found)
+                found = None
+            new = found is None
+            if found is None:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
                 found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
                 write_record(self.path, found)
@@ -238,6 +243,16 @@ class RunFolder:
             files.remove_abandoned(self.path)
             self._record = found
         return new
+
+    def _is_damaged(self) -> bool:
+        """Whether a file that the run had completed is not what it wrote. Refused unless the run may be replaced."""
+        try:
+            check_files(self.path, outputs=False)
+        except files.DamagedFileError:
+            if not self.overwrite:
+                raise
+            return True
+        return False
 
     def _leave(self, *, remove: bool, shared: bool) -> None:
         """Give the folder back; one that a new run failed to write anything into disappears."""

@@ -42,6 +42,13 @@ class RunRecord:
     def title(self) -> str:
         return f"{self.kind} {self.id}, started {self.started}"
 
+    @property
+    def remedy(self) -> str:
+        """What to do about a damaged file."""
+        if self.kind == "sweep":
+            return "Restore it, or run the sweep again, which writes it again."
+        return "Restore it, or move it away and run the same command with --overwrite."
+
     def with_pending(self, *names: str) -> RunRecord:
         """The record while the run writes some of its files."""
         outputs = {key: value for key, value in self.outputs.items() if key not in names}
@@ -66,23 +73,42 @@ def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
     return RunRecord(**known)
 
 
-def check_files(folder: str | os.PathLike[str]) -> RunRecord | None:
-    """Raise if a file of the run is missing, damaged or of another run. Returns the record; None if there is none."""
+def check_files(folder: str | os.PathLike[str], *, outputs: bool = True) -> RunRecord | None:
+    """Raise if a file of the run is missing, damaged or of another run. Returns the record; None if there is none.
+
+    outputs: also what other commands added, which a run that goes on does not read.
+    """
     record = read_record(folder)
-    for name, expected in {**record.files, **record.outputs}.items() if record is not None else ():
+    if record is None:
+        return None
+    for name, expected in {**record.files, **(record.outputs if outputs else {})}.items():
         path = Path(folder) / name
-        if expected is None:
+        if expected is None or (name in record.outputs and not path.is_file()):  # a page or a figure may be tidied up
             continue
         if not path.is_file():
-            if name in record.outputs:  # type: ignore[union-attr]  # somebody may tidy up a page or a figure
-                continue
-            raise files.DamagedFileError(f"{path} is missing, although the run wrote it. Restore it, or run again.")
+            raise files.DamagedFileError(f"{path} is missing, although the run wrote it. {record.remedy}")
         if files.digest_file(path) != expected:
             raise files.DamagedFileError(
                 f"{path} is damaged, or of another run: its checksum is not the one in {Path(folder) / RECORD}. "
-                "Restore it, or run again with --overwrite."
+                f"{record.remedy}"
             )
     return record
+
+
+def check_recorded(path: str | os.PathLike[str]) -> None:
+    """Raise if one file, given by itself, lies in a run's folder and is not what was written there."""
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        record = read_record(folder)
+        if record is None:
+            continue
+        expected = {**record.files, **record.outputs}.get(_relative(target, folder))
+        if expected is not None and files.digest_file(target) != expected:
+            raise files.DamagedFileError(
+                f"{path} is damaged, or was changed: its checksum is not the one in {folder / RECORD}. Restore it, write it "
+                "again, or copy it out of the folder if the change is yours."
+            )
+        return
 
 
 def check_complete(folder: str | os.PathLike[str]) -> RunRecord | None:
@@ -130,7 +156,8 @@ def record_output(path: str | os.PathLike[str]) -> None:
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    files.write_json(folder / RECORD, {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(record)})
+    content = {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(record)}
+    files.write_json(folder / RECORD, content, seal=True)
 
 
 def _relative(path: Path, folder: Path) -> str:

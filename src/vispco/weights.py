@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from vispco.files import DamagedFileError, digest_file
+from vispco.files import DamagedFileError, digest_file, read_json_object
 
 CARD = "card.json"
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
@@ -25,11 +25,15 @@ def check_weights(folder: Path) -> None:
     """
     if not folder.is_dir():
         return  # a hub id
+    for file in sorted(folder.iterdir()):
+        if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would never end
+            raise DamagedFileError(f"{file} is not a regular file, so the model in {folder} is not opened. Remove it.")
+    _check_parts(folder)
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, "pt"):
                 pass
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise DamagedFileError(f"{file} is damaged ({error}). {RESTORE}") from error
     for name, expected in _checksums(folder / CARD).items():
         file = folder / name
@@ -38,6 +42,16 @@ def check_weights(folder: Path) -> None:
                 f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
                 "If it was changed on purpose, delete that card."
             )
+
+
+def _check_parts(folder: Path) -> None:
+    """Raise if an index of weights names a file that is not in the folder: it would be read from wherever that is."""
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        found = read_json_object(index, what="index of the weights", remedy=RESTORE).get("weight_map")
+        names = set(map(str, found.values())) if isinstance(found, dict) else {""}
+        for name in sorted(names):
+            if name != Path(name).name or not (folder / name).is_file():
+                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {RESTORE}")
 
 
 def pickle_problem(folder: Path) -> str | None:
@@ -60,7 +74,7 @@ def json_problem(folder: Path) -> str | None:
     for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
             json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             return f"{file} is damaged ({error}). {RESTORE}"
     return None
 
@@ -68,7 +82,7 @@ def json_problem(folder: Path) -> str | None:
 def _checksums(card: Path) -> dict[str, str]:
     try:
         found = json.loads(card.read_text(encoding="utf-8")).get("sha256")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

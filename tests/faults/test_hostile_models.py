@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from contextlib import suppress
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from vispco import zoo
-from vispco.errors import UnsupportedModelError
+from vispco.data import dataset
+from vispco.errors import InvalidInputError, UnsupportedModelError, VispcoError
+from vispco.evaluation.encoded import read
+from vispco.files import DamagedFileError
 from vispco.loading import LoadError, load
 from vispco.planning.model_fingerprint import ModelFingerprint, OtherWeightsWarning
 from vispco.pruner import Pruner
@@ -71,11 +76,115 @@ def test_weights_that_are_not_safetensors_are_refused_before_they_are_opened(fol
     assert not (tmp_path / "exploded").exists()
 
 
+def weights_file(folder):
+    return next(folder.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("length", [2**63, 10**9, 0], ids=["beyond any memory", "a gigabyte", "none"])
+def test_a_header_of_any_size_is_refused_by_the_name_of_the_file(folder, length):
+    file = weights_file(folder)
+    file.write_bytes(length.to_bytes(8, "little") + file.read_bytes()[8:])
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors is damaged"):
+        load(folder)
+
+
+@pytest.mark.parametrize("target", ["secret.txt", "missing", "pipe", "/dev/zero"])
+def test_weights_that_are_a_link_elsewhere_are_read_as_weights_or_refused(folder, tmp_path, target):
+    """A link to real weights is what the hub's cache is made of; one to anything else is refused, unread."""
+    (tmp_path / "secret.txt").write_text("password: hunter2" * 9)
+    os.mkfifo(tmp_path / "pipe")
+    file = weights_file(folder)
+    file.rename(tmp_path / "real")
+    file.symlink_to(tmp_path / "real")
+    load(folder)
+    file.unlink()
+    file.symlink_to(tmp_path / target)
+    with pytest.raises(VispcoError) as refused:
+        load(folder)
+    assert "hunter2" not in str(refused.value)
+    assert "model" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "missing.safetensors", ""])
+def test_an_index_of_weights_stays_inside_the_folder(folder, tmp_path, name):
+    file = weights_file(folder)
+    shutil.copy(file, tmp_path / "outside.safetensors")
+    index = {"weight_map": dict.fromkeys(load_file(file), name)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    file.unlink()
+    with pytest.raises(VispcoError, match=r"model\.safetensors\.index\.json names weights in"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "processor_config.json"])
+def test_a_file_that_is_nested_too_deeply_is_a_sentence(folder, name):
+    (folder / name).write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    with pytest.raises(LoadError):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["pipe.json", "tokenizer.json"])
+def test_a_named_pipe_in_the_folder_is_refused_and_not_waited_for(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(DamagedFileError, match=f"{name} is not a regular file"):
+        load(folder)
+
+
+ESCAPES = [
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ cycler.__init__.__globals__.os.system('touch exploded') }}",
+    "{{ messages.append(1) }}",
+    "{% for a in range(10**12) %}{% endfor %}",
+    "{% include '/etc/passwd' %}",
+    "{{ raise_exception('no') }}",
+    "{{ 1 / 0 }}",
+    "{% if",
+]
+
+
+@pytest.mark.parametrize("template", ESCAPES)
+def test_a_chat_template_cannot_leave_its_sandbox(folder, tmp_path, monkeypatch, template):
+    monkeypatch.chdir(tmp_path)
+    (folder / "chat_template.jinja").write_text(template)
+    model, processor = load(folder)
+    with pytest.raises(InvalidInputError, match="chat template cannot be used"):
+        read(model, processor, dataset("test", limit=1)[0])
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_model_without_a_chat_template_is_a_sentence(folder, invoke):
+    (folder / "chat_template.jinja").unlink()
+    done = invoke("evaluate", folder, "--tasks", "attribute", "--limit", "1")
+    assert done.code == 1
+    assert "chat template cannot be used" in done.err
+    assert "--debug" not in done.err
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "preprocessor_config.json", "processor_config.json"])
+def test_code_of_a_processor_is_not_run_unasked(folder, tmp_path, name):
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
+    found = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+    kinds = ("AutoTokenizer", "AutoProcessor", "AutoImageProcessor")
+    (folder / name).write_text(json.dumps({**found, "auto_map": dict.fromkeys(kinds, "code.Thing")}))
+    with suppress(VispcoError):  # refused, or loaded without it
+        load(folder)
+    assert not (tmp_path / "exploded").exists()
+
+
 def test_a_pruner_of_another_model_is_refused(finished):
     model, _ = load("tiny-gemma")
     pruner = Pruner.from_pretrained(finished, budget=0.5)
     with pytest.raises(UnsupportedModelError, match="made for another model"):
         pruner.apply(model)
+
+
+def test_a_run_of_another_model_of_the_same_depth_is_not_evaluated(invoke, finished):
+    done = invoke(
+        "evaluate", "tiny-gemma", "--pruner", finished, "--budget", "0.5", "--tasks", "attribute", "--limit", "1"
+    )
+    assert done.code == 1
+    assert "made for another model" in done.err
 
 
 def test_a_pruner_of_other_weights_is_a_warning(finished):

@@ -15,7 +15,7 @@ from search.test_run import SMALL as EFFORT
 from vispco import zoo
 from vispco.data import dataset
 from vispco.run_lock import RunFolderError, write_lock
-from vispco.run_record import check_files, read_record
+from vispco.run_record import check_files, read_record, write_record
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.run import search
@@ -31,6 +31,16 @@ def test_a_model_is_never_taken_for_the_folder_of_a_run(invoke, tmp_path, comman
     if command[0] == "sweep" and more:
         pytest.skip("a sweep overwrites nothing")
     done = invoke(*command, "--out", model, *more)
+    assert done.code == 1
+    assert "config.json" in done.err
+    assert contents(model) == before
+
+
+def test_a_search_of_a_model_is_not_put_into_the_model(invoke, tmp_path, monkeypatch):
+    model = shutil.copytree(zoo.path("tiny-llava"), tmp_path / "mymodel")
+    before = contents(model)
+    monkeypatch.chdir(tmp_path)
+    done = invoke("search", "mymodel", *SMALL, *LINE, "--out", "mymodel")
     assert done.code == 1
     assert "config.json" in done.err
     assert contents(model) == before
@@ -144,20 +154,39 @@ def test_a_mixture_of_two_runs_is_refused_by_the_name_of_the_file(invoke, run, n
 
 
 def test_an_unfinished_run_is_not_deployed(invoke, run):
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "finished": False}))
+    write_record(run, replace(read_record(run), finished=False))
     done = invoke("evaluate", "tiny-llava", "--pruner", run, "--budget", "0.5")
     assert done.code == 1
     assert "is not finished" in done.err
 
 
 def test_two_runs_at_once_are_refused(invoke, run):
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "finished": False}))
+    write_record(run, replace(read_record(run), finished=False))
     write_lock(run)
     done = invoke(*SEARCH, "--out", run)
     assert done.code == 1
     assert f"in use by process {os.getpid()}" in done.err
+
+
+def test_a_killed_search_is_not_followed_by_another_one_in_its_folder(invoke, run):
+    write_record(run, replace(read_record(run), finished=False))
+    before = contents(run)
+    done = invoke("search", "tiny-llava", *SMALL, *LINE, "--scorer", "random", "--out", run)
+    assert done.code == 1
+    assert "holds another run" in done.err
+    assert contents(run) == before
+
+
+def test_the_heading_of_an_evaluation_names_the_scorer_of_the_run(invoke, run, tmp_path):
+    few = ("--tasks", "attribute", "--limit", "1")
+    done = invoke("search", "tiny-llava", *SMALL, *LINE, "--scorer", "random", "--out", tmp_path / "two", "--json")
+    assert done.code == 0, done.err
+    done = invoke("evaluate", "tiny-llava", "--pruner", tmp_path / "two", "--budget", "0.5", *few)
+    assert "random" in done.out
+    assert "fastv" not in done.out
+    done = invoke("evaluate", "tiny-llava", "--pruner", run, "--scorer", "random", "--budget", "0.5", *few)
+    assert done.code == 1
+    assert "--scorer random was given beside --pruner" in done.err
 
 
 @pytest.mark.parametrize("option", ["--out", "--predictions"])

@@ -6,6 +6,7 @@ import pytest
 
 from search.random_batches import zoo_model
 from search.test_run import SMALL, kernel_of
+from vispco.checksums import DamagedJournalWarning
 from vispco.data import dataset
 from vispco.search.journal import NAME, SearchJournal, work_key
 from vispco.search.objective import Objective
@@ -61,11 +62,27 @@ def test_a_line_that_was_cut_short_is_not_read_and_harms_no_other(tmp_path):
     journal = SearchJournal(tmp_path)
     journal.add("a", [0.1, 1 / 3])
     with journal.path.open("a") as file:
-        file.write('\n["b", [0.2')
+        file.write('{"name":"b","result":[0.2')
     again = SearchJournal(tmp_path)
     assert "b" not in again
     again.add("c", {"found": 1})
     assert dict(SearchJournal(tmp_path).known) == {"a": [0.1, 1 / 3], "c": {"found": 1}}
+
+
+def test_a_damaged_line_is_skipped_counted_and_worked_out_again(tmp_path):
+    """A changed digit used to be taken for a result."""
+    journal = SearchJournal(tmp_path)
+    for name in "abc":
+        journal.add(name, [0.125, 1 / 3])
+    whole = journal.path.read_bytes()
+    for place in range(whole.index(b'{"name":"b"'), whole.index(b'{"name":"c"') - 1):
+        journal.path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.warns(DamagedJournalWarning, match=r"1 damaged line\(s\) of .*worked out again"):
+            again = SearchJournal(tmp_path)
+        assert set(again.known) == {"a", "c"}
+    again.add("b", [0.125, 1 / 3])
+    with pytest.warns(DamagedJournalWarning):
+        assert SearchJournal(tmp_path).known == journal.known
 
 
 def test_a_name_tells_apart_what_work_depends_on(batches):

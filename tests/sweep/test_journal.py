@@ -8,9 +8,9 @@ import optuna
 import pytest
 
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
+from vispco.checksums import DamagedJournalWarning, encode_line
 from vispco.errors import InvalidInputError
-from vispco.sweep.journal import decode_line, encode_line
-from vispco.sweep.runner import DamagedJournalWarning
+from vispco.sweep.journal import decode_operation
 
 TRIALS = 4
 DAMAGE = {
@@ -56,6 +56,22 @@ def test_no_damaged_line_loses_the_sweep(tmp_path, strategy, kind):
         assert len(evaluated(str(log))) <= 1, "only what the line held is evaluated again"
 
 
+@pytest.mark.parametrize("strategy", ["random", "tpe"])
+def test_a_damaged_line_break_loses_nothing(tmp_path, strategy):
+    whole = sweep(tmp_path / "whole", tmp_path / "log", strategy)
+    content = (tmp_path / "whole" / "journal.log").read_bytes()
+    breaks = [place for place, byte in enumerate(content[:-1]) if byte == ord("\n")]
+    for number, place in enumerate(breaks):
+        folder, log = tmp_path / str(number), tmp_path / f"{number}.log"
+        folder.mkdir()
+        log.touch()
+        (folder / "journal.log").write_bytes(
+            content[:place] + bytes([ord("\n") ^ 1 << number % 8]) + content[place + 1 :]
+        )
+        assert sweep(folder, log, strategy) == whole
+        assert evaluated(str(log)) == []
+
+
 def test_a_whole_journal_has_no_damaged_lines_and_optuna_reads_it(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", DamagedJournalWarning)
@@ -69,11 +85,15 @@ def test_a_whole_journal_has_no_damaged_lines_and_optuna_reads_it(tmp_path):
 def test_a_checksum_finds_a_changed_digit_and_old_lines_have_none():
     log = {"op_code": 6, "worker_id": "w", "trial_id": 3, "state": 1, "values": [0.5, 0.25]}
     line = encode_line(log)
-    assert decode_line(line)["values"] == [0.5, 0.25]
-    assert decode_line(line.replace(b"0.25", b"0.75")) is None
-    assert decode_line(b'{"op_code":1,"worker_id":"w","study_id":0}') == {"op_code": 1, "worker_id": "w", "study_id": 0}
-    assert decode_line(b'{"op_code":99,"worker_id":"w"}') is None
-    assert decode_line(b"[1, 2]") is None
+    assert decode_operation(line)["values"] == [0.5, 0.25]
+    assert decode_operation(line.replace(b"0.25", b"0.75")) is None
+    assert decode_operation(b'{"op_code":1,"worker_id":"w","study_id":0}') == {
+        "op_code": 1,
+        "worker_id": "w",
+        "study_id": 0,
+    }
+    assert decode_operation(b'{"op_code":99,"worker_id":"w"}') is None
+    assert decode_operation(b"[1, 2]") is None
 
 
 @pytest.mark.parametrize("content", [b"shopping list", b"milk\nbread\n", b'{"points": []}\n'])

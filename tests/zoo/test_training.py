@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
@@ -21,7 +22,6 @@ from vispco.zoo.recipe import Recipe, Round, recipe
 from vispco.zoo.token_labels import CLASSES, TokenLabelHeads, token_labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
 from vispco.zoo.training_scenes import examples
-from vispco.zoo.training_state import load_checkpoint, save_checkpoint
 
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 

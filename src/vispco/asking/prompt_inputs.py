@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vispco.evaluation.encoded import Prompt
+from vispco.evaluation.encoded import Prompt, apply_template
 from vispco.families import family_of
 
 
@@ -17,7 +17,7 @@ def prompt_inputs(
     processor: Any, turns: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]
 ) -> dict[str, Tensor]:
     """Turns as chat templates take them, with {"type": "image"} where a picture stands -> the processor's tensors."""
-    text: str = processor.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True)
+    text = apply_template(processor, turns)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
     shown = {"images": [list(images)]} if images else {}

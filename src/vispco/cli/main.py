@@ -37,7 +37,7 @@ from vispco.version import __version__
 FAILED, INTERRUPTED = 1, 130
 STOPPED = "Interrupted. What was finished is kept; run the same command again to continue."
 STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
-CONTINUES = ("demo", "search", "sweep", "compare", "zoo")  # commands that keep their work
+CONTINUES = ("demo", "search", "sweep", "compare", "zoo", "train")  # commands that keep their work
 
 _NOTED: set[tuple[str, str]] = set()
 

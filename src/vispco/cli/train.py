@@ -11,8 +11,8 @@ import typer
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
+from vispco.cli.place import run_folder
 from vispco.errors import InvalidInputError
-from vispco.files import check_writable
 
 
 @spread
@@ -49,7 +49,7 @@ def train(
 
         vispco train madtp tiny-qwen --out runs/madtp --target 0.4 --steps 500 --samples 64
     """
-    check_writable(out / "config.json")
+    run_folder(out, overwrite=overwrite)  # refused now where no run could be put into it
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
     from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415

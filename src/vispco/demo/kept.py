@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from vispco.errors import InvalidInputError
-from vispco.files import DamagedFileError, read_json_object
+from vispco.files import DamagedFileError, read_json_object, write_json
 from vispco.run_folder import RunFolder
 
 FILE = "demo.json"
@@ -39,5 +39,6 @@ class Kept:
         return stage in self.stages
 
     def add(self, stage: str, seconds: float) -> None:
+        """Note a finished stage, whose files have their checksums in the folder's record by now."""
         self.stages[stage] = seconds
-        self.folder.write_json(FILE, {"identity": self.identity, "stages": self.stages})
+        write_json(self.folder.file(FILE), {"identity": self.identity, "stages": self.stages}, seal=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from vispco.demo.run import BENCH
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
+from vispco.files import read_json_object
 from vispco.frontier import Frontier
 from vispco.planning.run_files import UNPRUNED
 from vispco.report.run_files import read
@@ -39,11 +39,11 @@ class OutcomeRow:
 def outcome(folder: str | Path) -> list[OutcomeRow]:
     """Rows by budget: those that were searched, those that were timed, and 1 for the unpruned model's time."""
     files = read(folder)
-    timed = {row["budget"]: row for row in json.loads((Path(folder) / BENCH).read_text())["rows"]}
+    timed = {row["budget"]: row for row in read_json_object(Path(folder) / BENCH)["rows"]}
     budgets = sorted({*map(float, files.config["budgets"]), *(float(b) for b in timed if b is not None), 1.0})
     swept = next(iter(files.swept.values()), None)
     rows = []
-    whole = Evaluation.from_dict(json.loads((Path(folder) / UNPRUNED).read_text()))
+    whole = Evaluation.from_dict(read_json_object(Path(folder) / UNPRUNED))
     for budget in budgets:
         found = whole if budget >= 1.0 else _at(files.searched, budget)
         clock = timed.get(None if budget >= 1.0 else budget)

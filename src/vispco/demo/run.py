@@ -18,6 +18,7 @@ from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.report.examples import add_examples, of_each_task
+from vispco.report.run_files import EXAMPLES
 from vispco.run_folder import RunFolder
 from vispco.search.journal import NAME as SEARCH_JOURNAL
 from vispco.search.run import search
@@ -143,6 +144,7 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
     folder.write_json(
         BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": batch, "chosen_by_profile": chosen}
     )
+    folder.seal(BENCH)
 
 
 def _choose_batch(judge: TaskEvaluator) -> int:
@@ -156,3 +158,4 @@ def _examples(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, t
     tell("examples", None, "which tokens survive, on a few pictures")
     samples = of_each_task(judge.samples, settings.examples)
     add_examples(judge.model, judge.processor, samples, folder, lambda line: tell("examples", None, line))
+    folder.seal(EXAMPLES)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jinja2.exceptions import TemplateError
 from torch import Tensor
 
 from vispco.errors import InvalidInputError
@@ -113,10 +114,22 @@ def special_tokens(processor: Any) -> tuple[str, ...]:
     return tuple(sorted((token for token in found if len(token) > 1 and not token.isspace()), key=len, reverse=True))
 
 
+def apply_template(processor: Any, chat: Sequence[Mapping[str, Any]], *, prompt: bool = True) -> str:
+    """A chat as the model's own template writes it. prompt: with the beginning of the answer."""
+    try:
+        return chat_text(processor, list(chat), add_generation_prompt=prompt)
+    except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidInputError(
+            f"The model's chat template cannot be used: {reason.strip().rstrip('.')}. Give a processor whose "
+            "apply_chat_template takes turns with pictures (chat_template.jinja in the model's folder)."
+        ) from error
+
+
 def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     """One sample through the processor: the dear part (it resizes the picture), worth keeping."""
     chat = conversation(sample, processor)
-    text = chat_text(processor, chat, add_generation_prompt=True)
+    text = apply_template(processor, chat)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
     shown = _video(sample, processor) if shows_video(sample, processor) else {"images": [list(sample.images)]}
@@ -143,9 +156,9 @@ def _video(sample: Sample, processor: Any) -> dict[str, Any]:
 
 def answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
     """An answer as the template writes it after its prompt, up to and with the token that ends a turn. [A]"""
-    asked = chat_text(processor, chat, add_generation_prompt=True)
+    asked = apply_template(processor, chat)
     reply = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
-    whole = chat_text(processor, [*chat, reply])
+    whole = apply_template(processor, [*chat, reply], prompt=False)
     text = whole[len(asked) :].rstrip() if whole.startswith(asked) else answer
     tokens: list[int] = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
     ends = end_tokens(model, processor)

@@ -13,7 +13,7 @@ from vispco.planning.joint_predictor import JointPredictorConfig
 from vispco.planning.planner_kinds import PREDICTOR
 from vispco.planning.predictor import PredictorConfig
 from vispco.planning.pruner_config import NAME, PrunerConfig, is_pruner
-from vispco.run_record import check_complete
+from vispco.run_record import check_complete, check_recorded
 from vispco.scorers import Chain
 
 WHAT = (
@@ -36,6 +36,7 @@ def read_source(source: str | Path) -> PrunerSource:
     """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
     place = Path(source).expanduser()
     if place.is_file():
+        check_recorded(place)
         return PrunerSource(_read_file(place), place.parent)
     if not place.is_dir():
         place = _download(str(source))

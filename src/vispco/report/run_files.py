@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vispco import files
+from vispco.checksums import decode_line
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.frontier import Frontier
 from vispco.method_table import MethodTable
 from vispco.report.payload import Example
 from vispco.rivals.comparison import Comparison
 from vispco.run_folder import RunFolder
-from vispco.run_record import check_files, record_output
+from vispco.run_record import RunRecord, check_files, check_recorded, record_output
 from vispco.scorers import Chain
 
 SEARCHED = "frontier.json"
@@ -23,6 +23,8 @@ SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
 COMPARED = "comparison.json"
 METHODS = "methods.json"
+JOURNAL = "journal.log"  # of sweeps
+STUDY_COPY = "vispco:copy"  # where a study says a second time what it is of
 RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
@@ -79,10 +81,11 @@ def read(path: str | Path) -> RunFiles:
     path = Path(path)
     if path.is_file():
         name = path.name.removesuffix(".json").removesuffix(".frontier")
+        check_recorded(path)
         return RunFiles(path.parent, swept={name: Frontier.load(path)})
     if not path.is_dir():
         raise InvalidInputError(f"There is no run at {path}. Give the folder of a search or a sweep.")
-    check_files(path)
+    record = check_files(path)
     swept = {
         file.name.removesuffix(SWEPT): Frontier.load(file)
         for file in sorted(path.glob(f"*{SWEPT}"))
@@ -97,7 +100,7 @@ def read(path: str | Path) -> RunFiles:
         swept=swept,
         examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
         shapes=tuple(_json(path / "shapes.json") or ()),
-        studies=studies_of(path / "journal.log"),
+        studies=_studies(path, record, swept),
         calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
         comparison=Comparison.load(compared) if (compared := path / COMPARED).is_file() else None,
         methods=MethodTable.load(table) if (table := path / METHODS).is_file() else None,
@@ -126,21 +129,40 @@ def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
     """What the studies of a sweep's journal are of (model, scorer, seed, ...), by name; lines that do not tell are passed over."""
     names: list[str] = []
     found: dict[str, dict[str, Any]] = {}
+    copies: dict[str, dict[str, Any]] = {}
     if not journal.is_file():
         return found
-    with journal.open(encoding="utf-8", errors="replace") as lines:
+    with journal.open("rb") as lines:
         for line in lines:
-            if '"study_name"' not in line and '"vispco"' not in line:
+            if b'"study_name"' not in line and b'"vispco' not in line:
                 continue
             try:
-                entry = json.loads(line)
+                entry = decode_line(line) or {}
+                told = entry.get("user_attr", {})
                 if "study_name" in entry:
                     names.append(str(entry["study_name"]))
-                elif "vispco" in entry.get("user_attr", {}):
-                    identity = entry["user_attr"]["vispco"]
-                    found[names[entry["study_id"]]] = {**identity, **identity.get("fingerprint", {})}
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+                elif "vispco" in told:
+                    found[names[entry["study_id"]]] = _flat_identity(told["vispco"])
+                elif STUDY_COPY in told:
+                    copies[str(told[STUDY_COPY]["name"])] = _flat_identity(told[STUDY_COPY]["identity"])
+            except (KeyError, IndexError, TypeError, AttributeError):
                 continue
+    return {**found, **copies}  # the copy has its study's name in it, the other only its number
+
+
+def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
+    return {**identity, **identity.get("fingerprint", {})}
+
+
+def _studies(folder: Path, record: RunRecord | None, swept: dict[str, Frontier]) -> dict[str, dict[str, Any]]:
+    """What the sweeps of a folder were of. A journal that should say so, and does not, is refused."""
+    journal = folder / JOURNAL
+    found = studies_of(journal)
+    untold = [name for name in swept if name not in found]
+    if record is not None and JOURNAL in record.files and untold:
+        raise files.DamagedFileError(
+            f"{journal} is damaged: it does not say what the sweep {untold[0]} was of. Restore it, or run the sweep again."
+        )
     return found
 
 

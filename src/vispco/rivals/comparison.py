@@ -131,7 +131,7 @@ class Comparison:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one JSON file; it appears whole or not at all."""
-        files.write_json(path, self.to_dict())
+        files.write_json(path, self.to_dict(), seal=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Comparison:

@@ -31,18 +31,19 @@ def claimed(
     model: Any,
     samples: Sequence[Sample],
     test: Sequence[Sample] | None,
-) -> Iterator[tuple[Path | None, RunFolder | None]]:
-    """(where the search lives, its folder to write to) for the length of a block.
+) -> Iterator[tuple[Path | None, RunFolder | None, bool]]:
+    """(where the search lives, its folder to write to, whether it was finished before) for the length of a block.
 
     Of many processes (`accelerate launch`), all know the place and one writes; the others have no folder. Raises if there
     is something else in it.
     """
     if directory is None:
-        yield None, None
+        yield None, None, False
         return
     folder = RunFolder.of(directory)
     if rank_and_size()[0] > 0:
-        yield _shared_place(folder), None
+        place, finished = _shared_place(folder, finished=False)
+        yield place, None, finished
         return
     known = {
         **settings,
@@ -51,17 +52,19 @@ def claimed(
         "test": None if test is None else samples_digest(test),
     }
     with folder.claim("search", known, model=ModelFingerprint.of(model).to_dict()):
-        folder.declare(*WRITTEN, f"{TRAINING}/{checkpoint.NAME}", f"{TRAINING}/{disk.METRICS}")
-        folder.until_finish(JOURNAL)
-        yield _shared_place(folder), folder
+        finished = folder.record.files.get(disk.FRONTIER) is not None  # it is written last, and has its checksum
+        folder.until_finish(JOURNAL, write=not finished)
+        if not finished:
+            folder.declare(*WRITTEN, f"{TRAINING}/{checkpoint.NAME}", f"{TRAINING}/{disk.METRICS}")
+        yield _shared_place(folder, finished=finished)[0], folder, finished
         folder.finish()
 
 
-def _shared_place(folder: RunFolder) -> Path:
-    """The path of the folder as the first process knows it: the number of a numbered one is found when it is claimed."""
-    place = [str(folder.path)]
-    broadcast_object_list(place)
-    return Path(place[0])
+def _shared_place(folder: RunFolder, *, finished: bool) -> tuple[Path, bool]:
+    """Path and state of the folder as the first process knows them: a numbered one has its number when it is claimed."""
+    known = [str(folder.path), finished]
+    broadcast_object_list(known)
+    return Path(str(known[0])), bool(known[1])
 
 
 def samples_digest(samples: Sequence[Sample]) -> str:

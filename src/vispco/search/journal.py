@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from vispco.checksums import DamagedJournalWarning, decode_line, encode_line
+from vispco.files import append_line
 
 NAME = "journal.jsonl"
 
@@ -21,15 +25,25 @@ def work_key(*parts: Any) -> str:
 
 
 class SearchJournal:
-    """Results by name. Each is on disk as soon as it is entered; a line that a kill cut short is not read."""
+    """Results by name. Each is on disk as soon as it is entered, as a line with a checksum.
+
+    A line that a kill cut short, or that is damaged, is not read: what it held is worked out again. `damaged_lines`
+    counts those in the middle of the file.
+    """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         """read_only: for the ranks that do not write; what they enter reaches the disk through the first one."""
         if not read_only:
             folder.mkdir(parents=True, exist_ok=True)
         self.path, self.read_only = folder / NAME, read_only
-        self.known = dict(_entries(self.path))
+        self.known, self.damaged_lines = _entries(self.path)
         self._new: dict[str, Any] = {}
+        if self.damaged_lines and not read_only:
+            warnings.warn(
+                f"{self.damaged_lines} damaged line(s) of {self.path} were skipped. What they held is worked out again.",
+                DamagedJournalWarning,
+                stacklevel=2,
+            )
 
     def __contains__(self, name: str) -> bool:
         return name in self.known
@@ -54,18 +68,18 @@ class SearchJournal:
                 self._write(name, result)
 
     def _write(self, name: str, result: Any) -> None:
-        if self.read_only:
-            return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{json.dumps([name, result])}")  # the line break first: what was cut short ends there
+        if not self.read_only:
+            append_line(self.path, encode_line({"name": name, "result": result}).decode())
 
 
-def _entries(path: Path) -> list[tuple[str, Any]]:
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-        try:
-            name, result = json.loads(line)
-        except ValueError:  # empty, or cut short
-            continue
-        found.append((name, result))
-    return found
+def _entries(path: Path) -> tuple[dict[str, Any], int]:
+    """(results by name, how many lines are damaged); a last line without its end was cut short by a kill."""
+    found: dict[str, Any] = {}
+    damaged = 0
+    for line in path.read_bytes().split(b"\n")[:-1] if path.is_file() else []:
+        entry = decode_line(line)
+        if entry is None or not isinstance(entry.get("name"), str) or "result" not in entry or "crc32" not in entry:
+            damaged += bool(line.strip())
+        else:
+            found[entry["name"]] = entry["result"]
+    return found, damaged

@@ -61,8 +61,8 @@ def search(
 ) -> Frontier:
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
 
-    directory: a new folder, or that of the same search, which continues; one with anything else in it is refused
-    (`vispco.run_folder`).
+    directory: a new folder, or that of the same search, which continues, or gives its frontier if it was finished; one with
+    anything else in it is refused (`vispco.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
     servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
@@ -90,7 +90,10 @@ def search(
         seed=seed,
     )
     spec = spec.for_model(model.config)
-    with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder):
+    with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder, finished):
+        if finished and place is not None:
+            say(f"{place} holds the result of this search already")
+            return Frontier.load(place / disk.FRONTIER)
         journal = None if place is None else SearchJournal(place, read_only=folder is None)
         test_samples = samples if test is None else test
         evaluator = TaskEvaluator(model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size)

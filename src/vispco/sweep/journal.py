@@ -15,16 +15,15 @@ The file format is Optuna's: `optuna-dashboard FILE` opens it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
-import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from optuna.storages.journal import JournalFileBackend
 
+from vispco.checksums import decode_line, encode_line
 from vispco.files import cut_unfinished_line
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ REQUIRED_KEYS = {
     9: ("trial_id", "system_attr"),
     10: (),
 }
-CHECKSUM = re.compile(rb',"crc32":(\d+)}\s*$')
+LINE_BREAK = re.compile(rb'\n|(?<=\d\})[^\n](?=\{"op_code":)')  # also a damaged one: one byte between two whole lines
 STUDY_COPY = "vispco:copy"  # a study attribute: name and settings again, in case that their own line is damaged
 FAILED_STATE = 3  # of Optuna's trials
 EPOCH = "1970-01-01T00:00:00"
@@ -98,8 +97,8 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
         """Return one operation for every whole line from this number on."""
         with self._path.open("rb") as file:
             file.seek(self._offsets[log_number_from])
-            lines = file.read().split(b"\n")[:-1]  # the last one is empty or unfinished
-        logs = [decode_line(line) for line in lines]
+            lines = LINE_BREAK.split(file.read())[:-1]  # the last one is empty or unfinished
+        logs = [decode_operation(line) for line in lines]
         for index, line in enumerate(lines):
             number = log_number_from + index
             self._offsets[number + 1] = self._offsets[number] + len(line) + 1
@@ -147,22 +146,10 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
         return False
 
 
-def encode_line(log: dict[str, Any]) -> bytes:
-    """Return an operation as a line of JSON whose last key is a checksum of the others."""
-    text = json.dumps(log, separators=(",", ":")).encode()
-    return text[:-1] + b',"crc32":%d}\n' % zlib.crc32(text)
-
-
-def decode_line(line: bytes) -> dict[str, Any] | None:
-    """Return the operation of a line; None if the line is damaged. Lines of older versions have no checksum."""
-    checksum = CHECKSUM.search(line)
-    if checksum is not None and zlib.crc32(line[: checksum.start()] + b"}") != int(checksum[1]):
-        return None
-    try:
-        log = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(log, dict) or log.get("op_code") not in REQUIRED_KEYS:
+def decode_operation(line: bytes) -> dict[str, Any] | None:
+    """Return the operation of a line; None if the line is damaged."""
+    log = decode_line(line)
+    if log is None or not isinstance(log.get("op_code"), int) or log["op_code"] not in REQUIRED_KEYS:
         return None
     keys = ("worker_id", *REQUIRED_KEYS[log["op_code"]])
     if any(key not in log for key in keys) or not isinstance(log.get("trial_id", 0), int):
@@ -175,7 +162,7 @@ def is_foreign_file(path: Path) -> bool:
     if not path.exists() or path.stat().st_size == 0:
         return False
     with path.open("rb") as file:
-        return not any(decode_line(line) is not None or line.startswith(b'{"op_code":') for line in file)
+        return not any(decode_operation(line) is not None or line.startswith(b'{"op_code":') for line in file)
 
 
 def _integer(key: str, line: bytes) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 
+from vispco.checksums import DamagedJournalWarning
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.frontier import Axis, Frontier
 from vispco.run_folder import RunFolder
@@ -32,10 +33,6 @@ ONE_WORKER = SweepWorkers()
 
 class StorageLostError(VispcoError, ConnectionError):
     """The storage stopped answering during a sweep."""
-
-
-class DamagedJournalWarning(UserWarning):
-    """Some lines of a sweep's journal could not be read and were skipped."""
 
 
 def run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,7 @@ def check_destination(folder: Path) -> list[str]:
     """Names of the files in `folder` that an earlier export wrote; raise if there is anything else in it."""
     if not folder.exists():
         return []
-    try:
-        written = [*json.loads((folder / CARD).read_text())["sha256"], CARD, README]
-    except (OSError, ValueError, KeyError, TypeError):
-        written = []
+    written = [*_listed(folder), CARD, README] if (folder / CARD).is_file() else []
     others = sorted(file.name for file in folder.iterdir() if file.name not in written)
     if others:
         raise InvalidInputError(
@@ -65,29 +61,42 @@ def check_destination(folder: Path) -> list[str]:
     return [name for name in written if (folder / name).is_file()]
 
 
+def _listed(folder: Path) -> dict[str, str]:
+    """The files that the card of a folder lists, with their checksums. A card that lists other places lists nothing."""
+    try:
+        found = json.loads((folder / CARD).read_text(encoding="utf-8"))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    plain = isinstance(found, dict) and all(name == Path(name).name and name not in ("", "..") for name in found)
+    return found if plain else {}
+
+
 def publish(source: Path, folder: Path) -> None:
     """Move the files of `source` to `folder`, in place of an earlier export. The card comes first: it lists the rest."""
-    before = check_destination(folder)
+    before, listed = check_destination(folder), _listed(folder)
     folder.mkdir(parents=True, exist_ok=True)
     moved = sorted((file.name for file in source.iterdir()), key=lambda name: name != CARD)
     for name in moved:
         shutil.move(source / name, folder / name)
     for name in set(before) - set(moved):
-        (folder / name).unlink()
+        if files.digest_file(folder / name) == listed.get(name):  # a file that was changed since is not ours to delete
+            (folder / name).unlink()
 
 
 def export(trainer: Any, folder: Path, *, limit: int | None = None) -> dict[str, Any]:
     """Save the model of a run, measure what was saved on the test set, and write its card. Returns the card's facts."""
     check_destination(folder)
     trainer.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="export-", dir=trainer.out) as temporary:
-        unfinished = Path(temporary)
+    unfinished = trainer.out / files.temporary_name("export")
+    try:
         save_model(trainer.name, trainer.model, unfinished)
         facts = measure(trainer, unfinished, limit)
-        curve = [json.loads(line) for line in trainer.curve.read_text().splitlines()] if trainer.curve.exists() else []
+        curve = files.read_json_lines(trainer.curve, what="curve") if trainer.curve.exists() else []
         thin = [entry for entry in curve if entry["step"] > trainer.plan.warmup]
         write_card(unfinished, facts, thin[:: max(1, len(thin) // 100)])
         publish(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return facts
 
 

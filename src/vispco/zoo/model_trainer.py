@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from vispco import files
+from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.data.dataset import random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
@@ -25,7 +26,7 @@ from vispco.zoo.recipe import Recipe, recipe
 from vispco.zoo.shipped import load
 from vispco.zoo.token_labels import TokenLabelHeads
 from vispco.zoo.training_scenes import examples, tower_examples
-from vispco.zoo.training_state import SMOOTH, TrainingProgress, load_checkpoint, save_checkpoint
+from vispco.zoo.training_state import SMOOTH, TrainingProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,24 +1,11 @@
-"""The state of a training run: its progress, and the checkpoint file from which it can be resumed.
-
-A checkpoint is one safetensors file with the weights and the optimizer; its header holds the progress and the settings.
-"""
+"""The progress of a training run: counters, and smoothed losses and accuracies."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
-from vispco import files
 from vispco.data.tasks import TASKS
-from vispco.errors import VispcoError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SMOOTH = 0.97  # share of the old value in a moving average
 
@@ -57,20 +44,3 @@ class TrainingProgress:
             **rounded,
             "seen": {key: round(value, 2) for key, value in self.seen.items()},
         }
-
-
-def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all."""
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    with files.replacing(path) as temporary:
-        save_file(contiguous, temporary, {"state": json.dumps(state)})
-
-
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the header of a checkpoint."""
-    try:
-        with safe_open(Path(path), framework="pt") as file:
-            state = json.loads((file.metadata() or {}).get("state", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise VispcoError(f"The checkpoint {path} cannot be read ({error}). Delete it to start again.") from error

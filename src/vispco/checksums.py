@@ -1,0 +1,75 @@
+"""Content that carries its own checksum: JSON objects, lines of journals, tensors.
+
+A run that is finished has the checksums of all its files in run.json. What is read before that, when a stopped run goes
+on, must know by itself that it is whole: a changed digit would be taken for a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEY, KIND = "checksum", "sha256:"
+LINE = re.compile(rb',"crc32":(\d+)}\s*$')  # the last key of a line
+
+
+class DamagedJournalWarning(UserWarning):
+    """Some lines of a journal could not be read and were skipped; what they held is done again."""
+
+
+def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the checksum of its content as one more key."""
+    content = {key: value for key, value in data.items() if key != KEY}
+    return {**content, KEY: _digest(content)}
+
+
+def is_whole(data: Mapping[str, Any]) -> bool:
+    """Whether an object is what was sealed. One without a checksum says nothing about itself and passes."""
+    found = data.get(KEY)
+    if not isinstance(found, str) or not found.startswith(KIND):
+        return True
+    return found == _digest({key: value for key, value in data.items() if key != KEY})
+
+
+def encode_line(entry: Mapping[str, Any]) -> bytes:
+    """An object as a line of JSON whose last key is a checksum of the others."""
+    text = json.dumps(entry, separators=(",", ":")).encode()
+    return text[:-1] + b',"crc32":%d}\n' % zlib.crc32(text)
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None if the line is damaged. Lines of older versions have no checksum."""
+    checksum = LINE.search(line)
+    if checksum is not None and zlib.crc32(line[: checksum.start()] + b"}") != int(checksum[1]):
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def digest_tensors(tensors: Mapping[str, Tensor], more: str = "") -> str:
+    """One checksum of named tensors on the host, their shapes and types, and of a text."""
+    from torch import uint8  # noqa: PLC0415 - seconds of import, which commands without tensors do not need
+
+    found = hashlib.sha256(more.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        found.update(tensor.reshape(-1).view(uint8).numpy().data)
+    return KIND + found.hexdigest()
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    # as JSON gives it back: tuples are lists, keys are texts
+    plain = json.loads(json.dumps(content))
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return KIND + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""A damaged file of a run, finished or not, is refused by its name or changes no number."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from faults.conftest import LINE, SMALL, contents
+from sweep.synthetic import LAYERS, Factory
+from vispco import files, report
+from vispco.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.checksums import decode_line, encode_line
+from vispco.errors import VispcoError
+from vispco.files import DamagedFileError
+from vispco.planning import deployment
+from vispco.pruner import Pruner
+from vispco.report.run_files import read
+from vispco.run_folder import RunFolder
+from vispco.run_lock import RunFolderError
+from vispco.run_record import RECORD, check_files, read_record, write_record
+from vispco.sweep import run as run_sweep
+
+SEARCH = ("search", "tiny-llava", *SMALL, *LINE)
+
+
+def read_all(folder):
+    """What readers of a search's folder give."""
+    page = report.build([folder]).to_dict()
+    page.pop("created", None)
+    return json.dumps([page, deployment.export(folder, 0.5).to_dict()], sort_keys=True, default=str)
+
+
+def flipped(content, place, bit=0):
+    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
+def damages(content, draw):
+    for _ in range(5):
+        yield flipped(content, draw.randrange(len(content)), draw.randrange(8))
+    yield content[: draw.randrange(len(content))]
+    yield b""
+    yield b"{}"
+
+
+def test_no_damage_of_any_file_of_a_run_gives_another_number(run):
+    true, draw = read_all(run), random.Random(0)
+    names = sorted(contents(run))
+    assert {RECORD, "config.json", "shapes.json", "frontier.json", "unpruned.json", "metrics.jsonl"} <= set(names)
+    for name in names:
+        content = (run / name).read_bytes()
+        for changed in damages(content, draw):
+            (run / name).write_bytes(changed)
+            try:
+                found = read_all(run)
+            except VispcoError as error:
+                assert name in str(error)  # noqa: PT017 - it may also be read
+            else:
+                assert found == true, name
+        (run / name).write_bytes(content)
+    assert read_all(run) == true
+
+
+def test_no_flipped_bit_of_a_sealed_file_is_read_as_something_else(tmp_path):
+    data = {"rows": [{"accuracy": 0.5, "name": "vtw"}], "budget": 0.25, "checked": True, "none": None}
+    file = files.write_json(tmp_path / "sealed.json", data, seal=True)
+    content = file.read_bytes()
+    for place in range(len(content)):
+        for bit in (0, 1, 4, 7):
+            file.write_bytes(flipped(content, place, bit))
+            try:
+                found = files.read_json(file)
+            except DamagedFileError as error:
+                assert "sealed.json" in str(error)  # noqa: PT017
+            else:
+                assert {key: value for key, value in found.items() if key in data} == data
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_read_as_other_weights(tmp_path):
+    tensors = {"a": torch.arange(6, dtype=torch.float32).view(2, 3), "b": torch.tensor([True, False])}
+    file = save_checkpoint(tmp_path / "checkpoint.safetensors", tensors, {"step": 3, "history": [{"kl": 0.5}]})
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(flipped(content, place, place % 8))
+        try:
+            found, state = load_checkpoint(file)
+        except DamagedFileError as error:
+            assert "checkpoint.safetensors" in str(error)  # noqa: PT017
+        else:
+            assert state == {"step": 3, "history": [{"kl": 0.5}]}
+            assert found.keys() == tensors.keys()
+            assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+    file.write_bytes(content)
+    assert load_checkpoint(file)[1]["step"] == 3
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_does_not_go_on_from_a_damaged_file(tmp_path, finished):
+    """Of a run that was stopped, what it had completed used to be taken as it was found."""
+    settings = {"scorer": "fastv"}
+    folder = RunFolder(tmp_path / "a")
+    with folder.claim("demo", settings):
+        folder.write_json("frontier.json", {"accuracy": 0.5})
+        folder.seal("frontier.json")
+        if finished:
+            folder.finish()
+    (tmp_path / "a" / "frontier.json").write_text('{"accuracy": 0.9}')
+    before = contents(tmp_path)
+    with pytest.raises(DamagedFileError, match=r"frontier\.json is damaged.*move it away.*--overwrite"):
+        RunFolder(tmp_path / "a").claim("demo", settings).__enter__()
+    with pytest.raises(RunFolderError, match=r"frontier\.json was changed"):
+        RunFolder(tmp_path / "a", overwrite=True).claim("demo", settings).__enter__()
+    assert contents(tmp_path) == before
+    (tmp_path / "a" / "frontier.json").rename(tmp_path / "away.json")
+    first = read_record(tmp_path / "a").id
+    with RunFolder(tmp_path / "a", overwrite=True).claim("demo", settings) as again:
+        assert again.record.id != first
+    assert (tmp_path / "away.json").is_file()
+
+
+def test_a_part_of_a_larger_run_is_sealed_when_it_is_complete(tmp_path):
+    with RunFolder(tmp_path / "a").held() as folder:
+        with folder.claim("demo", {}):
+            folder.write_json("frontier.json", {})
+            folder.until_finish("journal.jsonl").write_text("")
+            folder.finish()
+        record = read_record(tmp_path / "a")
+        assert not record.finished
+        assert record.files["frontier.json"] is not None
+        assert record.files["journal.jsonl"] is None
+        folder.write_json("frontier.json", {"again": True})
+        assert read_record(tmp_path / "a").files["frontier.json"] is None
+        folder.finish()
+    assert check_files(tmp_path / "a").finished
+
+
+def test_what_an_unfinished_run_needs_is_removed_after_it_is_finished(tmp_path, monkeypatch):
+    """A kill between the two used to cost the whole search."""
+    seen = []
+    monkeypatch.setattr(RunFolder, "remove", lambda self, name: seen.append((name, read_record(self.path).finished)))
+    with RunFolder(tmp_path / "a").claim("search", {}) as folder:
+        folder.until_finish("journal.jsonl").write_text("")
+        folder.finish()
+    assert seen == [("journal.jsonl", True)]
+
+
+def test_a_finished_search_gives_its_result_and_is_replaced_on_request(invoke, run, monkeypatch):
+    before = json.loads((run / "frontier.json").read_text())
+    with monkeypatch.context() as patch:
+        patch.setattr("vispco.search.run.run_mode", None)  # nothing is searched
+        done = invoke(*SEARCH, "--out", run, "--json")
+        assert done.code == 0, done.err
+        assert done.json["points"] == before["points"]
+        write_record(run, replace(read_record(run), finished=False))  # killed while it wrote examples
+        assert invoke(*SEARCH, "--out", run, "--json").code == 0
+    assert check_files(run).finished
+    first = read_record(run).id
+    assert invoke(*SEARCH, "--out", run, "--json", "--overwrite").code == 0
+    assert check_files(run).id != first
+    assert [p["retention"] for p in map(_schedule, json.loads((run / "frontier.json").read_text())["points"])] == [
+        p["retention"] for p in map(_schedule, before["points"])
+    ]
+
+
+def _schedule(point):
+    return point["schedule"]
+
+
+@pytest.fixture
+def swept(tmp_path):
+    run_sweep(
+        Factory(str(tmp_path / "log")),
+        name="study",
+        space="single",
+        strategy="random",
+        num_layers=LAYERS,
+        directory=tmp_path / "sweep",
+        trials=2,
+        workers=0,
+        engine="inline",
+        fingerprint={"model": "tiny", "scorer": {"name": "fastv"}},
+    )
+    return tmp_path / "sweep"
+
+
+def test_a_journal_that_does_not_say_what_was_swept_is_refused_by_name(swept):
+    """A changed digit of a setting used to be shown on the page."""
+    told = read(swept).studies
+    assert told["study"]["model"] == "tiny"
+    journal = swept / "journal.log"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    known = [number for number, line in enumerate(lines) if b'"vispco' in line]
+    assert len(known) == 2
+    for number in known:  # one copy is enough
+        journal.write_bytes(b"".join([*lines[:number], lines[number].replace(b"tiny", b"tinz"), *lines[number + 1 :]]))
+        assert read(swept).studies == told
+    for content in (b"", b"".join(lines[: known[0]]), b"not a journal\n"):
+        journal.write_bytes(content)
+        with pytest.raises(DamagedFileError, match=r"journal\.log is damaged: it does not say what the sweep study"):
+            read(swept)
+
+
+def test_lines_of_a_journal_know_their_content():
+    line = encode_line({"name": "a", "result": [0.125]})
+    assert decode_line(line) == {"name": "a", "result": [0.125], "crc32": json.loads(line)["crc32"]}
+    assert decode_line(line.replace(b"0.125", b"0.126")) is None
+    assert decode_line(b"[" * 100_000) is None
+
+
+def test_one_file_of_a_run_given_by_itself_is_checked_too(invoke, run):
+    assert invoke("export", run, "--budget", "0.4").code == 0
+    for name, reader in (
+        ("pruner-0.4.json", Pruner.from_pretrained),
+        ("frontier.json", lambda path: report.build([path])),
+    ):
+        reader(run / name)
+        content = (run / name).read_bytes()
+        (run / name).write_bytes(content.replace(b"0.", b"0.0", 1))
+        with pytest.raises(DamagedFileError, match=name):
+            reader(run / name)
