@@ -35,8 +35,8 @@ LINE = ("--mode", "line", "--kernel", "single")
 DEMO = (*TASK, *LINE, "--budgets", "0.5", "--samples", "2", "--test", "1", "--examples", "1", "--trials", "2")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "search": (
-        *("search", MODEL, *TASK, "--scorers", "fastv,random", "--budgets", "0.4,0.6"),
-        *("--samples", "2", "--test", "1", "--examples", "1"),
+        *("search", MODEL, *TASK, "--scorers", "fastv,random", "--budgets", "0.5"),
+        *("--samples", "1", "--test", "1", "--examples", "1"),
     ),
     "search by a line": (
         *("search", MODEL, *TASK, *LINE, "--budgets", "0.5"),

@@ -23,7 +23,8 @@ from typing import Any
 
 import fault_commands as commands
 import fault_disturbances as disturb
-from fault_readers import Damage, fuzz_readers, outside_reads
+from fault_damage import Damage
+from fault_readers import fuzz_readers, outside_reads
 from figures import Figure, write
 from vispco.files import write_json
 
@@ -36,10 +37,10 @@ PROCESSES = {
     "evaluate": (1,),
     "demo": (20,),
 }
-LEVELS = {"search": 6, "evaluate": 2, "demo": 8}  # sizes of the disk; of the others, eight
-NO_SPACE = {"search": 10, "evaluate": 8, "demo": 20}  # events from which on there is no space; of the others, sixteen
+LEVELS = {"search": 4, "evaluate": 2}  # sizes of the disk; of the others, eight
+NO_SPACE = {"search": 4, "evaluate": 8, "demo": 20}  # events from which on there is no space; of the others, sixteen
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a random name is made in it
-KILLED_AT = (0.45, 0.9)  # of the file events, before files of an unfinished run are damaged
+KILLED_AT = (0.7,)  # of the file events, before files of an unfinished run are damaged
 
 
 def parts(root: Path, cases: int) -> dict[str, Callable[[], dict[str, Any]]]:

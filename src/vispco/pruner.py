@@ -126,12 +126,16 @@ class Pruner:
 
     def apply(self, model: nn.Module) -> nn.Module:
         """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
-        if self._source is not None and model not in self._checked:
-            check_model(self._source, model)
-            self._checked.add(model)
+        self.check(model)
         options = EngineOptions(self.mode, self.relaxation, self.record)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
+
+    def check(self, model: nn.Module) -> None:
+        """Raise if the pruner was made for a model of another class or other sizes; warn if for other weights."""
+        if self._source is not None and model not in self._checked:
+            check_model(self._source, model)
+            self._checked.add(model)
 
     def remove(self, model: nn.Module) -> nn.Module:
         """Take the pruner off a model."""

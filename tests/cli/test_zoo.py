@@ -1,11 +1,14 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
+from vispco import files
 from vispco.cli.zoo import app
 from vispco.data.dataset import PER_TASK
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.zoo import shipped
+from vispco.zoo.export import publish
 from vispco.zoo.recipe import RECIPES, Recipe
 
 
@@ -54,6 +57,27 @@ def test_train_refuses_a_folder_with_files_of_others_before_it_trains(tmp_path):
     assert "notes.txt" in str(result.exception)
     assert [file.name for file in out.iterdir()] == ["notes.txt"]
     assert not (tmp_path / "model.run").exists()
+
+
+def test_train_deletes_nothing_that_a_forged_card_lists(tmp_path):
+    """A card that listed a file outside of the folder had it deleted."""
+    out = tmp_path / "model"
+    out.mkdir()
+    (tmp_path / "mine.txt").write_text("mine")
+    (out / "card.json").write_text(json.dumps({"sha256": {"../mine.txt": files.digest_file(tmp_path / "mine.txt")}}))
+    (out / "changed.txt").write_text("changed since")
+    source = tmp_path / "new"
+    source.mkdir()
+    (source / "card.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match=r"changed\.txt"):
+        publish(source, out)
+    (out / "card.json").write_text(json.dumps({"sha256": {"changed.txt": "0" * 64, "../mine.txt": ""}}))
+    with pytest.raises(InvalidInputError):
+        publish(source, out)
+    (out / "card.json").write_text(json.dumps({"sha256": {"changed.txt": "0" * 64}}))
+    publish(source, out)
+    assert (out / "changed.txt").read_text() == "changed since"
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_train_replaces_what_an_earlier_training_wrote_and_nothing_else(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from faults.conftest import LINE, SMALL, contents
-from sweep.synthetic import LAYERS, Factory
+from sweep.synthetic import LAYERS, Factory, run_sweep
 from vispco import files, report
 from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.checksums import decode_line, encode_line
@@ -22,7 +22,6 @@ from vispco.report.run_files import read
 from vispco.run_folder import RunFolder
 from vispco.run_lock import RunFolderError
 from vispco.run_record import RECORD, check_files, read_record, write_record
-from vispco.sweep import run as run_sweep
 
 SEARCH = ("search", "tiny-llava", *SMALL, *LINE)
 

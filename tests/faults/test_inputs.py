@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import threading
@@ -14,7 +15,7 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode, read, special_tokens
 from vispco.loading import LoadError, load
 from vispco.pruner import Pruner
-from vispco.sources import Jsonl
+from vispco.sources import Jsonl, LlavaInstruct, Tsv
 from vispco.sources.limits import VARIABLE
 from vispco.sources.training import training_samples
 from vispco.zoo import names
@@ -53,6 +54,40 @@ def test_a_picture_outside_of_the_folder_is_skipped_and_not_read(place, name):
     assert report.count == 1
     assert HIDDEN[:8] not in report.listed[0].sentence
     assert "root:" not in report.listed[0].sentence
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "{absolute}", "link.png", "/etc/passwd"])
+def test_tables_and_conversations_do_not_lead_outside_either(place, name):
+    name = name.replace("{absolute}", str(place.parent / "outside.png"))
+    (place / "rows.tsv").write_text(f"index\timage_path\tquestion\tanswer\n1\tgood.png\ta\tb\n2\t{name}\ta\tb\n")
+    talk = [{"from": "human", "value": "<image> what?"}, {"from": "gpt", "value": "x"}]
+    rows = [{"image": image, "conversations": talk} for image in ("good.png", name)]
+    (place / "rows.json").write_text(json.dumps(rows))
+    for found in (Tsv(place / "rows.tsv"), LlavaInstruct(place / "rows.json", images=place)):
+        assert len(list(found)) == 1
+        assert found.report.count == 1
+        assert "root:" not in found.report.listed[0].sentence
+
+
+def test_bad_rows_of_a_benchmark_are_skipped_and_counted_and_never_stop_it(place, invoke):
+    """Special tokens of every kind, a text beyond any context, a picture elsewhere, a pipe: beside two good rows."""
+    words = "<image> <|image_pad|> <start_of_image> <|im_end|> </s>"
+    picture = base64.b64encode((place / "good.png").read_bytes()).decode()
+    header = ("index", "image", "image_path", "question", "A", "B", "answer")
+    rows = [
+        ("1", picture, "", "which?", "red", "blue", "A"),
+        ("2", picture, "", f"which {words}?", f"red {words}", "blue", "A"),
+        ("3", picture, "", "how many " * 20_000, "red", "blue", "A"),
+        ("4", "", "../outside.png", "which?", "red", "blue", "A"),
+        ("5", "", "pipe.png", "which?", "red", "blue", "A"),
+    ]
+    table = place / "MMBench_DEV_EN.tsv"
+    table.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)))
+    done = invoke("evaluate", "tiny-llava", "--tasks", f"mmbench={table}", "--json")
+    assert done.code == 0, done.err
+    (task,) = done.json["tasks"]
+    assert (task["n"], task["skipped"]) == (2, 3)
+    assert sum(done.json["skipped"]["mmbench"]["reasons"].values()) == 3
 
 
 def test_pictures_outside_are_read_where_that_is_allowed(place, monkeypatch):
@@ -135,7 +170,7 @@ def test_special_tokens_in_data_are_words_for_every_family(name):
         model(**encode(model, processor, [sample]).inputs)
 
 
-def test_a_path_is_never_a_hub_id(tmp_path, monkeypatch):
+def test_a_path_is_never_a_hub_id(tmp_path, monkeypatch, invoke):
     def network(*_, **__):
         raise AssertionError("the network was asked")
 
@@ -143,6 +178,9 @@ def test_a_path_is_never_a_hub_id(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="runs/one does not exist"):
         Pruner.from_pretrained("runs/one", budget=0.5)
+    done = invoke("evaluate", "tiny-llava", "--pruner", "runs/one", "--budget", "0.5")
+    assert done.code == 1
+    assert "runs/one does not exist" in done.err
     (tmp_path / "runs").mkdir()
     with pytest.raises(LoadError, match="There is no model 'runs/one'"):
         load("runs/one")

@@ -11,6 +11,7 @@ from vispco.cost import parse_budget
 from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.frontier import Frontier
+from vispco.method_table import MethodTable
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.planning.pruner_config import PrunerConfig
@@ -20,13 +21,14 @@ from vispco.schedule import Schedule as PlainSchedule
 
 READERS = (
     *(Frontier.from_dict, Evaluation.from_dict, FoundShape.from_dict, PrunerConfig.from_dict, Example.from_dict),
-    *(Comparison.from_dict, PlainSchedule.from_dict, ModelFingerprint.from_dict),
+    *(Comparison.from_dict, MethodTable.from_dict, PlainSchedule.from_dict, ModelFingerprint.from_dict),
 )
 WRONG = [
     *(None, True, 5, "text", [], {}, {"points": 5}, {"points": [1]}, {"retention": [10**400]}, {"retention": "x"}),
     *(
         {"format": "vispco-pruner", "chain": 3, "planner": []},
         {"format": "vispco-comparison", "rows": 7},
+        {"format": "vispco-methods", "rows": [{"method": 1}]},
         {"params": "x"},
     ),
     {"tasks": [{"a": 1}]},
@@ -65,3 +67,17 @@ def test_nested_files_are_a_sentence(tmp_path, depth):
     for reader in (Schedule.load, Frontier.load, PrunerConfig.load):
         with pytest.raises(VispcoError):
             reader(file)
+
+
+@pytest.mark.parametrize("name", ["deep.yaml", "deep.json"])
+def test_nested_options_are_a_sentence(invoke, tmp_path, name):
+    (tmp_path / name).write_text("[" * 20_000 + "]" * 20_000)
+    done = invoke("info", "tiny-llava", "--config", tmp_path / name)
+    assert done.code == 1
+    assert name in done.err
+    assert "--debug" not in done.err
+    assert "RecursionError" not in done.err
+
+
+def test_a_budget_as_text_is_understood_by_a_pruner(finished):
+    assert Pruner.from_pretrained(finished, budget="0.5").config.budget == "0.5"

@@ -108,6 +108,19 @@ def trials_of(url):
     return optuna.load_study(study_name="study", storage=open_storage(url, Path()).backend).trials
 
 
+def test_sigterm_to_the_sweep_alone_stops_its_workers(tmp_path, log, launch):
+    """`kill PID`, as schedulers do it: the workers used to live on."""
+    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
+    until(lambda: len(evaluated(log)) >= 5)
+    workers = children(program.pid)
+    assert len(workers) == 1
+    program.terminate()
+    assert program.wait(120) not in (0, -signal.SIGTERM)
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), 60)  # noqa: PTH110
+    assert not list((tmp_path / "sweep").rglob("*.tmp"))
+    assert len(Frontier.load(tmp_path / "sweep" / "study.frontier.json")) >= 1
+
+
 def test_ctrl_c_stops_the_workers_and_saves(tmp_path, log, launch):
     program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 10)

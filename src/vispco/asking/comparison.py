@@ -85,6 +85,7 @@ def compare(
 
     unpruned: the reply to the same question without a pruner, where it is known already; it is not asked for again.
     """
+    pruner.check(model)
     encoded = encode(model, processor, [sample])
     layers = len(family_of(model).layers(model))
     recording = type(pruner)(pruner.chain, pruner.schedule, mode=pruner.mode, record=True)

@@ -99,13 +99,13 @@ def _parsed(text: str, path: Path) -> Any:
     if path.suffix == ".json":
         try:
             return jsons.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"The config {path} is not JSON: {error}.") from error
     import yaml  # noqa: PLC0415
 
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise InvalidInputError(f"The config {path} is not YAML: {' '.join(str(error).split())}.") from error
 
 

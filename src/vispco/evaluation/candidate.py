@@ -26,6 +26,7 @@ class CandidateRun:
     """One candidate on one model: prunes batch after batch, and knows how many tokens each layer of the last one kept."""
 
     def __init__(self, candidate: Candidate, chain: Chain, num_layers: int, num_samples: int) -> None:
+        self._given = candidate if isinstance(candidate, Pruner) else None
         if isinstance(candidate, Pruner):
             chain, candidate = candidate.chain, candidate.schedule
         self.chain, self.num_layers = chain, num_layers
@@ -57,6 +58,8 @@ class CandidateRun:
             self.counts = torch.tensor(num_visual)[:, None].expand(-1, self.num_layers)
             yield
             return
+        if self._given is not None:
+            self._given.check(model)
         self.counts, pruner = None, Pruner(self.chain, self._make_plan)
         with pruner(model):
             yield

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 
 FORMAT, VERSION = "vispco-methods", 1
 Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "searched"]
@@ -110,6 +110,7 @@ class MethodTable:
         return {"format": FORMAT, "version": VERSION, "details": dict(self.details), "rows": rows}
 
     @classmethod
+    @parsing("a table of methods")
     def from_dict(cls, data: Mapping[str, Any]) -> MethodTable:
         """Read `to_dict`. Keys that a newer version added are ignored."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
@@ -118,7 +119,7 @@ class MethodTable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one JSON file; it appears whole or not at all."""
-        files.write_json(path, self.to_dict())
+        files.write_json(path, self.to_dict(), seal=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MethodTable:
