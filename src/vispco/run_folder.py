@@ -30,16 +30,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
 from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.run_lock import LOCK, RunFolderError, alone, check_lock, owner_of, write_lock
+from vispco.run_place import check_empty, check_place, describe_other_run, make_folder, remove_run
 from vispco.run_record import RECORD, RunRecord, check_files, inside, read_record, write_record
-
-NAMED = 5  # files that a refusal lists
 
 
 class RunFolder:
@@ -110,11 +108,11 @@ class RunFolder:
         """Raise if no run could be put here, whatever its settings: before the work that it takes to know them."""
         if self._numbered:
             return
-        _check_place(self.path)
+        check_place(self.path)
         if self.path.is_dir() and self._record is None:
             check_lock(self.path)
             if read_record(self.path) is None:
-                _check_empty(self.path, older)
+                check_empty(self.path, older)
         files.check_writable(self.path / RECORD)
 
     @property
@@ -218,19 +216,19 @@ class RunFolder:
         """Take the folder. Returns whether it was made or empty before."""
         if self._numbered:
             self.path = self._next(kind, wanted)
-        _check_place(self.path)
-        _make(self.path)
+        check_place(self.path)
+        make_folder(self.path)
         with alone(self.path):
             found = read_record(self.path)
             check_lock(self.path)
-            taken = _check_empty(self.path, older) if found is None else ()
+            taken = check_empty(self.path, older) if found is None else ()
             if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
-                    raise RunFolderError(_other_run(self.path, found, kind, wanted))
-                _remove_files(self.path, found)
+                    raise RunFolderError(describe_other_run(self.path, found, kind, wanted))
+                remove_run(self.path, found)
                 found = None
             elif found is not None and not shared and (self._is_damaged() or (self.overwrite and found.finished)):
-                _remove_files(self.path, found)
+                remove_run(self.path, found)
                 found = None
             new = found is None
             if found is None:
@@ -271,7 +269,7 @@ class RunFolder:
         for number in itertools.count(1):
             path = self.path.with_name(f"{self.path.name}-{number}")
             with suppress(FileExistsError):
-                _make(path, exist_ok=False)
+                make_folder(path, exist_ok=False)
                 break
             with suppress(InvalidInputError):  # a folder that cannot be read is passed over
                 found = read_record(path)
@@ -287,70 +285,3 @@ class RunFolder:
                 raise RunFolderError(f"{self.path / RECORD} was changed by someone else while this run was writing.")
             self._record = change(current)
             write_record(self.path, self._record)
-
-
-def _make(path: Path, *, exist_ok: bool = True) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=exist_ok)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise RunFolderError(
-            f"The folder {path} cannot be made ({error.strerror}). Choose another place with --out."
-        ) from error
-
-
-def _check_place(path: Path) -> None:
-    place, here = path.resolve(), Path.cwd()
-    if place == here or place in here.parents:
-        raise RunFolderError(
-            f"The folder {str(path)!r} is the current one or holds it. Give a new one, such as runs/one."
-        )
-    if path.exists() and not path.is_dir():
-        raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
-
-
-def _check_empty(path: Path, older: Sequence[str] = ()) -> list[str]:
-    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store) and those of older versions."""
-    names = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
-    found = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in older)]
-    if found:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise RunFolderError(
-            f"{path} holds files that no run has noted in {RECORD}: {', '.join(found[:NAMED])}{more}. They may belong to a "
-            "model, to you, or to an older version of vispco. Give a new folder."
-        )
-    return names
-
-
-def _other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:
-    """What is in the folder and how it differs from what was asked for."""
-    if found.kind != kind:
-        return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
-    keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]
-    told = "; ".join(f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys)
-    return (
-        f"{path} holds another run ({found.title}) with other settings ({told}). Give another folder with --out, or "
-        "--overwrite to replace the files of that run."
-    )
-
-
-def _short(value: Any, length: int = 60) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= length else f"{text[:length]}..."
-
-
-def _remove_files(folder: Path, record: RunRecord) -> None:
-    """Delete what a run wrote. Nothing is deleted if one of the files has been changed since."""
-    listed = {**record.files, **record.outputs}
-    for name, expected in listed.items():
-        path = inside(folder, name)
-        if expected is not None and path.is_file() and files.digest_file(path) != expected:
-            raise RunFolderError(f"{path} was changed after the run had written it. Move it away, then run again.")
-    for name in listed:
-        path = folder / name
-        path.unlink(missing_ok=True)
-        for parent in path.relative_to(folder).parents[:-1]:
-            with suppress(OSError):  # not empty
-                (folder / parent).rmdir()
-    (folder / RECORD).unlink()
