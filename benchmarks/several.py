@@ -1,0 +1,75 @@
+"""Two pictures and short videos on the shipped models: unpruned, and at two budgets with every allocation.
+
+python benchmarks/several.py [--limit 64]
+
+The models were trained on single pictures. tiny-qwen takes videos; the other two read the frames as pictures, of which
+they get every second one. Schedules are one step at layer 0.4 L, moved to the budget for every prompt; nothing is searched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from figures import Figure, write
+
+MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
+METHODS = ("fastv", "divprune")
+BUDGETS = (0.5, 0.25)
+THINNED = 2  # of the frames, every so many-th for models without videos
+
+
+def evaluate(name: str, limit: int) -> dict[str, Any]:
+    """Accuracies of one model, by task, method and allocation."""
+    import vispco
+    from vispco.asking import PrunerChoice
+    from vispco.data import dataset
+    from vispco.evaluation import TaskEvaluator
+    from vispco.evaluation.encoded import shows_video
+    from vispco.scorers import ALLOCATIONS
+
+    model, processor = vispco.load(name)
+    found: dict[str, Any] = {}
+    for task in ("pair", "clip"):
+        samples = list(dataset("test", task, limit))
+        if task == "clip" and not shows_video(samples[0], processor):
+            samples = [replace(sample, images=sample.images[::THINNED]) for sample in samples]
+        evaluator = TaskEvaluator(model, processor, samples, batch_size=8)
+        whole = evaluator()
+        rows: dict[str, Any] = {"unpruned": {"accuracy": whole.accuracy, "low": whole.low, "high": whole.high}}
+        for budget, method, allocation in product(BUDGETS, METHODS, ALLOCATIONS):
+            pruner = PrunerChoice(method=method, budget=budget, allocation=allocation).pruner(model)
+            result = evaluator(pruner)
+            rows[f"{method}, {allocation}, {budget:.0%}"] = {
+                **{key: getattr(result, key) for key in ("accuracy", "low", "high")},
+                "budget": budget,
+                "fraction": result.fraction["exact"],
+            }
+        found[task] = {"items": len(samples), "pictures": samples[0].num_images, "rows": rows}
+        print(name, task, {key: f"{row['accuracy']:.3f}" for key, row in rows.items()}, flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=int, default=64, help="test items of each task")
+    limit = parser.parse_args().limit
+    start = time.process_time()
+    details = {name: evaluate(name, limit) for name in MODELS}
+    figures: dict[str, Figure] = {}
+    for name, tasks in details.items():
+        for task, found in tasks.items():
+            figures[f"{name}.{task}.unpruned"] = Figure(
+                found["rows"]["unpruned"]["accuracy"], "higher", None, "accuracy"
+            )
+    over = [row["fraction"] / row["budget"] for tasks in details.values() for found in tasks.values() for row in found["rows"].values() if "fraction" in row]  # fmt: skip
+    figures["largest_share_of_a_budget"] = Figure(max(over), "lower", 1.0, "mean cost / budget")
+    figures["minutes"] = Figure((time.process_time() - start) / 60, "lower", 15.0, "minutes of one core")
+    write("several", figures, {"limit": limit, "models": details}, seed=0)
+
+
+if __name__ == "__main__":
+    main()
