@@ -26,11 +26,11 @@ def generated(model, x, new=4, **options):
     return model.generate(**x, max_new_tokens=new, do_sample=False, **options)
 
 
-def test_one_pruned_model_serves_eight_threads():
+@pytest.mark.parametrize("family", FIRST_CLASS)
+def test_one_pruned_model_serves_eight_threads(family):
     """8 threads x 25 generations with different pictures: each equals the single-threaded one."""
-    family = "llava"
     model = build(family)
-    prompts = [inputs(family, [(words(2, n), picture(), words(3 + n, n))], seed=n) for n in range(8)]
+    prompts = [inputs(family, [(words(2, n), picture(2 + n % 3, 4), words(3 + n, n))], seed=n) for n in range(8)]
     found: dict[tuple[int, int], bool] = {}
     with PRUNER(model):
         expected = [generated(model, x, 2) for x in prompts]
@@ -240,3 +240,40 @@ def test_a_block_that_is_left_while_a_batch_generates_says_so():
     longer = torch.cat([x["attention_mask"], torch.ones(2, 1, dtype=torch.long)], dim=1)
     with torch.no_grad(), pytest.raises(PrunerStateError, match="no longer on the model"):
         model(input_ids=torch.full((2, 1), 9), attention_mask=longer, past_key_values=out.past_key_values)
+
+
+class TestWhatAModelKeepsOnItself:
+    """Qwen's classes keep the offset of their positions on the model from one pass of a generation to the next."""
+
+    def test_it_is_kept_by_thread_while_a_pruner_is_on(self):
+        model, x = build("qwen2_5_vl"), inputs("qwen2_5_vl", [DEFAULT])
+        kind, other = type(model.model), build("qwen2_5_vl", seed=1).model
+        with PRUNER(model):
+            generated(model, x, 1)
+            mine, seen = model.model.rope_deltas, []
+
+            def work():
+                seen.append(model.model.rope_deltas)  # nothing of its own yet: the last that there is
+                model.model.rope_deltas = torch.full_like(mine, 7)
+                seen.append(model.model.rope_deltas)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert torch.equal(seen[0], mine)
+            assert int(seen[1]) == 7
+            assert model.model.rope_deltas is mine
+            other.rope_deltas = mine + 1  # a model of the class without a pruner is as ever
+            assert torch.equal(other.rope_deltas, mine + 1)
+        assert "rope_deltas" not in vars(kind)
+        assert int(model.model.rope_deltas) == 7
+        assert not [name for name in vars(model.model) if name.endswith("by_thread")]
+
+    def test_two_pruned_models_of_a_class_leave_it_as_it_was(self):
+        first, second = build("qwen2_5_vl"), build("qwen2_5_vl", seed=1)
+        PRUNER.apply(first)
+        PRUNER.apply(second)
+        PRUNER.remove(first)
+        assert "rope_deltas" in vars(type(second.model))
+        PRUNER.remove(second)
+        assert "rope_deltas" not in vars(type(second.model))

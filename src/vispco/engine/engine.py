@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vispco.engine import per_thread
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
 from vispco.engine.cache import check_cache, check_own_cache
@@ -63,6 +64,7 @@ class Engine:
         self._detours = Detours(model, self._on_prompt)
         self.state = CallState()
         self._handles: list[Any] = []
+        self._by_thread: tuple[str, ...] = ()
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
         self._signature = inspect.signature(self.base.forward)
@@ -101,12 +103,15 @@ class Engine:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
         self._detours.install()
+        self._by_thread = per_thread.install(self.base, self.family.call_attributes)
 
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._detours.remove()
+        names, self._by_thread = self._by_thread, ()
+        per_thread.remove(self.base, names)
         for tap in (self._tap, self._vision):
             if tap is not None:
                 tap.remove()

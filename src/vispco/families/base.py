@@ -46,6 +46,8 @@ class Family:
     ffn_names: ClassVar[tuple[str, ...]] = ("mlp", "feed_forward", "ffn", "fc1")
     injection_inputs: ClassVar[tuple[str, str]] = ("visual_pos_masks", "deepstack_visual_embeds")
     """Arguments of the language model by which features are added to visual tokens after its first layers: where, what."""
+    call_attributes: ClassVar[tuple[str, ...]] = ("rope_deltas",)
+    """What `base(model)` keeps on itself from one pass of a generation to the next; by thread while it is pruned."""
     has_class_token: ClassVar[bool] = False
     """Whether the vision tower puts a class token before the patches."""
 

@@ -1,0 +1,62 @@
+"""What a model keeps on itself from one pass of a generation to the next, kept by thread while a pruner is on it.
+
+Some classes write there where the positions of the next tokens begin (`rope_deltas`). Two threads that generate on one
+model would then read each other's. While an engine is attached, each thread reads what it has written itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from torch import nn
+
+_LOCK = threading.Lock()
+_INSTALLED: Counter[tuple[type, str]] = Counter()  # engines by class and attribute
+
+
+class ThreadAttribute:
+    """A data descriptor of a class. Objects without a store of their own behave as if it were not there."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.store = name, f"_{name}_by_thread"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        own = instance.__dict__.get(self.store)
+        if own is not None and hasattr(own, "value"):
+            return own.value
+        try:
+            return instance.__dict__[self.name]  # as the last thread has left it: a generation may go on in another
+        except KeyError:
+            raise AttributeError(f"{type(instance).__name__!r} object has no attribute {self.name!r}") from None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        own = instance.__dict__.get(self.store)
+        if own is not None:
+            own.value = value
+        instance.__dict__[self.name] = value
+
+
+def install(module: nn.Module, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Keep those of the attributes that a module has by thread; gives their names."""
+    found = tuple(name for name in names if name in module.__dict__)
+    with _LOCK:
+        for name in found:
+            if not _INSTALLED[type(module), name]:
+                setattr(type(module), name, ThreadAttribute(name))
+            _INSTALLED[type(module), name] += 1
+            module.__dict__[f"_{name}_by_thread"] = threading.local()
+    return found
+
+
+def remove(module: nn.Module, names: tuple[str, ...]) -> None:
+    """The attributes of a module as plain ones again, with what was written last."""
+    with _LOCK:
+        for name in names:
+            module.__dict__.pop(f"_{name}_by_thread", None)
+            _INSTALLED[type(module), name] -= 1
+            if not _INSTALLED[type(module), name]:
+                delattr(type(module), name)
