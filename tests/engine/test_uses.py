@@ -245,6 +245,28 @@ def test_a_block_that_is_left_while_a_batch_generates_says_so():
 class TestWhatAModelKeepsOnItself:
     """Qwen's classes keep the offset of their positions on the model from one pass of a generation to the next."""
 
+    def test_a_loop_of_ones_own_goes_on_where_its_thread_was(self):
+        """Prompt, then one token, by calls of the model; between the two another thread reads another prompt."""
+        model = build("qwen2_5_vl")
+        mine, other = (
+            inputs("qwen2_5_vl", [(words(2, 1), picture(*size), words(3, 2))]) for size in ((4, 4), (2, 4))
+        )
+        token = torch.tensor([[9]])
+
+        def step(between):
+            cache = model(**mine, use_cache=True).past_key_values
+            between()
+            return model(input_ids=token, past_key_values=cache, use_cache=True).logits
+
+        def elsewhere():
+            thread = threading.Thread(target=lambda: model(**other, use_cache=True))
+            thread.start()
+            thread.join()
+
+        with torch.no_grad(), PRUNER(model):
+            alone = step(lambda: None)
+            assert torch.equal(step(elsewhere), alone)
+
     def test_it_is_kept_by_thread_while_a_pruner_is_on(self):
         model, x = build("qwen2_5_vl"), inputs("qwen2_5_vl", [DEFAULT])
         kind, other = type(model.model), build("qwen2_5_vl", seed=1).model
