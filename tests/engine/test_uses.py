@@ -248,9 +248,7 @@ class TestWhatAModelKeepsOnItself:
     def test_a_loop_of_ones_own_goes_on_where_its_thread_was(self):
         """Prompt, then one token, by calls of the model; between the two another thread reads another prompt."""
         model = build("qwen2_5_vl")
-        mine, other = (
-            inputs("qwen2_5_vl", [(words(2, 1), picture(*size), words(3, 2))]) for size in ((4, 4), (2, 4))
-        )
+        mine, other = (inputs("qwen2_5_vl", [(words(2, 1), picture(*size), words(3, 2))]) for size in ((4, 4), (2, 4)))
         token = torch.tensor([[9]])
 
         def step(between):
