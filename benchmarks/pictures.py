@@ -2,6 +2,7 @@
 
     python benchmarks/pictures.py runs/demo [MORE RUNS...]
     python benchmarks/pictures.py tasks              # a test item of each drawn task, for docs/zoo.md
+    python benchmarks/pictures.py several            # two pictures and a video, for the same
 
 The page needs chromium and chromedriver (`make browser`). The same runs give the same names.
 """
@@ -65,6 +66,29 @@ def tasks() -> None:
     buffer = io.BytesIO()
     sheet.savefig(buffer)
     keep(Image.open(buffer), "tasks")
+
+
+def several() -> None:
+    """A test item of two pictures and one of a video, with question and answer."""
+    from matplotlib.figure import Figure
+
+    from vispco.data import dataset
+
+    sheet = Figure(figsize=(12, 4.4), dpi=110, facecolor="#fbfaf6")
+    for row, (name, place, columns) in enumerate((("pair", 0, 6), ("clip", 1, 8))):
+        sample = dataset("test", tasks=[name])[place]
+        for number, picture in enumerate(sample.images):
+            axes = sheet.add_subplot(2, columns, row * columns + number + 1)
+            axes.imshow(picture)
+            axes.set_axis_off()
+            if not number:
+                axes.set_title(f"{name} (several)", fontsize=11, loc="left")
+                said = f"{sample.question}  {sample.answer}"
+                axes.text(0.0, -0.05, said, transform=axes.transAxes, va="top", fontsize=9.5)
+    sheet.subplots_adjust(left=0.02, right=0.98, top=0.92, bottom=0.05, wspace=0.06, hspace=0.3)
+    buffer = io.BytesIO()
+    sheet.savefig(buffer)
+    keep(Image.open(buffer), "several")
 
 
 def screenshots(page: Path, example: int) -> Iterator[tuple[str, Image.Image]]:
@@ -133,5 +157,7 @@ if __name__ == "__main__":
         sys.exit("Give the folders of runs: python benchmarks/pictures.py runs/demo")
     if sys.argv[1:] == ["tasks"]:
         tasks()
+    elif sys.argv[1:] == ["several"]:
+        several()
     else:
         main(sys.argv[1:])
