@@ -4,15 +4,18 @@
 
 `sight` and `layers` check the ground: accuracy, worst task and blank pictures of tiny-deep, and what the removal of each
 layer costs. `speed` compares the time of a pruned prefill with its FLOPs. All other parts are searches, run for every
-depth (10 is tiny-qwen, 36 is tiny-deep): each sees the same calibration set and is judged on the same test set, with
-the bill of the table predictor as the common limit where a search can be stopped at any time.
+depth (10 is tiny-qwen, 20 is tiny-qwen grown without training, 36 is tiny-deep): each sees the same calibration set and
+is judged on the same test set, with the bill of the table predictor as the common limit where a search can be stopped
+at any time. `depth_figures.py` draws what was found.
 Each part leaves a file in the cache, and one that is there already is not run again: after a kill, run the same command.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import shutil
 import statistics
 import time
 import warnings
@@ -33,13 +36,22 @@ from vispco import Pruner, Schedule, cost, zoo
 from vispco.cost import BudgetWarning
 from vispco.data import dataset
 from vispco.files import write_json
+from vispco.search.table.scouting import ScoutingSettings
 from vispco.zoo.accuracy import prompt
 from vispco.zoo.definitions import build_image_processor
+from vispco.zoo.initialization import grow
 from vispco.zoo.layer_removal import measure_layer_removal
+from vispco.zoo.recipe import Growth
 
 DEEP = "tiny-deep"
-MODELS = {10: "tiny-qwen", 36: DEEP}
+GROWN = "tiny-qwen grown to 20 layers"
+MODELS = {10: "tiny-qwen", 20: GROWN, 36: DEEP}
+GROWTH = Growth("tiny-qwen", (1, 3, *(2,) * 8), (1.0, 1 / 3, *(0.5,) * 8))  # keeps its accuracy without training
 ROUNDS = 15
+# A grid of 700 configurations on a few hundred samples leaves a search 2 % of its price, so searches look at less than
+# by default: two batches of 16 samples for those of one schedule, and these shapes and samples for the table.
+SEEN = 2
+SCOUTING = ScoutingSettings(anchors=2, explore=24, scouts=16, shortlist=6, budgets=(0.25, 0.4, 0.6))
 Part = Callable[[], dict[str, Any]]
 
 
@@ -58,6 +70,25 @@ def layers(per_task: int) -> dict[str, Any]:
     found = measure_layer_removal(model, build_image_processor(DEEP), samples)
     rows = [{**asdict(entry), "matters": entry.matters} for entry in found]
     return {"items": len(samples), "layers": rows, "share": sum(row["matters"] for row in rows) / len(rows)}
+
+
+def grown(folder: Path) -> Path:
+    """tiny-qwen with every layer but the first split into two or three; saved, since a search loads a folder."""
+    if not folder.is_dir():
+        small, _ = zoo.load(GROWTH.model)
+        config = copy.deepcopy(small.config)
+        config.text_config.num_hidden_layers = sum(GROWTH.copies)
+        config.text_config.layer_types = ["full_attention"] * sum(GROWTH.copies)
+        deep = type(small)(config)
+        grow(small, deep, GROWTH)
+        deep.generation_config = small.generation_config
+        begun = folder.with_suffix(".part")
+        shutil.rmtree(begun, ignore_errors=True)
+        of_the_small_model = shutil.ignore_patterns("*.safetensors", "config.json", "card.json", "README.md")
+        shutil.copytree(zoo.path(GROWTH.model), begun, ignore=of_the_small_model)
+        deep.save_pretrained(begun)
+        begun.rename(folder)
+    return folder
 
 
 @torch.inference_mode()
@@ -92,20 +123,23 @@ def searches(lab: Callable[[], Lab], cache: Path) -> dict[str, Part]:
     """The searches at one depth, in the order in which they run; the table comes first, for its bill."""
 
     def static(kernel: str, mode: str, solver: str) -> Part:
-        return lambda: parts.searched(lab(), kernel, mode, solver)
+        return lambda: parts.searched(lab(), kernel, mode, solver, SEEN)
 
     def trained(kernel: str, solver: str) -> Part:
         return lambda: parts.trained(lab(), cache, kernel, solver)
 
     return {
         "unpruned": lambda: parts.unpruned(lab(), cache),
-        "table": lambda: parts.table(lab(), cache),
+        "table": lambda: parts.table(lab(), cache, SCOUTING),
         "grid": lambda: parts.grid(lab(), cache),
         "line-single": static("single", "line", "line"),
         "lagrangian-single": static("single", "static", "lagrangian"),
         "lagrangian-multi-step": static("multi-step", "static", "lagrangian"),
+        "lagrangian-linear": static("linear", "static", "lagrangian"),
+        "lagrangian-exponential": static("exponential", "static", "lagrangian"),
+        "lagrangian-p-sigmoid": static("p-sigmoid", "static", "lagrangian"),
         "projection-steps": static("steps", "static", "projection"),
-        "tpe": lambda: parts.tpe(lab(), cache),
+        "tpe": lambda: parts.tpe(lab(), cache, SEEN),
         "nsga2": lambda: depth_searches.nsga2(lab(), cache),
         "random-n": lambda: depth_searches.random_n(lab(), cache),
         "random": lambda: parts.at_random(lab(), cache),
@@ -128,7 +162,8 @@ def plan(given: argparse.Namespace) -> dict[str, tuple[Path, Part]]:
         kept: list[Lab] = []
 
         def lab(model: str = model, kept: list[Lab] = kept) -> Lab:
-            kept[:] = kept or [Lab(model, given.scorer, given.calibration, given.test)]
+            name = str(grown(given.cache / "tiny-qwen-20")) if model == GROWN else model
+            kept[:] = kept or [Lab(name, given.scorer, given.calibration, given.test)]
             return kept[0]
 
         folder = given.cache / str(depth)
@@ -172,6 +207,12 @@ def figures_of(found: dict[str, Any]) -> dict[str, Figure]:
     return made | search_figures(found)
 
 
+def algorithm_1(deep: dict[str, Any]) -> str:
+    """The kernel of Algorithm 1 with the least KL on the calibration samples, mean over budgets; '' if none has run."""
+    kl = {name: statistics.mean(part["calibration_kl"].values()) for name, part in deep.items() if name.startswith("lagrangian-")}  # fmt: skip
+    return min(kl, key=kl.__getitem__, default="")
+
+
 def search_figures(found: dict[str, Any]) -> dict[str, Figure]:
     """Quality and cost of the searches against the grid, and the gradient against the table by depth."""
     made: dict[str, Figure] = {}
@@ -180,7 +221,8 @@ def search_figures(found: dict[str, Any]) -> dict[str, Figure]:
     if grid:
         whole = max((grid[how] for how in ("accuracy", "kl")), key=lambda each: each["volume"])
         for figure, name, quality, price in (
-            ("paper", "predictor-lagrangian-multi-step", 0.99, 0.021),
+            ("paper", algorithm_1(deep), 0.99, 0.021),
+            ("paper_predictor", "predictor-lagrangian-multi-step", None, None),
             ("best", "table", 1.05, 0.02),
         ):
             if name in deep:

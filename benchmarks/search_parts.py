@@ -32,6 +32,7 @@ from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import initial_shapes
 from vispco.search.spec import SearchSpec
 from vispco.search.table.network_fit import FitSettings
+from vispco.search.table.scouting import ScoutingSettings
 from vispco.search.table.table_predictor import TableResult, fit_predictor, scout_and_measure
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
@@ -45,7 +46,7 @@ def unpruned(lab: Lab, _: Path) -> dict[str, Any]:
     return {"accuracy": float(whole[1]), "samples_per_task": lab.sizes}
 
 
-def table(lab: Lab, cache: Path) -> dict[str, Any]:
+def table(lab: Lab, cache: Path, scouting: ScoutingSettings | None = None) -> dict[str, Any]:
     """The predictor that learns from a table, for all budgets at once; its seconds have the teacher's passes too."""
     kernel, objective, kept = kernels.get("steps", **TWO), lab.objective("steps"), cache / "measured.pt"
     if not kept.is_file():
@@ -54,7 +55,7 @@ def table(lab: Lab, cache: Path) -> dict[str, Any]:
         batches = list(
             CalibrationBatches(lab.model, lab.processor, samples, batch_size=16, on_new=objective.add_teacher)
         )
-        measured = scout_and_measure(objective, batches, kernel)
+        measured = scout_and_measure(objective, batches, kernel, scouting)
         spent = objective.spent
         torch.save((measured, spent.total, spent.total_shared, time.perf_counter() - started), kept)
     measured, flops, shared, seconds = torch.load(kept, weights_only=False)
@@ -170,9 +171,9 @@ def flattered(lab: Lab, _: Path) -> dict[str, Any]:
     return found.to_dict()
 
 
-def searched(lab: Lab, kernel_name: str, mode: str, solver: str) -> dict[str, Any]:
-    """A static or line search at every budget."""
-    batches = lab.calibration[:SEARCHED]
+def searched(lab: Lab, kernel_name: str, mode: str, solver: str, seen: int = SEARCHED) -> dict[str, Any]:
+    """A static or line search at every budget, on the first `seen` batches of 16 samples."""
+    batches = lab.calibration[:seen]
     spec = SearchSpec.of(lab.scorer, kernel_name, mode=mode, solver=solver, budgets=BUDGETS).for_model(lab.model.config)
     kernel, objective = spec.kernel, lab.objective(kernel_name, teacher=batches, even=solver == "projection")
     started = time.perf_counter()
@@ -207,7 +208,7 @@ def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool 
     return {**found.to_dict(), "steps": steps}
 
 
-def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
+def tpe(lab: Lab, cache: Path, seen: int = SEARCHED // 2) -> dict[str, Any]:
     """Optuna's TPE over the same kernel and calibration KL, with the table's FLOPs shared out over the budgets."""
     import optuna
 
@@ -215,7 +216,7 @@ def tpe(lab: Lab, cache: Path) -> dict[str, Any]:
     kernel, best, trials = kernels.get("steps", **TWO), {}, {}
     pool = initial_shapes(kernel, lab.L)
     low, high = pool.min(0).values, pool.max(0).values
-    batches, total, started = lab.calibration[: SEARCHED // 2], 0.0, time.perf_counter()
+    batches, total, started = lab.calibration[:seen], 0.0, time.perf_counter()
     for budget in BUDGETS:
         objective = lab.objective("steps")
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
