@@ -1,6 +1,6 @@
 """The paper's experiment at its own depth: a model of 36 decoder layers, its 700 configurations, and what a gradient adds.
 
-    python benchmarks/depth.py [--only sight,layers] [--calibration 64] [--test 48] [--cache runs/bench-depth]
+    python benchmarks/depth.py [--only sight,layers] [--calibration 24] [--test 24] [--cache runs/bench-depth]
 
 `sight` and `layers` check the ground: accuracy, worst task and blank pictures of tiny-deep, and what the removal of each
 layer costs. `speed` compares the time of a pruned prefill with its FLOPs. All other parts are searches, run for every
@@ -36,6 +36,7 @@ from vispco import Pruner, Schedule, cost, zoo
 from vispco.cost import BudgetWarning
 from vispco.data import dataset
 from vispco.files import write_json
+from vispco.search.gradient.static import DescentSettings
 from vispco.search.table.scouting import ScoutingSettings
 from vispco.zoo.accuracy import prompt
 from vispco.zoo.definitions import build_image_processor
@@ -48,10 +49,13 @@ GROWN = "tiny-qwen grown to 20 layers"
 MODELS = {10: "tiny-qwen", 20: GROWN, 36: DEEP}
 GROWTH = Growth("tiny-qwen", (1, 3, *(2,) * 8), (1.0, 1 / 3, *(0.5,) * 8))  # keeps its accuracy without training
 ROUNDS = 15
-# A grid of 700 configurations on a few hundred samples leaves a search 2 % of its price, so searches look at less than
-# by default: two batches of 16 samples for those of one schedule, and these shapes and samples for the table.
-SEEN = 2
-SCOUTING = ScoutingSettings(anchors=2, explore=24, scouts=16, shortlist=6, budgets=(0.25, 0.4, 0.6))
+# A grid of 700 configurations on a few hundred samples leaves a search 2 % of its price, so every search looks at less
+# than by default: batches of 8 samples, of which a search of single schedules sees four.
+BATCH = 8
+STATIC = parts.StaticPlan(
+    seen=4, budgets=(0.2, 0.3, 0.4, 0.6, 0.8), descent=DescentSettings(outer=2, batches=2, explore=16)
+)
+SCOUTING = ScoutingSettings(anchors=2, explore=24, scouts=8, shortlist=6, budgets=(0.25, 0.4, 0.6))
 Part = Callable[[], dict[str, Any]]
 
 
@@ -123,7 +127,7 @@ def searches(lab: Callable[[], Lab], cache: Path) -> dict[str, Part]:
     """The searches at one depth, in the order in which they run; the table comes first, for its bill."""
 
     def static(kernel: str, mode: str, solver: str) -> Part:
-        return lambda: parts.searched(lab(), kernel, mode, solver, SEEN)
+        return lambda: parts.searched(lab(), kernel, mode, solver, STATIC)
 
     def trained(kernel: str, solver: str) -> Part:
         return lambda: parts.trained(lab(), cache, kernel, solver)
@@ -139,7 +143,7 @@ def searches(lab: Callable[[], Lab], cache: Path) -> dict[str, Part]:
         "lagrangian-exponential": static("exponential", "static", "lagrangian"),
         "lagrangian-p-sigmoid": static("p-sigmoid", "static", "lagrangian"),
         "projection-steps": static("steps", "static", "projection"),
-        "tpe": lambda: parts.tpe(lab(), cache, SEEN),
+        "tpe": lambda: parts.tpe(lab(), cache, STATIC.seen),
         "nsga2": lambda: depth_searches.nsga2(lab(), cache),
         "random-n": lambda: depth_searches.random_n(lab(), cache),
         "random": lambda: parts.at_random(lab(), cache),
@@ -163,7 +167,7 @@ def plan(given: argparse.Namespace) -> dict[str, tuple[Path, Part]]:
 
         def lab(model: str = model, kept: list[Lab] = kept) -> Lab:
             name = str(grown(given.cache / "tiny-qwen-20")) if model == GROWN else model
-            kept[:] = kept or [Lab(name, given.scorer, given.calibration, given.test)]
+            kept[:] = kept or [Lab(name, given.scorer, given.calibration, given.test, BATCH)]
             return kept[0]
 
         folder = given.cache / str(depth)
@@ -250,8 +254,8 @@ def search_figures(found: dict[str, Any]) -> dict[str, Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scorer", default="fastv")
-    parser.add_argument("--calibration", type=int, default=64, help="samples per task")
-    parser.add_argument("--test", type=int, default=48, help="samples per task")
+    parser.add_argument("--calibration", type=int, default=24, help="samples per task")
+    parser.add_argument("--test", type=int, default=24, help="samples per task")
     parser.add_argument("--only", default="", help="these parts alone (grid, or grid.36), with commas between them")
     parser.add_argument("--cache", type=Path, default=Path("runs/bench-depth"))
     parser.add_argument("--threads", type=int, default=1)

@@ -19,7 +19,7 @@ from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import initial_shapes
 
-BATCHES = 2  # of 16 calibration samples that each trial is measured on
+BATCHES = 4  # of 8 calibration samples that each trial is measured on
 Shape = torch.Tensor  # parameters of the kernel [P]
 
 

@@ -52,9 +52,10 @@ def volume(points: dict[str, list[float]]) -> float:
 class Lab:
     """Batches are made when a part first asks for them."""
 
-    def __init__(self, name: str, scorer: str, calibration: int, test: int) -> None:
+    def __init__(self, name: str, scorer: str, calibration: int, test: int, batch: int = 16) -> None:
         self.model, self.processor = load(name, dtype=torch.float32)
         self.name, self.scorer, self.sizes = name, scorer, {"calibration": calibration, "test": test}
+        self.batch = batch  # calibration samples that are measured together
         self.judge = self.objective()
         self.L = self.judge.cost.num_layers
 
@@ -62,7 +63,7 @@ class Lab:
     def calibration(self) -> list[Batch]:
         """In the order of the data set: tasks alternate, so the first batches are like all."""
         samples = dataset("calibration", limit=self.sizes["calibration"])
-        return list(CalibrationBatches(self.model, self.processor, samples, batch_size=16))
+        return list(CalibrationBatches(self.model, self.processor, samples, batch_size=self.batch))
 
     def by_size(self, split: str, per_task: int) -> list[Batch]:
         """Pictures of a size together, so that little is padded: for what is run over all samples."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from vispco.planning.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches
+from vispco.search.gradient.descent_step import typical_size
+from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import initial_shapes
-from vispco.search.spec import SearchSpec
+from vispco.search.spec import Effort, SearchSpec
 from vispco.search.table.network_fit import FitSettings
 from vispco.search.table.scouting import ScoutingSettings
 from vispco.search.table.table_predictor import TableResult, fit_predictor, scout_and_measure
@@ -53,7 +56,7 @@ def table(lab: Lab, cache: Path, scouting: ScoutingSettings | None = None) -> di
         started = time.perf_counter()
         samples = dataset("calibration", limit=lab.sizes["calibration"])
         batches = list(
-            CalibrationBatches(lab.model, lab.processor, samples, batch_size=16, on_new=objective.add_teacher)
+            CalibrationBatches(lab.model, lab.processor, samples, batch_size=lab.batch, on_new=objective.add_teacher)
         )
         measured = scout_and_measure(objective, batches, kernel, scouting)
         spent = objective.spent
@@ -141,7 +144,7 @@ def grid(lab: Lab, _: Path) -> dict[str, Any]:
     batches, objective = lab.by_size("calibration", lab.sizes["calibration"]), lab.objective()
     started = time.perf_counter()
     chosen_on = lab.tried(batches, rows, objective)
-    told: dict[str, Any] = {"configurations": len(rows)}
+    told: dict[str, Any] = {"configurations": len(rows), "calibration": chosen_on.round(5).tolist()}
     unpruned_once = sum(objective.full_flops(batch) for batch in batches)  # where shared layers come from
     for column, name in ((1, "accuracy"), (2, "kl")):
         sign = 1 if name == "accuracy" else -1
@@ -171,20 +174,37 @@ def flattered(lab: Lab, _: Path) -> dict[str, Any]:
     return found.to_dict()
 
 
-def searched(lab: Lab, kernel_name: str, mode: str, solver: str, seen: int = SEARCHED) -> dict[str, Any]:
-    """A static or line search at every budget, on the first `seen` batches of 16 samples."""
-    batches = lab.calibration[:seen]
-    spec = SearchSpec.of(lab.scorer, kernel_name, mode=mode, solver=solver, budgets=BUDGETS).for_model(lab.model.config)
+@dataclass(frozen=True)
+class StaticPlan:
+    """What a search of one schedule for each budget may do. Budgets between its own take the nearest shape."""
+
+    seen: int = SEARCHED  # batches of calibration samples
+    budgets: tuple[float, ...] = BUDGETS
+    descent: DescentSettings = field(default_factory=DescentSettings)
+
+
+def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPlan | None = None) -> dict[str, Any]:
+    """A static or line search at every budget."""
+    plan = plan or StaticPlan()
+    batches = lab.calibration[: plan.seen]
+    spec = SearchSpec.of(
+        lab.scorer, kernel_name, mode=mode, solver=solver, budgets=plan.budgets, effort=Effort(descent=plan.descent)
+    ).for_model(lab.model.config)
     kernel, objective = spec.kernel, lab.objective(kernel_name, teacher=batches, even=solver == "projection")
     started = time.perf_counter()
     outcome = run_mode(SearchRun(spec, objective, batches, say=lambda line: print("   ", line, flush=True)))
     seconds = time.perf_counter() - started
-    shapes_of = {each.budget: each.params for each in outcome.found}
-    found = lab.judged(kernel, lambda batch, budget: shapes_of[budget].expand(len(batch), -1))
+    nearest = {budget: min(outcome.found, key=lambda each: abs(each.budget - budget)) for budget in BUDGETS}
+    found = lab.judged(kernel, lambda batch, budget: nearest[budget].params.expand(len(batch), -1))
     _bill(found, objective, seconds)
     found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}
     described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
-    return {**found.to_dict(), "shapes": described}
+    size = typical_size(objective, batches)
+    curves = {
+        f"{each.budget:g}": each.schedule(kernel, size, objective.cost).tensor().tolist() for each in outcome.found
+    }
+    history = {f"{each.budget:g}": each.history for each in outcome.found}
+    return {**found.to_dict(), "shapes": described, "curves": curves, "history": history}
 
 
 def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool = False) -> dict[str, Any]:
