@@ -26,7 +26,7 @@ vispco search tiny-qwen --out runs/one
 vispco report runs/one
 ```
 
-MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`), a folder made by `save_pretrained`, or a hub id.
+MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`, `tiny-deep`), a folder made by `save_pretrained`, or a hub id.
 
 **What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and
 notes go to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ONE_OF_EACH_CLASS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
-NAMES = ONE_OF_EACH_CLASS  # the shipped models, the most used first
+NAMES = (*ONE_OF_EACH_CLASS, "tiny-deep")  # the shipped models, the most used first
 
 
 def _specials() -> dict[str, Any]:
