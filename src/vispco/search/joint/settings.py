@@ -29,7 +29,7 @@ class JointSettings:
     chains: int = 4
     neighbours: int = 7
     carried: int = 3
-    shortlist: tuple[int, int] = (6, 3)
+    shortlist: tuple[int, int] = (8, 4)
     anchors: int = 3
     levels_per_batch: int = 3
     servable: bool = False
