@@ -31,7 +31,7 @@ MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`, `tiny-deep`),
 **What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and
 notes go to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where
 it came from), 2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of
-any kind the same command goes on: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a
+any kind the same command continues: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a
 comparison by method; `evaluate`, `bench` and what takes seconds start over. `vispco --install-completion` teaches your
 shell the commands.
 

@@ -1,4 +1,4 @@
-"""What is odd about single classes when they are made small: by `model_type`, as data.
+"""What single classes need in order to be made small: by `model_type`, as data.
 
 config: fields of the small config. around: token ids before and after the placeholders of a picture. image_id: the
 placeholder, where the config names none.

@@ -1,6 +1,6 @@
 """A tiny random twin of any transformers vision-language config: the same classes and kinds of layers, a few thousand weights.
 
-Sizes are made small by the names that transformers' configs use for them. What is odd about one class is a row in
+Sizes are made small by the names that transformers' configs use for them. What one class needs besides is a row in
 `vispco.check.overrides`.
 """
 

@@ -10,8 +10,8 @@ import typer
 from vispco.cli.choice import COST, SCORER, chain_of
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import fitted, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, short, tell_next
+from vispco.cli.output import fitted_table, show
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
 from vispco.cli.search import budgets_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def searches(
 
         vispco compare searches tiny-qwen --budgets none --searches vtw,random-40,vispco-static,scaled:pyramiddrop
     """
-    folder = run_folder(out or RUNS / f"compare-{short(model)}-{scorer}", overwrite=overwrite)
+    folder = run_folder(out or RUNS / f"compare-{short_name(model)}-{scorer}", overwrite=overwrite)
     more = [] if budgets.strip() == "none" else budgets_of(budgets)
     from dataclasses import replace  # noqa: PLC0415
 
@@ -103,10 +103,10 @@ def searches(
     with folder.claim("compare", {**ground, "budget": budget, "cost": cost}):
         done = load_finished_rows(folder.path / FILE, budget, cost, ground)
         with ComparisonBars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
-            loaded = learned.build(progress=bars.inside)
+            loaded = learned.build(progress=bars.show_samples)
             found = compare(
                 Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
-                _beside(spec, loaded, bars.inside),
+                _test_evaluator(spec, loaded, bars.show_samples),
                 budget,
                 chosen,
                 budgets=more,
@@ -125,7 +125,7 @@ def searches(
         tell_next(folder.path, f"vispco plot {folder.path}")
 
 
-def _beside(spec: Any, loaded: Any, progress: Any) -> Any:
+def _test_evaluator(spec: Any, loaded: Any, progress: Any) -> Any:
     """The test evaluator, with the model that the calibration's has loaded."""
     from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
 
@@ -141,9 +141,9 @@ def _tables(found: Comparison, title: str) -> Any:
     from vispco.rivals import equal_terms_table, narrow_tables  # noqa: PLC0415
 
     cost, accuracy = narrow_tables(found)
-    shown = [fitted(cost.columns, cost.rows, title), fitted(accuracy.columns, accuracy.rows, "accuracy, %")]
+    shown = [fitted_table(cost.columns, cost.rows, title), fitted_table(accuracy.columns, accuracy.rows, "accuracy, %")]
     equal = equal_terms_table(found)
     if equal is not None:
-        shown.append(fitted(equal.columns, equal.rows, "on equal terms"))
+        shown.append(fitted_table(equal.columns, equal.rows, "on equal terms"))
     left_out = [f"{name} was not run: {why}" for name, why in found.details.get("not_run", {}).items()]
     return Group(*shown, *left_out)

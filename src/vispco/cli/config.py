@@ -17,7 +17,7 @@ from vispco.errors import InvalidInputError
 
 
 class StoppedByUserError(Exception):
-    """Ctrl-C, under a name that the command line's own library does not swallow."""
+    """Ctrl-C as an exception that typer does not catch."""
 
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."

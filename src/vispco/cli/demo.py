@@ -112,7 +112,7 @@ def demo(
         workers=used if used > 1 else 0,
         seed=seed,
     )
-    with telling(silent=json) as tell:
+    with progress_bar(silent=json) as tell:
         page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
@@ -123,7 +123,7 @@ def demo(
 
 
 @contextmanager
-def telling(*, silent: bool) -> Iterator[Tell]:
+def progress_bar(*, silent: bool) -> Iterator[Tell]:
     """A bar over the whole demo: which stage, what is happening, about how long it will take."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
@@ -193,7 +193,7 @@ def _table(rows: Sequence[OutcomeRow], title: str, batch: str) -> Any:
 
 
 def gain(speedup: float | None) -> str:
-    """How much faster; where a budget does not pay in time, that it does not."""
+    """How much faster it is, or 'no gain'."""
     return "" if speedup is None else "no gain" if speedup < NO_GAIN else f"{speedup:.2f}"
 
 

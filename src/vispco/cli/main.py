@@ -1,4 +1,4 @@
-"""`vispco`: the commands, and how they fail - in one sentence, with a non-zero exit code."""
+"""`vispco`: the commands. A failure is one sentence and a non-zero exit code."""
 
 from __future__ import annotations
 

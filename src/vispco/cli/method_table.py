@@ -9,8 +9,8 @@ import typer
 
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import fitted, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, short, tell_next
+from vispco.cli.output import fitted_table, show
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
 from vispco.cli.search import budgets_of
 from vispco.files import write_text
 
@@ -48,7 +48,7 @@ def methods(
 
     Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
     wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
-    command goes on after a stop; with other methods, it adds them.
+    command continues a comparison that was stopped; with other methods, it adds them.
 
     Examples:
 
@@ -57,7 +57,7 @@ def methods(
         vispco compare methods tiny-qwen --methods fastv,pyramiddrop,sparsevlm:64 --search none
     """
     fractions, searched = budgets_of(budgets), budgets_of(search_budgets)
-    folder = run_folder(out or RUNS / f"methods-{short(model)}", overwrite=overwrite)
+    folder = run_folder(out or RUNS / f"methods-{short_name(model)}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco import rivals  # noqa: PLC0415
@@ -106,7 +106,7 @@ def methods(
                 spec.samples().for_model(loaded, processor),
                 learned.samples().for_model(loaded, processor),
                 batch_size,
-                bars.inside,
+                bars.show_samples,
             )
 
             def keep(so_far: MethodTable) -> None:
@@ -122,7 +122,7 @@ def methods(
         write_text(folder.file("methods.tex"), latex_text(found))
         folder.finish()
     title = f"{model}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
-    show(found.to_dict(), as_json=json, table=None if json else fitted(*text_rows(found), title))
+    show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found), title))
     if not json:
         tell_next(folder.path, f"vispco report {folder.path}")
 

@@ -37,8 +37,10 @@ def fitting(needs: Sequence[int], width: int) -> list[list[int]]:
     return tables
 
 
-def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: Sequence[str] = ()) -> Any:
-    """A table, in as many parts as the terminal is too narrow for. Numbers stand to the right, `left` and the first not."""
+def fitted_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: Sequence[str] = ()
+) -> Any:
+    """A table, split into several where the terminal is too narrow. Numbers are right-aligned; `left` and the first column are not."""
     from rich.console import Console, Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -104,6 +106,6 @@ class ComparisonBars:
         """It has been evaluated, too."""
         self._shown.update(self._methods, advance=1)
 
-    def inside(self, done: int, total: int) -> None:
-        """Samples of the evaluation at hand."""
+    def show_samples(self, done: int, total: int) -> None:
+        """How many samples of the current evaluation are done."""
         self._shown.update(self._samples, completed=done, total=total)

@@ -23,7 +23,7 @@ def run_folder(out: Path | None, *words: str, overwrite: bool = False) -> RunFol
     return folder
 
 
-def short(model: str) -> str:
+def short_name(model: str) -> str:
     """A model's name for the name of a folder: the last part of its path or id."""
     return Path(model.removeprefix("hub:")).resolve().name if model in (".", "..") else Path(model).name or "model"
 

@@ -1,4 +1,4 @@
-"""`vispco search`: from budgets to schedules, by gradient descent; and `vispco export`, one of them as a file."""
+"""`vispco search`: from budgets to schedules; and `vispco export`, one of them as a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_c
 from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
-from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short, tell_next
+from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.errors import InvalidInputError
 from vispco.run_record import record_output
@@ -89,7 +89,7 @@ def search(
     fractions = budgets_of(budgets)
     check_given(allocation)
     joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
-    folder = run_folder(out, short(model), scorer or method or joint, overwrite=overwrite)
+    folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415

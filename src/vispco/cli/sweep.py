@@ -48,7 +48,7 @@ def sweep(
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Evaluate many configurations; stop and go on with the same command.
+    """Evaluate many configurations. After a stop, the same command continues.
 
     Examples:
 
@@ -99,7 +99,7 @@ def sweep(
 
     @cache
     def begin() -> None:
-        """What was asked for is written when it has been found to make sense."""
+        """Write what was asked for, once it has been checked."""
         folder.write_json(f"{study}.run.json", {"model": model, **facts()})
 
     def show_progress(progress: Progress) -> None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from vispco import files
-from vispco.cli.output import fitted, show
+from vispco.cli.output import fitted_table, show
 
 app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
 
@@ -52,7 +52,7 @@ def list_models(
                 card["architecture"],
             )
         )
-    show(cards, as_json=as_json, table=None if as_json else fitted(columns, rows, left=("model", "class")))
+    show(cards, as_json=as_json, table=None if as_json else fitted_table(columns, rows, left=("model", "class")))
 
 
 @app.command("train")

@@ -15,7 +15,7 @@ from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
-BEYOND = 8  # how far the table goes on behind its last size, on the line of its last two
+BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 
 
 @dataclass(frozen=True)

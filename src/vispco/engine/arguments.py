@@ -131,7 +131,7 @@ class ArgumentCutter:
         )
 
     def _cut_columns(self, mask: Tensor | None, held: TrackedLayer) -> Tensor | None:
-        """All tokens of this pass go on, and see what the layer holds: a decoding step, or text alone."""
+        """No token of this pass is dropped; each attends to what the layer holds: a decoding step, or text alone."""
         kept, first, number = held.kept, held.first, held.held() + self.length
         if mask is not None:
             offset = self.past + self.length - mask.shape[-1]  # the position of the mask's first column

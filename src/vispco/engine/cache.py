@@ -74,7 +74,7 @@ class _Tracked:
         self.closed = {layer: slots.repeat_interleave(times, dim=0) for layer, slots in self.closed.items()}
 
     def _take_back(self, tokens: int) -> None:
-        """Before a crop: the last tokens were not to be, as assisted decoding finds out."""
+        """Before a crop: forget the last tokens, which assisted decoding has rejected."""
         newest = max(self.held() - max(0, self.kept.number - self.first), 0)  # those after `kept`
         inside = max(abs(tokens) - newest, 0)
         if inside > self.kept.tail:

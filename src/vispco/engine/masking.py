@@ -1,4 +1,4 @@
-"""The same schedule as a mask: every token stays, dropped ones are no key to anyone. For search, not for speed."""
+"""The same schedule as a mask: every token is computed, and none attends to a dropped one. For search, not for speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Relaxation = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class MaskPass(PruningPass):
-    """Dropped tokens go on, unseen."""
+    """Dropped tokens are still computed, but no other token attends to them."""
 
     def __init__(self, prefill: Prefill, relaxation: Relaxation | None = None) -> None:
         super().__init__(prefill)

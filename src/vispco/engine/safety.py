@@ -1,4 +1,4 @@
-"""A safety net for models that nobody has tried: what attention gives must follow from what was read of it.
+"""A check for models that were not tried before: the output of attention must follow from what was read of it.
 
 On the first prefill of a model, one row of each attention call that is used is computed again from the queries, keys and mask,
 multiplied by the values, and compared with what the model's own attention function hands on to the output projection. A model
@@ -71,4 +71,4 @@ def _distance(call: AttentionCall, output: Tensor) -> Tensor:
         return torch.tensor(torch.inf)
     allowed = TOLERANCE.get(call.query.dtype, LOOSE) * given.abs().amax().clamp(min=1e-6)
     apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
-    return apart.masked_fill(~sees, 0.0).amax() / allowed  # padding may see no key: what it gets is nobody's business
+    return apart.masked_fill(~sees, 0.0).amax() / allowed  # a padding token may see no key; its output is not used

@@ -69,7 +69,7 @@ class Detours:
                 self._shadow(module, "_compiled_call_impl", None)
 
     def _stay_plain(self) -> None:
-        """A compiled function that calls the model while it is pruned calls it as it is."""
+        """While the model is pruned, compiled functions call its plain forward."""
         own = self.model.forward
 
         @wraps(own)
@@ -133,7 +133,7 @@ def _compiled_frames() -> int:
 
 
 def forget_compiled() -> None:
-    """Have compiled code made again: hooks that came or went after it was made are not among what it looks at."""
+    """Discard compiled code: it does not check for hooks that were added or removed after it was made."""
     if _compiled_frames():
         sys.modules["torch._dynamo"].reset()
 

@@ -1,4 +1,4 @@
-"""Batches of samples that are alike, so that little of a batch is padding and none waits long for another's answer."""
+"""Batches of similar samples: little of a batch is padding, and answers end at about the same time."""
 
 from __future__ import annotations
 

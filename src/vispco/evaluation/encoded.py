@@ -127,7 +127,7 @@ def apply_template(processor: Any, chat: Sequence[Mapping[str, Any]], *, prompt:
 
 
 def read(model: Any, processor: Any, sample: Sample) -> Prompt:
-    """One sample through the processor: the dear part (it resizes the picture), worth keeping."""
+    """One sample through the processor: the expensive part (it resizes the picture), worth keeping."""
     chat = conversation(sample, processor)
     text = apply_template(processor, chat)
     begin = processor.tokenizer.bos_token

@@ -194,7 +194,7 @@ class TaskEvaluator:
         *,
         hold: bool,
     ) -> torch.Tensor:
-        """Do it under the candidate's pruner, from where its pruning begins if the unpruned run is at hand."""
+        """Run `action` under the candidate's pruner; if the unpruned run is kept, resume where pruning begins."""
         if self.prefixes.wanted(key, hold=hold):
             with self.prefixes.recording(key, self.model, run.chain):
                 action()

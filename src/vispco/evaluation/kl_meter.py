@@ -86,7 +86,7 @@ class Reference:
             self.cache.put(key, {"logp": row[-length:].clone()})  # answers end together, at the right
 
     def log_probs(self, encoded: Encoded) -> Tensor:
-        """[B, A, V], zeros before a shorter answer begins; learnt now where it was not."""
+        """[B, A, V], zeros before a shorter answer begins; computed now where they are not known yet."""
         if not self.knows(encoded):
             self.learn(encoded)
         rows = [self.cache.get(key)["logp"] for key in encoded.ids]

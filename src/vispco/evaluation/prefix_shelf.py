@@ -1,4 +1,4 @@
-"""The unpruned runs that are kept, within a bound of memory."""
+"""Unpruned runs that are kept for later candidates, within a bound of memory."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ class PrefixShelf:
             self._passing[key] = prefix
 
     def release(self, key: Key) -> None:
-        """The candidates at hand are done with this batch."""
+        """No candidate needs this batch any more."""
         self._passing.pop(key, None)

@@ -1,4 +1,4 @@
-"""Tensors by name, within a bound of memory; what has not been used for longest goes to disk and comes back from it."""
+"""Tensors by name, within a bound of memory; the least recently used ones are moved to disk and read back when needed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from vispco.schedule import Schedule
 
 
 def deployed_gamma(kernel: Kernel) -> float | None:
-    """The gamma that is deployed: a kernel of steps has hard ones."""
+    """The gamma at deployment: infinite (hard steps) for kernels whose gamma is annealed, else the kernel's own."""
     return math.inf if kernel.annealable else None
 
 

@@ -109,7 +109,7 @@ def weights_digest(model: Any) -> str:
 
 
 def _bare(model: Any) -> Any:
-    """The model inside of what torch.compile and PEFT put around it."""
+    """The model inside the wrappers of torch.compile and PEFT."""
     model = getattr(model, "_orig_mod", model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 

@@ -72,7 +72,7 @@ class Batch:
 
 
 def _tiled(value: Any, times: int) -> Any:
-    """Every picture and every row comes again in the same order, so tiling each tensor tiles the batch."""
+    """Pictures and rows are repeated in the same order, so tiling each tensor tiles the batch."""
     if isinstance(value, Tensor):
         return torch.cat([value] * times)
     if isinstance(value, BaseModelOutputWithPooling):

@@ -29,7 +29,7 @@ class FlopsBill:
         return self.teacher + self.forward + self.backward + self.shared
 
     def add(self, other: Mapping[str, float], sign: int = 1) -> None:
-        """Put another bill on this one, or take it off."""
+        """Add another bill, or subtract it (sign=-1)."""
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + sign * other[part.name])
 

@@ -69,7 +69,7 @@ class CalibrationBatches(Lazy[Batch]):
         return batch
 
     def _chunk(self, place: int) -> list[Sample]:
-        """The samples of a batch. Once the store knows them, their names are enough: a picture may be dear to make."""
+        """The samples of a batch. Once the store knows them, only their names are kept: a picture may be expensive to draw."""
         if place not in self._known:
             start = place * self.batch_size
             chunk = [self.samples[i] for i in range(start, min(start + self.batch_size, len(self.samples)))]

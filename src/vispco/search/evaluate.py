@@ -1,4 +1,4 @@
-"""A search asks the evaluator: planners in, a frontier of evaluated points out."""
+"""Evaluates the planners that a search found: planners in, a frontier of evaluated points out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has worked out, line by line on disk: started again, it reads instead of working it out again."""
+"""The results of a search, line by line on disk: a search that is started again reads them instead of computing them."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class SearchJournal:
         self._write(name, result)
 
     def take_new(self) -> dict[str, Any]:
-        """What was added since this was last asked, for other processes."""
+        """What was added since the last call, for other processes."""
         taken, self._new = self._new, {}
         return taken
 
     def enter(self, entries: Mapping[str, Any]) -> None:
-        """What another process has worked out."""
+        """Add what another process has computed."""
         for name, result in entries.items():
             if name not in self.known:
                 self.known[name] = result

@@ -27,7 +27,7 @@ from vispco.search.journal import SearchJournal, work_key
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No weight of the model takes a gradient inside the block, and all that did do so again behind it."""
+    """Inside the block no weight of the model requires a gradient; afterwards those that did require one again."""
     learning = [p for p in model.parameters() if p.requires_grad]
     for parameter in learning:
         parameter.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""A line that tells how a training stands: KL, violation, w, lambda and the time left."""
+"""The progress of a training as one line: KL, violation, w, lambda and the time left."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def search(
 
 
 def tell_unpruned(unpruned: Evaluation, folder: RunFolder, say: Callable[[str], None]) -> None:
-    """Keep what the unpruned model reaches on the same samples, and say it."""
+    """Save and print the accuracy of the unpruned model on the same samples."""
     disk.write_unpruned(folder.path, unpruned)
     items = sum(task.n for task in unpruned.tasks)
     say(f"the unpruned model: accuracy {unpruned.accuracy:.1%} on {items} samples")

@@ -1,4 +1,4 @@
-"""What a reader could not use: why, in which file, at which row. The run goes on and the result says how many."""
+"""What a reader could not use: why, in which file, at which row. The run continues, and its result says how many."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Recipe:
     """The settings of a training run, which has three stages.
 
     1. Warm-up: the vision tower alone learns the labels of its tokens (`token_labels.py`).
-    2. The language model learns to answer. The tower goes on with its labels, but gets no gradient of the answers:
+    2. The language model learns to answer. The tower keeps learning from its labels, but gets no gradient of the answers:
        a small tower would forget how to read faster than the language model learns to use it.
     3. Polish, in rounds: every scene is as full as those of the test set, and many are made for counting.
 

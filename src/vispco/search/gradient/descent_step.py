@@ -108,7 +108,7 @@ def descent_direction(
 
 
 def unsaturate(kernel: Kernel, shape: Tensor, budget: float, size: Pricing) -> Tensor:
-    """The same shapes [S, P] where a gradient can feel all numbers.
+    """The same shapes [S, P], with saturated parameters moved to where their gradient does not vanish.
 
     A free curve that had to be lifted to the budget does not depend on its numbers any more, so it is written down anew
     as the curve that is deployed. And no number starts so far out that its sigmoid is flat.

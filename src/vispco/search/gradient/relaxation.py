@@ -6,7 +6,7 @@
     m^_j  = m~_j + sg(m_j - m~_j)                                        Eq. ste
 
 s_1 >= s_2 >= ... are the scores of the *live* visual tokens of one sample, as logarithms, standardised. At both ends the
-Gaussian would lean on ranks that do not exist and pull tau inwards; there the sequence goes on by point reflection
+Gaussian would lean on ranks that do not exist and pull tau inwards; there the sequence is continued by point reflection
 (s_{1-d} = 2 s_1 - s_{1+d}), which is exact for scores that are linear in rank. So tau(1) = s_1, tau(n) = s_n, and
 tau(0) lies above s_1.
 """

@@ -46,7 +46,7 @@ class DescentSettings:
     """How the gradient goes down. rate is for a kernel's few raw numbers; the presets' are for a network's weights."""
 
     starts: int = 1
-    outer: int = 3  # iterations; Algorithm 1 goes on to PATIENCE times as many until its constraint is met
+    outer: int = 3  # iterations; Algorithm 1 takes up to PATIENCE times as many until its constraint is met
     inner: int = 1  # gradient steps of one inner solve
     batches: int = 4  # that one gradient is averaged over
     rate: float = 0.4  # the first step's length: how far the number moves that moves most

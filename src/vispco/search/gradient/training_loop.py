@@ -85,7 +85,7 @@ class TrainingLoop:
         """Mean KL of a batch, and what else is minimised, both with a gradient. place: counts batches from the start."""
 
     def after_step(self) -> dict[str, float]:
-        """Behind the optimizer's step; gives what the step's record says besides the KL."""
+        """Called after the optimizer's step; returns what the record of the step holds besides the KL."""
         return {}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -93,7 +93,7 @@ class TrainingLoop:
         return {}, {}
 
     def load_state(self, tensors: dict[str, Tensor], counters: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore what `state` returned."""
 
     def prepare(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The module and its optimizer as accelerate runs them; gradients are averaged by the module's own backward."""
@@ -101,12 +101,12 @@ class TrainingLoop:
         return found
 
     def alone(self) -> AbstractContextManager[Any]:
-        """Around a backward pass after which ranks do not talk yet."""
+        """Context of a backward pass whose gradients are not averaged over ranks yet."""
         found: AbstractContextManager[Any] = self.accelerator.no_sync(self.module)
         return found
 
     def share_gradients(self) -> None:
-        """After the last backward pass of a step; where `prepare` wrapped the module, ranks have talked already."""
+        """Average gradients after the last backward pass of a step; nothing to do where `prepare` wrapped the module."""
 
     def mean(self, values: Tensor) -> Tensor:
         """Over ranks, on the host."""

@@ -34,7 +34,7 @@ class TrainingSettings(LoopSettings):
 
 
 def batch_index(place: int, count: int, seed: int) -> int:
-    """Which of `count` batches comes at a place of the endless order, which is shuffled anew every time round."""
+    """Which of `count` batches is used at step `place`; the order is shuffled again after each pass over all of them."""
     epoch, index = divmod(place, count)
     generator = torch.Generator().manual_seed(seed * 15_485_863 + epoch)
     return int(torch.randperm(count, generator=generator)[index])

@@ -123,7 +123,7 @@ class _Worker:
 
 @contextmanager
 def environment() -> Iterator[None]:
-    """Give processes that are started inside one thread each: more threads than cores is ten times slower."""
+    """Environment in which new processes use one thread each: more threads than cores is ten times slower."""
     warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), QUIET)))
     changed = {**dict.fromkeys(THREADS, "1"), "PYTHONWARNINGS": warnings}
     before = {name: os.environ.get(name) for name in changed}
