@@ -11,6 +11,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 README, RESULTS = ROOT / "README.md", Path(__file__).parent / "results"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+MANY, DEPTH = 8, 3  # items of a group, and parts of a name, from which figures share a row
 SIGNS = {"higher": "≥", "lower": "≤"}
 
 
@@ -21,7 +22,10 @@ def table(results: Path = RESULTS) -> str:
         data = json.loads(path.read_text())
         if data["figures"] and (told := _about(path.stem)):
             rows.append(f"| **`{path.stem}`** {told} | | | |")
+        several, folded = fold(data["figures"])
         for name, figure in data["figures"].items():
+            if name in folded:
+                continue
             bar, mark = "", ""
             if figure["bar"] is not None:
                 limit = (
@@ -37,7 +41,31 @@ def table(results: Path = RESULTS) -> str:
                 )
                 mark = "" if reached else "not reached"
             rows.append(f"| {name.replace('_', ' ').replace('.', ', ')} | {_number(figure)} | {bar} | {mark} |")
+        rows += several
     return "\n".join(rows)
+
+
+def fold(figures: dict[str, dict[str, Any]]) -> tuple[list[str], frozenset[str]]:
+    """(rows, names of the figures in them): one row for each ITEM of figures GROUP.ITEM.COLUMN without a bar, where a group has at least MANY items."""
+    parts = {name: name.split(".") for name, figure in figures.items() if figure["bar"] is None}
+    items: dict[str, set[str]] = {}
+    for name in [*parts]:
+        if len(parts[name]) != DEPTH:
+            del parts[name]
+            continue
+        items.setdefault(parts[name][0], set()).add(parts[name][1])
+    groups = [group for group, own in items.items() if len(own) >= MANY]
+    taken = {name: part for name, part in parts.items() if part[0] in groups}
+    columns = {group: list(dict.fromkeys(p[2] for p in taken.values() if p[0] == group)) for group in groups}
+    head = "; ".join(f"{group.replace('_', ' ')} ({', '.join(own)})" for group, own in columns.items())
+    rows = [f"| each: {head} | | | |"] if groups else []
+    for item in dict.fromkeys(part[1] for part in taken.values()):
+        cells = []
+        for group, own in columns.items():
+            found = [figures.get(f"{group}.{item}.{column}") for column in own]
+            cells.append(", ".join("–" if one is None else _number({**one, "unit": "ratio"}) for one in found))
+        rows.append(f"| {item} | {'; '.join(cells)} | | |")
+    return rows, frozenset(taken)
 
 
 def _about(name: str) -> str:

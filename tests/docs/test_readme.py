@@ -36,6 +36,25 @@ def test_a_figure_that_misses_its_bar_is_marked(tmp_path):
     assert "not reached" in bad
 
 
+def test_many_figures_of_one_kind_share_a_row(tmp_path):
+    readme = module(ROOT / "benchmarks" / "readme.py")
+    plain = {"better": "higher", "bar": None, "unit": "points"}
+    figures = {"methods": {"value": 9, "better": "higher", "bar": 8, "unit": "count"}}
+    for number in range(9):
+        figures |= {f"area.m{number}.{model}": {**plain, "value": number / 10} for model in ("a", "b")}
+        figures |= {f"gain_of.m{number}.30%": {**plain, "value": -number}} if number else {}
+    figures["few.x.y"] = {**plain, "value": 1}
+    (tmp_path / "x.json").write_text(json.dumps({"figures": figures}))
+    rows = readme.table(tmp_path).splitlines()[2:]
+    assert [row.split(" |")[0] for row in rows[:3]] == [
+        "| methods",
+        "| few, x, y",
+        "| each: area (a, b); gain of (30%)",
+    ]
+    assert rows[3:5] == ["| m0 | 0, 0; – | | |", "| m1 | 0.1, 0.1; -1 | | |"]
+    assert len(rows) == 12
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda p: p.stem)
 def test_results_have_the_agreed_form(path):
     data = json.loads(path.read_text())

@@ -238,3 +238,43 @@ def sparsevlm_rank(b, scale=0.9, bias=1.0):
     values = torch.linalg.svdvals(table)
     count = min(b.count, math.floor(scale * int((values > 1e-5 * values[0]).sum()) + bias))
     return best(rows(b, b.weights, raters), count)
+
+
+def sparsevlm_recycling(b):
+    """(positions that stay, the mean state of each centre): of what is not kept, the best 30 % become a tenth of centres."""
+    ranking = best(rows(b, b.weights, naive_raters(b.embeddings, b.all_visual, text_rows(b))), len(b.visual))
+    for kept in range(b.count, -1, -1):  # survivors and centres together are what may stay
+        left = len(b.visual) - kept
+        pooled = min(left, int(left * 0.3) + 1)
+        centres = min(b.count, pooled, int(pooled * 0.1) + 1)
+        if kept + centres == b.count:
+            break
+    pool = sorted(ranking[kept : kept + pooled])
+    groups = density_peaks(b, pool, centres)
+    means = {c: torch.stack([b.hidden[b.at(v)] for v in group]).mean(0) for c, group in groups.items()}
+    return sorted([*ranking[:kept], *groups]), means
+
+
+def density_peaks(b, pool, centres):
+    """The members of each group by its centre, the centre among them."""
+    states = {v: b.hidden[b.at(v)].tolist() for v in pool}
+
+    def apart(v, w):
+        return math.dist(states[v], states[w]) / b.hidden.shape[-1] ** 0.5
+
+    density = {}
+    for v in pool:
+        nearest = sorted(apart(v, w) for w in pool)[:5]
+        early = 1e-6 * b.all_visual.index(v) / (len(b.all_visual) - 1)  # of equals, the earlier is denser
+        density[v] = math.exp(-sum(d * d for d in nearest) / min(5, len(b.all_visual))) - early
+    widest = max(apart(v, w) for v in pool for w in pool)
+    peak = {}
+    for v in pool:
+        denser = [apart(v, w) for w in pool if density[w] > density[v]]
+        peak[v] = density[v] * min([*denser, widest])
+    chosen = best(peak, centres)
+    groups = {c: [c] for c in sorted(chosen)}
+    for v in pool:
+        if v not in groups:
+            groups[min(sorted(chosen), key=lambda c: (apart(v, c), c))].append(v)
+    return groups

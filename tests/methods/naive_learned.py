@@ -66,6 +66,8 @@ def atp_llava(network, grid, most=None):
     margin = {}
 
     def choose(b):
+        if not b.visual:
+            return []
         own = [math.log(sum(float(b.weights[:, b.at(u), b.at(v)].mean()) for u in b.visual)) for v in b.visual]
         rows = b.text or b.tokens[-1:]  # without text behind the picture, the last token stands in
         cross = [sum(float(b.weights[:, b.at(t), b.at(v)].mean()) for t in rows) for v in b.visual]
@@ -76,7 +78,9 @@ def atp_llava(network, grid, most=None):
             means = torch.tensor([sum(part) / len(part) for part in (own, cross, spatial)])
             name = f"heads.{b.layer}"
             inner = functional.gelu(weights[f"{name}.0.weight"] @ means + weights[f"{name}.0.bias"])
-            limit = (weights[f"{name}.2.weight"] @ inner + weights[f"{name}.2.bias"]).sigmoid().tolist()
+            limit = (
+                (weights[f"{name}.2.weight"] @ inner + weights[f"{name}.2.bias"] + weights["shift"]).sigmoid().tolist()
+            )
             margin.clear()
             for v, s, c, g in zip(b.visual, own, cross, spatial, strict=True):
                 margin[v] = max((s + c) / 2 - limit[0], g - limit[1])

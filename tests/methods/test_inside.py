@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from engine.naive import record_layers
 from methods import naive_inside as naive
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule, cost
@@ -40,6 +41,10 @@ CASES = {
     ),
     "no text after the picture, down to one token": ((words(4, 4), picture(2, 3)), (1.0, 0.5, 0.06, 0.06)),
     "all pruned": (DEFAULT, (1.0, 1.0, 0.4, 0.0)),
+    "pictures of one token": (
+        (words(2, 1), picture(1, 1), words(3, 2), picture(1, 1), words(4, 3)),
+        (1.0, 0.5, 0.5, 0.0),
+    ),
 }
 
 
@@ -223,6 +228,54 @@ def test_the_rank_rule_is_asked_at_its_layers_and_lowers_what_the_schedule_allow
         counts = pruner.token_counts(model)[0].tolist()
     assert counts[:2] == [16, 16]
     assert counts[2] == counts[3] < 16
+
+
+RECYCLED = {
+    "one picture": (DEFAULT, 0.5),
+    "two pictures": ((words(2, 1), picture(8, 8), words(3, 2), picture(3, 2), words(4, 3)), 0.3),
+    "almost all": (DEFAULT, 0.9),
+    "down to one token": ((words(4, 4), picture(2, 3), words(3, 1)), 0.06),
+}
+
+
+@pytest.mark.parametrize("case", RECYCLED)
+@pytest.mark.parametrize("family", FIRST_CLASS)
+def test_recycled_tokens_are_the_means_of_a_naive_clustering(family, case):
+    sample, share = RECYCLED[case]
+    x, seen = inputs(family, [sample]), {}
+    count = int((x["input_ids"] == IMAGE).sum())
+    stay = max(1, int(count * share + 0.5))
+    counts = [count, count, stay, stay]
+
+    def choose(b):
+        seen["kept"], seen["means"] = naive.sparsevlm_recycling(b)
+        seen["states"] = {t: b.hidden[b.at(t)] for t in b.tokens}
+        return seen["kept"]
+
+    naive.naive_run(build(family, "eager"), x, counts, choose)
+    model, pruner = (
+        build(family),
+        Pruner("sparsevlm(recycle=true)", Schedule.from_counts(torch.tensor(counts), count), record=True),
+    )
+    positions = (x["input_ids"][0] == IMAGE).nonzero()[:, 0].tolist()
+    with torch.no_grad(), pruner(model):
+        handed = record_layers(model, x)[2][0][0]
+        live = pruner.survivors(model)[2][0].tolist()
+    assert [p for p, alive in zip(positions, live, strict=True) if alive] == seen["kept"]
+    left = [t for t in seen["states"] if t not in positions or t in seen["kept"]]
+    wanted = torch.stack([seen["means"].get(t, seen["states"][t]) for t in left])
+    torch.testing.assert_close(handed, wanted, atol=TOLERANCE, rtol=0)
+
+
+def test_recycling_takes_equal_tokens_in_their_order():
+    layout = TokenLayout.build(torch.tensor([[True] * 40 + [False]]))
+    live = torch.ones(1, 40, dtype=torch.bool)
+    context = ScoringContext(3, layout, live, torch.tensor([12]), torch.zeros(1, 41, 4), torch.ones(1, 40), (12,))
+    context.hidden = torch.ones(1, 40, 4)
+    stays, into = recycle(context, torch.full((1, 40), 0.5), context.counts)
+    assert stays[0].nonzero()[:, 0].tolist() == list(range(12))
+    assert sorted(set(into[into >= 0].tolist())) == [11]  # 29 are left, of which 9 are recycled around one centre
+    assert (into[0] >= 0).nonzero()[:, 0].tolist() == list(range(11, 20))
 
 
 def test_recycled_centres_come_on_top_of_the_published_survivors():

@@ -18,8 +18,9 @@ from vispco import Pruner, Schedule, cost, zoo
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
+from vispco.layout import TokenLayout
 from vispco.run_lock import RunFolderError
-from vispco.scorers import SCORERS, Chain, LearnedScorer
+from vispco.scorers import SCORERS, Chain, LearnedScorer, ScoringContext
 from vispco.scorers.cost import scoring_flops
 from vispco.scorers.learned import LearnedNetwork
 from vispco.scorers.learned.network import SHIPPED
@@ -35,7 +36,9 @@ SAMPLES = {
     "one picture": (words(2, 1), picture(4, 4), words(5, 2)),
     "two pictures": (words(2, 1), picture(4, 4), words(3, 2), picture(4, 4), words(4, 3)),
     "no text after the picture": (words(4, 4), picture(4, 4)),
+    "one token": (words(4, 4), picture(1, 1), words(3, 2)),
 }
+SCHEDULES = {"full": FULL, "budget": BUDGET, "all pruned": Schedule((1.0, 1.0, 0.5, 0.0))}
 
 
 def fresh(method, model, seed=0):
@@ -44,6 +47,8 @@ def fresh(method, model, seed=0):
     scorer = SCORERS.get(method).fresh(model)
     for parameter in scorer.network.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
+    if method == "atp-llava":
+        scorer.network.shift.fill_(-0.2)  # as a controller would leave it
     scorer.network.eval()
     return scorer
 
@@ -82,7 +87,7 @@ def naive_choice(method, network, positions, counts):
     return naive.atp_llava(network, {p: divmod(n % 16, 4) for n, p in enumerate(positions)}, counts)
 
 
-@pytest.mark.parametrize("schedule", [FULL, BUDGET], ids=["full", "budget"])
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("family", FIRST_CLASS)
 @pytest.mark.parametrize("method", METHODS)
@@ -107,7 +112,41 @@ def test_a_method_keeps_what_its_card_says(method, family, sample, schedule):
         assert pruner.token_counts(model)[0].tolist() == [len(layer) for layer in kept]
     for position, state in states.items():
         torch.testing.assert_close(out[position], state, atol=TOLERANCE, rtol=0)
-    assert len(kept[-1]) < len(positions) or (method == "dynamic-llava" and schedule is FULL)
+    assert len(kept[-1]) < len(positions) or (method == "dynamic-llava" and schedule is FULL) or len(positions) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equal_tokens_go_to_the_earlier_one(method):
+    """Equal states and equal attention: what is left to a budget of three is the first three that are alive."""
+    model = build("llava")
+    scorer = fresh(method, model)
+    layer = 2 if method == "dynamic-llava" else scorer.network.config.options.get("layers", [2])[0]
+    width, live = scorer.network.config.hidden, torch.tensor([[True, False, True, True, True, True]])
+    context = ScoringContext(
+        layer=layer,
+        layout=TokenLayout.build(torch.tensor([[True] * 6 + [False]])),
+        live=live,
+        counts=torch.tensor([3]),
+        embeddings=torch.ones(1, 7, width),
+        merged_sizes=None,
+        host_counts=(3,),
+        hidden=torch.ones(1, 6, width),
+        source=AllEqual(),
+    )
+    with torch.no_grad():
+        kept = scorer.select(context).keep[0].tolist()
+    if method == "atp-llava":  # its grid tells equal tokens apart: at most three, and none twice
+        assert sum(kept) <= 3
+        assert not kept[1]
+    else:
+        assert kept == [True, False, True, True, False, False]
+
+
+class AllEqual:
+    """Attention that prefers nobody."""
+
+    def attention(self, *_, **__):
+        return torch.full((1, 6), 0.1)
 
 
 @pytest.mark.parametrize("schedule", [FULL, BUDGET], ids=["full", "budget"])

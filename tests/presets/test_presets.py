@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiny import DEFAULT, FIRST_CLASS, build, inputs, picture, words
+from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import cost, presets
 from vispco.cost import Dimensions, Workload
 from vispco.errors import InvalidInputError, UnknownNameError
@@ -135,6 +135,36 @@ def test_a_preset_runs_and_counts_what_it_says(name, family):
         assert bool((counts[:, -1] < visual).all())
         if budget is not None:
             assert bool((price.fraction_of_counts(counts, Workload(text, visual)) <= budget).all())
+
+
+UNTRAINED = [name for name in presets.PRESETS if name not in ("dynamic-llava", "atp-llava", "madtp")]
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+@pytest.mark.parametrize("name", UNTRAINED)
+@pytest.mark.filterwarnings("ignore::vispco.cost.BudgetWarning")
+def test_a_budget_on_top_of_a_method_holds_in_every_padded_batch(name, family):
+    """One picture, two pictures, a picture of one token where a model has such: each sample meets the budget or its floor."""
+    model, price = build(family), cost.get("exact", build(family).config)
+    samples = [
+        DEFAULT,
+        (words(1, 3), picture(2, 3), words(3, 4), picture(4, 4), words(2, 1)),
+        (words(3, 5), picture(1, 1), words(2, 6)),
+    ]
+    found = []
+    for side in ("left", "right"):
+        x = inputs(family, samples, side=side)
+        pruner = presets.pruner(name, model, budget=0.7)
+        with torch.no_grad(), pruner(model):
+            model(**x)
+            found.append(pruner.token_counts(model))
+    assert torch.equal(*found)
+    visual = (x["input_ids"] == IMAGE).sum(-1)
+    size = Workload(
+        x["attention_mask"].sum(-1) - visual, visual, pruner.chain.sites(LAYERS), pruner.chain.earliest_layer
+    )
+    assert bool((price.fraction_of_counts(found[0], size) <= price.lowest_fraction(size).clamp(min=0.7) + 1e-9).all())
+    assert bool((found[0][:2, -1] < visual[:2]).all())
 
 
 def test_a_misspelt_method_or_setting_is_answered_with_the_nearest():

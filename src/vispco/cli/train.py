@@ -28,7 +28,7 @@ def train(
             "madtp: share of FLOPs (default: as published)."
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 200,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 120,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples of a step.")] = 16,
     options: Annotated[

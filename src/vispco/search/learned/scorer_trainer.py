@@ -51,7 +51,7 @@ class ScorerSettings(LoopSettings):
     of the running mean of the weights, per step.
     """
 
-    steps: int = 200
+    steps: int = 120
     rate: float = 1e-3
     target: float | None = None
     batch_size: int = 16
