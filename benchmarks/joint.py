@@ -3,8 +3,8 @@
     python benchmarks/joint.py [--only joint,single] [--models tiny-qwen] [--samples 64] [--test 64] [--seeds 3]
 
 Parts, for each model: `joint` (the default search, for each seed), `single` (the predictor search of fastv, sparsevlm and
-fitprune), `servable` (one step before layer 0), `gap` (how much of the gap to the best configuration of each input is
-closed). All of them learn from the same calibration items and are judged on the same test items, which no search has seen.
+fitprune), `servable` (one step before layer 0), `tpe` and `rival` (see `joint_rivals.py`), `gap` (how much of the gap to
+the best configuration of each input is closed). All of them learn from the same calibration items and are judged on the same test items, which no search has seen.
 Each part leaves a file in the cache, and one that is there already is not run again: after a kill, run the same command.
 """
 
@@ -19,16 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from figures import Figure, write
+from joint_rivals import Bill, in_order_of, rival_figures, rival_parts, volume
 from vispco import Pruner, load
 from vispco.cost import BudgetWarning, Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.files import write_json
-from vispco.frontier.measures import hypervolume
 from vispco.planning.configurations import level_of, nearest_level, text_floor
 from vispco.planning.joint_planner import JointPlanner
 from vispco.search.calibration import CalibrationBatches
@@ -71,13 +70,6 @@ class Ground:
             found[budget] = {"fraction": spent["mean"], "p95": spent["p95"], "worst": spent["worst"]}
             found[budget] |= {"accuracy": result.accuracy, "low": result.low, "high": result.high}
         return found
-
-
-def in_order_of(samples: list[Any], seed: int) -> list[Any]:
-    """The samples in an order of their own for each seed: rows of one item of each task, as `vispco search` has them."""
-    width = len({sample.task for sample in samples})
-    rows = torch.randperm(len(samples) // width, generator=torch.Generator().manual_seed(seed)).tolist()
-    return [samples[width * row + place] for row in rows for place in range(width)]
 
 
 def joint(ground: Ground, seed: int, *, servable: bool = False) -> dict[str, Any]:
@@ -162,26 +154,20 @@ def violations(ground: Ground, outcome: Any) -> int:
     return over
 
 
-def volume(points: dict[str, dict[str, float]]) -> float:
-    """The hypervolume of hard budgets, over fractions up to 1 and accuracies from 0."""
-    hard = [point for budget, point in points.items() if not budget.startswith("mean")]
-    return hypervolume(np.array([(point["fraction"], point["accuracy"]) for point in hard]), reference=(1.0, 0.0))
-
-
-def parts_of(ground: Callable[[], Ground], seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
-    """All parts of one model by name."""
+def parts_of(ground: Callable[[], Ground], seeds: int, bill: Bill) -> dict[str, Callable[[], dict[str, Any]]]:
+    """All parts of one model by name. bill: of the joint search with a seed, which its rivals get."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for seed in range(seeds):
         found[f"joint-{seed}"] = lambda seed=seed: joint(ground(), seed)
     for scorer in SINGLE:
         found[f"single-{scorer}"] = lambda scorer=scorer: single(ground(), scorer)
     found["servable-0"] = lambda: joint(ground(), 0, servable=True)
-    return found
+    return found | rival_parts(ground, seeds, bill)
 
 
 def figures_of(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
     """The figures of the models whose parts have all run."""
-    made: dict[str, Figure] = {}
+    made: dict[str, Figure] = rival_figures(found)
     ratios, gains = [], []
     for model, parts in found.items():
         runs = [part for name, part in parts.items() if name.startswith("joint-")]
@@ -244,7 +230,10 @@ def main() -> None:
             kept[:] = kept or [Ground(model, given)]
             return kept[0]
 
-        for name, part in parts_of(ground, given.seeds).items():
+        def bill(seed: int, model: str = model) -> float | None:
+            return found.get(model, {}).get(f"joint-{seed}", {}).get("spent", {}).get("total")
+
+        for name, part in parts_of(ground, given.seeds, bill).items():
             file = given.cache / model / f"{name}.json"
             known = json.loads(file.read_text()) if file.is_file() else {}
             if known.get("settings") == settings:

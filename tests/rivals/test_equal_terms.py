@@ -12,6 +12,7 @@ from vispco.registry import preserved
 from vispco.rivals import (
     SEARCHES,
     Choice,
+    ComparedBudgets,
     Comparison,
     Rival,
     compare,
@@ -52,9 +53,9 @@ def own_search():
         yield
 
 
-def compared(methods, **options):
+def compared(methods, beyond=1.0, **options):
     test = SyntheticEvaluator(make_sizes(*OTHER))
-    return compare(SyntheticEvaluator(), test, 0.5, methods, budgets=BUDGETS, **options)
+    return compare(SyntheticEvaluator(), test, ComparedBudgets(0.5, BUDGETS, beyond), methods, **options)
 
 
 def test_a_row_has_what_was_reached_at_each_part_of_the_bill():
@@ -134,7 +135,8 @@ def test_a_stopped_comparison_goes_on_and_another_bill_is_searched_again():
 def test_a_method_that_cannot_meet_the_budget_is_told_and_the_others_go_on():
     test = SyntheticEvaluator(make_sizes(*OTHER))
     told = []
-    found = compare(SyntheticEvaluator(), test, 0.5, ["vispco", "vtw"], budgets=(0.01,), on_row=told.append)
+    asked = ComparedBudgets(0.5, (0.01,))
+    found = compare(SyntheticEvaluator(), test, asked, ["vispco", "vtw"], on_row=told.append)
     row = found.rows[1]
     assert "below the floor" in row.provenance["under_floor"]["0.01"]
     assert [budget for budget, _, _ in row.reached[-1].points] == [0.5]

@@ -75,7 +75,13 @@ def searches(
     from vispco.cli.output import ComparisonBars  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.plots.search_cost import draw_searches  # noqa: PLC0415
-    from vispco.rivals import Calibration, compare, get_searches, search_cost_info  # noqa: PLC0415
+    from vispco.rivals import (  # noqa: PLC0415
+        Calibration,
+        ComparedBudgets,
+        compare,
+        get_searches,
+        search_cost_info,
+    )
     from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
     from vispco.rivals.registry import DEFAULT  # noqa: PLC0415
 
@@ -107,10 +113,8 @@ def searches(
             found = compare(
                 Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
                 _test_evaluator(spec, loaded, bars.show_samples),
-                budget,
+                ComparedBudgets(budget, more, beyond),
                 chosen,
-                budgets=more,
-                beyond=beyond,
                 details={**ground, **facts(loaded.model.device)},
                 done=done,
                 on_method=bars.begin,

@@ -22,7 +22,7 @@ from vispco.rivals import (  # noqa: F401  # they register
 )
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.candidate import Candidate, PlannerResult, RivalResult
-from vispco.rivals.compare import compare
+from vispco.rivals.compare import ComparedBudgets, compare
 from vispco.rivals.comparison import Comparison, Row
 from vispco.rivals.comparison_views import (
     ComparisonTable,
@@ -43,6 +43,7 @@ __all__ = [
     "Calibration",
     "Candidate",
     "Choice",
+    "ComparedBudgets",
     "Comparison",
     "ComparisonTable",
     "FrontierRun",

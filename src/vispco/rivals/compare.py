@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vispco.errors import BudgetFloorError, InvalidInputError, NotApplicableError
@@ -28,14 +29,32 @@ OnRow = Callable[[Comparison], None]
 Method: TypeAlias = str | Search | RivalResult | PlannerResult
 
 
+@dataclass(frozen=True)
+class ComparedBudgets:
+    """Several budgets, for searches on equal terms.
+
+    main: whose accuracies are shown by task. more: further ones, for searches that are not results yet. Each row then has
+        what the search had reached at which cost (`Row.reached`), and its bill is for all budgets together.
+    beyond: a search that can be stopped gets so many times the bill of the search 'vispco', if that is among the methods;
+        without it, it makes its own number of measurements.
+    """
+
+    main: float
+    more: Sequence[float] = ()
+    beyond: float = 1.0
+
+    @property
+    def all(self) -> tuple[float, ...]:
+        """Ascending; none if there is only the main one."""
+        return tuple(sorted({self.main, *self.more})) if self.more else ()
+
+
 def compare(
     calibration: Calibration | Evaluator,
     test: Evaluator,
-    budget: float,
+    budget: float | ComparedBudgets,
     methods: Sequence[Method],
     *,
-    budgets: Sequence[float] = (),
-    beyond: float = 1.0,
     details: Mapping[str, Any] | None = None,
     done: Sequence[Row] = (),
     on_method: OnMethod | None = None,
@@ -46,9 +65,7 @@ def compare(
     calibration: where searches look. `Calibration(evaluator, measure=..., cost=...)` chooses the measure and the cost
         model of the budget. test: where their results are evaluated: other samples, the same model and scorer.
     methods: names ('vtw', 'random-40', 'vispco-static', ...), searches with settings, or results of earlier searches.
-    budgets: further budgets, for searches that are not results yet. Each row then has what the search had reached at which
-        cost (`Row.reached`), and its bill is for all budgets together. A search that can be stopped gets `beyond` times the
-        bill of the search 'vispco', if that is among the methods; without it, it makes its own number of measurements.
+    budget: a fraction of the unpruned FLOPs, or several (`ComparedBudgets`).
     done: rows of an earlier comparison with the same `details`. A method that has a row with the same settings is not
         run again. Rows of methods that are not asked for are kept after the others.
 
@@ -59,7 +76,8 @@ def compare(
     if not methods:
         raise InvalidInputError("No methods were given to compare. Name at least one, for instance 'random-40'.")
     calibration = Calibration.of(calibration)
-    calibration.sizes.check_budget(budget)
+    asked = budget if isinstance(budget, ComparedBudgets) else ComparedBudgets(budget)
+    calibration.sizes.check_budget(asked.main)
     cost = calibration.sizes.cost.name
     chosen = [get(method) if isinstance(method, str) else method for method in methods]
     labels = [UNPRUNED, *map(_label, chosen)]
@@ -72,30 +90,29 @@ def compare(
     before = {row.method: row for row in done}
     rows: dict[str, Row] = {}
     not_run: dict[str, str] = {}
-    many = tuple(sorted({budget, *budgets})) if budgets else ()
 
     def comparison() -> Comparison:
         others = [row for label, row in before.items() if label not in labels]
         told = {"not_run": dict(not_run)} if not_run else {}
         ordered = [rows[label] for label in labels if label in rows]
-        return Comparison(budget, cost, (*ordered, *others), {**known, **(details or {}), **told})
+        return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **told})
 
     rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
     own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
-    for label, method in own_first if many else list(zip(labels[1:], chosen, strict=True)):
+    for label, method in own_first if asked.all else list(zip(labels[1:], chosen, strict=True)):
         bill = None
-        if many and isinstance(method, AnytimeRival) and REFERENCE in rows:
+        if asked.all and isinstance(method, AnytimeRival) and REFERENCE in rows:
             bill = rows[REFERENCE].spent.total
-        if label in before and _is_same(before[label], method, bill, beyond):
+        if label in before and _is_same(before[label], method, bill, asked.beyond):
             rows[label] = before[label]
             continue
         if on_method is not None:
             on_method(label)
         try:
-            if many and not isinstance(method, RivalResult | PlannerResult):
-                rows[label] = _make_frontier_row(method, calibration, many, budget, test, sizes, bill, beyond)
+            if asked.all and not isinstance(method, RivalResult | PlannerResult):
+                rows[label] = _make_frontier_row(method, calibration, asked, test, sizes, bill)
             else:
-                rows[label] = _make_row(_run(method, calibration, budget), test, sizes)
+                rows[label] = _make_row(_run(method, calibration, asked.main), test, sizes)
         except (NotApplicableError, BudgetFloorError) as error:
             not_run[label] = str(error)
         before.pop(label, None)
@@ -115,19 +132,18 @@ def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float
 def _make_frontier_row(
     method: Search,
     calibration: Calibration,
-    budgets: Sequence[float],
-    budget: float,
+    asked: ComparedBudgets,
     test: Evaluator,
     sizes: SampleSizes,
     bill: float | None,
-    beyond: float,
 ) -> Row:
     """The row of a search at several budgets, with what it had reached on the way."""
+    beyond = asked.beyond
     checkpoints = () if bill is None else [share * bill for share in CHECKPOINTS if share < beyond]
     limit = None if bill is None else beyond * bill
-    run = run_search(method, calibration, budgets, bill=limit, checkpoints=checkpoints)
-    if budget not in run.candidates:
-        raise BudgetFloorError(run.under_floor[budget])
+    run = run_search(method, calibration, asked.all, bill=limit, checkpoints=checkpoints)
+    if asked.main not in run.candidates:
+        raise BudgetFloorError(run.under_floor[asked.main])
     known: dict[object, Evaluation] = {}
 
     def evaluate(candidate: Candidate) -> Evaluation:
@@ -141,7 +157,7 @@ def _make_frontier_row(
         found = {b: evaluate(candidate) for b, candidate in sorted(each.candidates.items())}
         points = tuple((b, e.fraction[sizes.cost.name], e.accuracy) for b, e in found.items())
         reached.append(Reached(each.flops, each.seconds, points))
-    chosen = run.candidates[budget]
+    chosen = run.candidates[asked.main]
     told = {**chosen.provenance, **({} if bill is None else {"bill": [bill, beyond]})}
     if run.under_floor:
         told["under_floor"] = {f"{b:g}": why for b, why in run.under_floor.items()}
