@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +97,18 @@ class Damage:
             self.tally.counts["equal"] += found == true
             self.tally.add("silently_wrong", case, int(found != true))
 
-    def run_again(self, known: Undisturbed, share: float | None) -> dict[str, Any]:
-        """Damage every file of a run, and run its command again. share: of its file events, after which it was killed."""
+    def run_again(self, known: Undisturbed, share: float | None, kinds: Sequence[str]) -> dict[str, Any]:
+        """Damage every file of a run, and run its command again.
+
+        share: of its file events, after which the run was killed; None for one that was finished. kinds: of damage.
+        """
         with folder(self.root) as parent, folder(self.root) as beside, folder(self.root) as work:
             out, other = self._finished(parent, known, share), self._other(beside)
             for file in files_of(out):
                 twin = other / file.relative_to(out)
                 replaced = twin.read_bytes() if twin.is_file() else b"{}"
                 for what, changed in damages(file.read_bytes(), replaced, self.draw, 1, 1):
-                    if changed == file.read_bytes() or what == "garbage":
+                    if changed == file.read_bytes() or what not in kinds:
                         continue
                     again = commands.place(work, self.name)
                     shutil.rmtree(again, ignore_errors=True)

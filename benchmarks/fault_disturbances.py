@@ -21,7 +21,7 @@ import fault_commands as commands
 from vispco.run_record import check_complete
 
 TRIALS = {"sweep": 3, "demo": 2}
-MOST = {"search": 24, "demo": 60}  # events of the long commands; of the others, all
+MOST = {"search": 8, "demo": 24, "compare searches": 28}  # events of the long commands; of the others, all
 FILLED = ("disk_full", "corrupt", "raw", "lost", "repeated", "different_numbers", "left_behind")
 PAGE = 4096
 WAIT = 20.0  # seconds in which workers notice that their sweep is dead

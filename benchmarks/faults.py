@@ -30,17 +30,11 @@ from vispco.files import write_json
 
 ROOT = Path(__file__).parent
 FOLDERS = ("search", "search by a line", "sweep", "compare searches", "compare methods", "demo")  # commands with a run
-PROCESSES = {
-    "search by a line": (2, 9, 30),
-    "sweep": (3, 12, 25),
-    "compare searches": (4,),
-    "evaluate": (1,),
-    "demo": (20,),
-}
-LEVELS = {"search": 4, "evaluate": 2}  # sizes of the disk; of the others, eight
-NO_SPACE = {"search": 4, "evaluate": 8, "demo": 20}  # events from which on there is no space; of the others, sixteen
+PROCESSES = {"search by a line": (9,), "sweep": (3, 12), "evaluate": (1,)}  # after how many changes in the folder
+LEVELS = {"search": 2, "evaluate": 2, "demo": 4}  # sizes of the disk; of the others, six
+NO_SPACE = {"search": 2, "evaluate": 4, "demo": 6}  # events from which on there is no space; of the others, eight
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a random name is made in it
-KILLED_AT = (0.7,)  # of the file events, before files of an unfinished run are damaged
+KILLED_AT = 0.7  # of the file events, before files of an unfinished run are damaged
 
 
 def parts(root: Path, cases: int) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -50,24 +44,27 @@ def parts(root: Path, cases: int) -> dict[str, Callable[[], dict[str, Any]]]:
     def known(name: str) -> disturb.Undisturbed:
         return disturb.Undisturbed.run(name, root)
 
+    def again(name: str, share: float | None, kinds: tuple[str, ...]) -> dict[str, Any]:
+        return Damage(name, root).run_again(known(name), share, kinds)
+
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for name in commands.COMMANDS:
         found[f"kill: {name}"] = lambda name=name: disturb.kill(name, root, known(name))
-    for name in ("search by a line", "sweep", "demo"):
+    for name in ("search by a line", "sweep"):
         found[f"kill in a row: {name}"] = lambda name=name: disturb.kill_in_a_row(name, root, known(name), 2, 4)
     for name, changes in PROCESSES.items():
         found[f"kill processes: {name}"] = lambda n=name, c=changes: disturb.kill_processes(n, root, known(n), c)
     for name in commands.COMMANDS:
         if os.geteuid() == 0:
-            found[f"full disk: {name}"] = lambda n=name: disturb.fill_disk(n, root, known(n), LEVELS.get(n, 8))
-        found[f"no space: {name}"] = lambda n=name: disturb.no_space(n, root, known(n), NO_SPACE.get(n, 16))
+            found[f"full disk: {name}"] = lambda n=name: disturb.fill_disk(n, root, known(n), LEVELS.get(n, 6))
+        found[f"no space: {name}"] = lambda n=name: disturb.no_space(n, root, known(n), NO_SPACE.get(n, 8))
     for name in FOLDERS:
         found[f"damage, read: {name}"] = lambda n=name: Damage(n, root).read(12, 4)
         if name == "search":
             continue  # its files are those of the search by a line, and each case takes six seconds
-        found[f"damage, again: {name}"] = lambda n=name: Damage(n, root).run_again(known(n), None)
-        for share in KILLED_AT:
-            found[f"damage, killed at {share}: {name}"] = lambda n=name, s=share: Damage(n, root).run_again(known(n), s)
+        kinds = ("flipped",) if name == "demo" else ("flipped", "cut", "emptied", "replaced")
+        for share in (None, KILLED_AT):
+            found[f"damage, {'again' if share is None else 'killed'}: {name}"] = partial(again, name, share, kinds)
     found["foreign"], found["at once"] = partial(disturb.foreign, root), partial(disturb.two_at_once, root, 6)
     found["outside"], found["fuzzed"] = partial(outside_reads, root), partial(fuzz_readers, root, cases)
     return found

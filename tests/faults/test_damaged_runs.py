@@ -10,18 +10,23 @@ import pytest
 import torch
 
 from faults.conftest import LINE, SMALL, contents
+from search.random_batches import zoo_model
+from search.test_run import SMALL as EFFORT
 from sweep.synthetic import LAYERS, Factory, run_sweep
 from vispco import files, report
 from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.checksums import decode_line, encode_line
+from vispco.data import dataset
 from vispco.errors import VispcoError
 from vispco.files import DamagedFileError
 from vispco.planning import deployment
+from vispco.planning.planner_kinds import load_predictor
 from vispco.pruner import Pruner
 from vispco.report.run_files import read
 from vispco.run_folder import RunFolder
 from vispco.run_lock import RunFolderError
 from vispco.run_record import RECORD, check_files, read_record, write_record
+from vispco.search.run import search
 
 SEARCH = ("search", "tiny-llava", *SMALL, *LINE)
 
@@ -207,6 +212,46 @@ def test_lines_of_a_journal_know_their_content():
     assert decode_line(line) == {"name": "a", "result": [0.125], "crc32": json.loads(line)["crc32"]}
     assert decode_line(line.replace(b"0.125", b"0.126")) is None
     assert decode_line(b"[" * 100_000) is None
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_the_files_of_a_saved_pruner_belong_together(learned, tmp_path, name):
+    """A pruner with a predictor is two folders of files: a mixture, or a flipped bit of the weights, was deployed."""
+    pruner = Pruner.from_pretrained(learned, budget=0.5)
+    place = pruner.save_pretrained(tmp_path / "pruner")
+    first, again = (load_predictor(deployment.read(each).config, each).state_dict() for each in (learned, place))
+    assert first.keys() == again.keys()
+    assert all(torch.equal(first[name], again[name]) for name in first), "budgets and memory used to be lost"
+    file = place / "predictor" / name
+    content = file.read_bytes()
+    for changed in (flipped(content, len(content) - 3), content[:-9], b"", None):
+        file.unlink() if changed is None else file.write_bytes(changed)
+        with pytest.raises(DamagedFileError, match=name):
+            Pruner.from_pretrained(place)
+    config = json.loads((place / "pruner.json").read_text())
+    for elsewhere in ("../one/predictor", str(learned / "predictor"), "missing"):
+        (place / "pruner.json").write_text(
+            json.dumps({**config, "planner": {**config["planner"], "folder": elsewhere}})
+        )
+        with pytest.raises(DamagedFileError, match="is not in"):
+            Pruner.from_pretrained(place)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """The folder of a search for a predictor."""
+    model, processor = zoo_model()
+    folder = tmp_path_factory.mktemp("learned") / "one"
+    search(
+        model,
+        processor,
+        dataset("calibration", limit=1)[:2],
+        mode="predictor",
+        budgets=[0.5],
+        directory=folder,
+        effort=EFFORT,
+    )
+    return folder
 
 
 def test_one_file_of_a_run_given_by_itself_is_checked_too(invoke, run):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vispco import files
 from vispco.cost import Budget, BudgetLike, Workload
 from vispco.engine.plan import Planner
 from vispco.errors import InvalidInputError
@@ -86,7 +87,9 @@ def save(source: PrunerSource, folder: str | Path) -> Path:
         predictor = load_predictor(config, source.folder)
         with hide_weight_bars():
             predictor.save_pretrained(place / PREDICTOR)
-        planner: dict[str, Any] = {**config.planner, "folder": PREDICTOR}
+        written = [file.name for file in (place / PREDICTOR).iterdir() if file.suffix in (".json", ".safetensors")]
+        sums = files.digest_files(place / PREDICTOR, sorted(written))
+        planner: dict[str, Any] = {**config.planner, "folder": PREDICTOR, "checksums": sums}
         config = replace(config, planner=planner)
     return config.save(place / NAME)
 

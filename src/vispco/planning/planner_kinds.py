@@ -16,7 +16,8 @@ from vispco import cost as costs
 from vispco import kernels
 from vispco.cost import Budget, Cost
 from vispco.engine.plan import Planner, TokenPlan
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, VispcoError
+from vispco.files import DamagedFileError, digest_file
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.found_shape import FoundShape
@@ -29,12 +30,14 @@ from vispco.planning.pruner_config import PrunerConfig
 from vispco.registry import Registry
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
+from vispco.weights import check_weights
 
 BuildPlanner: TypeAlias = Callable[[PrunerConfig, Budget | None, Path], tuple[Chain, Planner]]
 """(config, budget, the folder of the config) -> what runs at this budget. Only a fixed schedule may get no budget."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
 MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
+RESTORE = "Save the pruner again from its run."
 PREDICTOR = "predictor"  # the folder of a predictor, beside the config
 
 
@@ -134,6 +137,26 @@ def cost_of(config: PrunerConfig) -> Cost:
 
 
 def load_predictor(config: PrunerConfig, folder: Path) -> Any:
-    """The predictor that lies beside a config, ready to be used: of the class that its kind of planner has."""
+    """The predictor that lies beside a config, ready to be used: of the class that its kind of planner has.
+
+    Refused by name: a folder that is not beside the config, and files that are not those that were saved with it.
+    """
     made = JointPredictor if config.kind == "joint" else Predictor
-    return made.from_pretrained(folder / str(config.planner.get("folder", PREDICTOR))).eval()
+    place = folder / str(config.planner.get("folder", PREDICTOR))
+    if not place.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
+        raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {RESTORE}")
+    for name, expected in (config.planner.get("checksums") or {}).items():
+        if not (place / name).is_file() or digest_file(place / name) != expected:
+            raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {RESTORE}")
+    check_weights(place)
+    try:
+        model, found = made.from_pretrained(place, use_safetensors=True, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, VispcoError):
+            raise
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise DamagedFileError(f"The predictor in {place} cannot be loaded: {reason.strip()} {RESTORE}") from error
+    wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys") for key in found.get(kind) or ())
+    if wrong:
+        raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {RESTORE}")
+    return model.eval()
