@@ -1,7 +1,7 @@
 """Makes the pictures of the README and the docs from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
 
     python benchmarks/pictures.py runs/demo [MORE RUNS...]
-    python benchmarks/pictures.py tasks              # a test item of each drawn task, for docs/zoo.md
+    python benchmarks/pictures.py tasks              # a test item of each synthetic task, for docs/zoo.md
     python benchmarks/pictures.py several            # two pictures and a video, for the same
 
 The page needs chromium and chromedriver (`make browser`). The same runs give the same names.

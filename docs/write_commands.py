@@ -15,6 +15,7 @@ import typer
 from vispco.cli.main import app
 from vispco.cli.registered_names import expand
 
+GENERAL = ("help", "config", "quiet", "verbose", "log_file")  # of every command
 PAGE = Path(__file__).parent / "commands.md"
 BEGINNING = """# The commands
 
@@ -28,12 +29,14 @@ vispco report runs/one
 
 MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`, `tiny-deep`), a folder made by `save_pretrained`, or a hub id.
 
-**What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there; progress and
-notes go to stderr. The exit code is 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where
-it came from), 2 for options that cannot be read, 130 after Ctrl-C. Files appear whole or not at all. After a stop of
-any kind the same command continues: a demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a
-comparison by method; `evaluate`, `bench` and what takes seconds start over. `vispco --install-completion` teaches your
-shell the commands.
+**What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there. Progress and
+notes go to stderr: bars on a terminal, elsewhere a line every ten seconds, with `--json` as well. `--quiet` leaves
+errors and warnings, `--verbose` adds the options in effect and how long it took, `--log-file FILE` keeps what is said,
+with the time. `--budget` and `--budgets` are one option, and a budget may be written `0.5` or `50%`. The exit code is
+0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where it came from), 2 for options that
+cannot be read, 130 after Ctrl-C. Files appear whole or not at all. The same command continues an interrupted one: a demo by stage, a search by measured pass or checkpoint, a sweep by
+configuration, a comparison by method; `evaluate`, `bench` and what takes seconds start over. `vispco
+--install-completion` teaches your shell the commands, options, and names of models, scorers and tasks.
 
 **Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
 options' names; one that the command does not take is refused, with those that it takes. A file may have a section for
@@ -71,7 +74,7 @@ def section(name: str, command: Any) -> str:
     lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     usage = " ".join(["vispco", name, *(p.name.upper() + ("..." if p.nargs != 1 else "") for p in arguments)])
-    rows = [_row(p) for p in command.params if p.name not in ("help", "config")]
+    rows = [_row(p) for p in command.params if p.name not in GENERAL]
     return "\n".join(
         [
             f"## `{usage}`",

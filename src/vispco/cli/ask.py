@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import bars, show
+from vispco.cli.output import show
+from vispco.cli.telling import bar
 from vispco.files import check_writable
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
 METHOD = "A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
-BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt (default: 0.5)."
+BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt: 0.4 or 40%."
 
 
 @spread
@@ -26,7 +28,7 @@ def ask(
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
     question: Annotated[str, typer.Argument(help="What to ask about it.")],
     *,
-    budget: Annotated[float, typer.Option(help=BUDGET)] = 0.5,
+    budget: Annotated[str, budget_option(BUDGET)] = "0.5",
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
@@ -41,7 +43,9 @@ def ask(
     open_page: Annotated[bool, typer.Option("--open", help="Also write a page with a slider, and open it.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """The answer unpruned and pruned, side by side, with tokens, FLOPs and milliseconds, and which tokens survive.
+    """Ask about your own picture: unpruned and pruned, side by side.
+
+    With tokens, FLOPs and milliseconds of both, and a picture of which tokens survive at which layer.
 
     Examples:
 
@@ -57,12 +61,11 @@ def ask(
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.report.picture import as_seen  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
+    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
-    with bars(silent=json) as bar:
-        bar.add_task(f"{model}, {choice.title}", total=None)
+    with bar(f"{model}, {choice.title}"):
         loaded, processor = loading.load(model)
         found = compare(loaded, processor, sample, choice.pruner(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     seen = as_seen(sample.images[0], processor)

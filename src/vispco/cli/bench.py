@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.budgets import budgets_option
 from vispco.cli.choice import ALLOCATION, check_given
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import bars, show
+from vispco.cli.output import show
+from vispco.cli.place import beside_run, short_name
+from vispco.cli.telling import bar
 from vispco.errors import InvalidInputError
 from vispco.files import check_writable, read_json, write_json
 
@@ -43,7 +46,7 @@ def bench(
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
     ] = None,
-    budgets: Annotated[str, typer.Option(help="For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
+    budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
     ),
     loading: ModelOptions,
@@ -56,14 +59,15 @@ def bench(
         bool, typer.Option(help="Also measure requests per second with a mixed queue, in batches of 1, 4 and 16.")
     ] = False,
     memory: Annotated[bool, typer.Option(help="Also measure peak memory, each in a process of its own.")] = True,
-    out: Annotated[Path, typer.Option(help="The JSON file to write; in a run's folder, its page shows it.")] = (
-        Path("bench.json")
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The JSON file to write; in a run's folder, its page shows it [bench.json in the first run]"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Time to first token, tokens per second, KV cache, peak memory: unpruned and pruned, interleaved in one run.
+    """Time to first token, tokens per second, KV cache and memory.
 
-    Beside each measured speed-up stands the one that FLOPs imply.
+    Unpruned and pruned, interleaved in one run. Beside each measured speed-up stands the one that FLOPs imply.
 
     Examples:
 
@@ -77,6 +81,7 @@ def bench(
 
     fractions = parse_budgets(budgets)
     check_given(allocation)
+    out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
     check_writable(out)
     from dataclasses import replace  # noqa: PLC0415
 
@@ -95,12 +100,8 @@ def bench(
     candidates += [method_candidate(text, judge.model.config) for text in method or ()]
     candidates = [replace(each, allocation=allocation) for each in candidates]
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
-    with bars(silent=json) as bar:
-        line = bar.add_task("bench", total=None)
-
-        def tell(done: int, total: int, text: str) -> None:
-            bar.update(line, completed=done, total=total, description=text)
-
+    with bar(f"{model}: bench") as shown:
+        tell = shown.tell
         rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
         if memory:
             rows = add_peaks(rows, judge, spec, candidates, batch_size, on_progress=tell)
@@ -153,7 +154,7 @@ def method_candidate(text: str, config: Any) -> BenchCandidate:
     """A published method as a person types it: pyramiddrop, sparsevlm:64, or pyramiddrop@0.5 at a budget."""
     from vispco import cost  # noqa: PLC0415
     from vispco.bench import BenchCandidate  # noqa: PLC0415
-    from vispco.cli.search import budgets_of  # noqa: PLC0415
+    from vispco.cli.budgets import budgets_of  # noqa: PLC0415
     from vispco.presets import parse  # noqa: PLC0415
 
     name, at, budget = text.partition("@")

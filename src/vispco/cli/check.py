@@ -31,7 +31,9 @@ def check(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the config.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Whether a model is pruned exactly: all laws on a tiny random twin of its config, or on the real weights.
+    """Whether a model is pruned exactly.
+
+    All laws of pruning, run on a tiny random twin of its config, or on the real weights.
 
     Examples:
 

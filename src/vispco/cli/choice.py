@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from vispco import files
+from vispco.cli.budgets import budget_option
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ COST = "What a budget is a fraction of: {costs}."
 class PruningOptions:
     """How a model is pruned: a schedule with a scorer, a published method, or a search's directory with a budget."""
 
+    PANEL: ClassVar[str] = "Pruning"
+
     schedule: Annotated[
         str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
     ] = "full"
@@ -44,8 +47,8 @@ class PruningOptions:
     method: Annotated[str | None, typer.Option(help=METHOD)] = None
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="With --pruner or --method: a fraction of the unpruned FLOPs (0.5, 50%); with --pruner also time (40ms, "
+        budget_option(
+            "With --pruner or --method: a fraction of the unpruned FLOPs (0.5, 50%); with --pruner also time (40ms, "
             "0.6t; see vispco profile) or KV bytes (120MB)."
         ),
     ] = None

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.budgets import FRACTION, budgets_of, one_budget
 from vispco.cli.choice import COST, SCORER, chain_of
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
-from vispco.cli.search import budgets_of
+from vispco.cli.registered_names import Group
 
 if TYPE_CHECKING:
     from vispco.rivals import Comparison
 
 FILE, FIGURE = "comparison.json", "search-cost.png"
-app = typer.Typer(help="Published methods, or searches, side by side.", no_args_is_help=True)
+app = typer.Typer(
+    help="Published methods, or searches, side by side.", cls=Group, no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
@@ -31,9 +34,12 @@ def group() -> None:
 def searches(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
+    budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5",
     budgets: Annotated[
-        str, typer.Option(help="Further budgets, for hypervolumes and equal terms; none for one budget alone.")
+        str,
+        typer.Option(
+            metavar="BUDGET,...", help="Further budgets, for hypervolumes and equal terms; none for one budget alone."
+        ),
     ] = "0.2,0.3,0.7",
     beyond: Annotated[
         float, typer.Option(min=0.1, help="Searches that can be stopped get so many times the bill of vispco.")
@@ -55,11 +61,12 @@ def searches(
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Method, FLOPs, cost of the search in FLOPs and seconds, accuracy per task; a JSON file and a figure of them.
+    """Searches side by side: accuracy, FLOPs, and what each search cost.
 
-    With further budgets, also what each search reached at the cost of vispco, and what it paid for as much. Run it again to
-    continue an interrupted comparison, method by method; with other methods, it adds them. Without names, it runs vispco and
-    a rival of each kind.
+    Accuracy per task, FLOPs, the cost of the search in FLOPs and seconds; a JSON file and a figure of them. With further
+    budgets, also what each search reached at the cost of vispco, and what it paid for as much. Run it again to continue an
+    interrupted comparison, method by method; with other methods, it adds them. Without names, it runs vispco and a rival of
+    each kind.
 
     Examples:
 
@@ -67,12 +74,13 @@ def searches(
 
         vispco compare searches tiny-qwen --budgets none --searches vtw,random-40,vispco-static,scaled:pyramiddrop
     """
+    fraction = one_budget(budget)
     folder = run_folder(out or RUNS / f"compare-{short_name(model)}-{scorer}", overwrite=overwrite)
     more = [] if budgets.strip() == "none" else budgets_of(budgets)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.cli.output import ComparisonBars  # noqa: PLC0415
+    from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.plots.search_cost import draw_searches  # noqa: PLC0415
     from vispco.rivals import (  # noqa: PLC0415
@@ -106,14 +114,14 @@ def searches(
         so_far.save(folder.file(FILE))
         bars.finish()
 
-    with folder.claim("compare", {**ground, "budget": budget, "cost": cost}):
-        done = load_finished_rows(folder.path / FILE, budget, cost, ground)
-        with ComparisonBars(len(names), len({row.method for row in done} & set(names)), quiet=json) as bars:
+    with folder.claim("compare", {**ground, "budget": fraction, "cost": cost}):
+        done = load_finished_rows(folder.path / FILE, fraction, cost, ground)
+        with ComparisonBars(len(names), len({row.method for row in done} & set(names))) as bars:
             loaded = learned.build(progress=bars.show_samples)
             found = compare(
                 Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
                 _test_evaluator(spec, loaded, bars.show_samples),
-                ComparedBudgets(budget, more, beyond),
+                ComparedBudgets(fraction, more, beyond),
                 chosen,
                 details={**ground, **facts(loaded.model.device)},
                 done=done,
@@ -123,7 +131,7 @@ def searches(
         found.save(folder.file(FILE))
         draw_searches(search_cost_info(found), folder.file(FIGURE))
         folder.finish()
-    title = f"{model} at {budget:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
+    title = f"{model} at {fraction:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
         tell_next(folder.path, f"vispco plot {folder.path}")

@@ -5,19 +5,42 @@ from __future__ import annotations
 import inspect
 import json as jsons
 import sys
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from vispco.cli import telling
+from vispco.cli.help_page import LAST
 from vispco.cli.registered_names import Command
 from vispco.errors import InvalidInputError
+from vispco.version import __version__
 
 
 class StoppedByUserError(Exception):
     """Ctrl-C as an exception that typer does not catch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralOptions:
+    """How much every command says, and where."""
+
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only errors and warnings on stderr.", rich_help_panel=LAST)
+    ] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also what is looked up and how long it takes.", rich_help_panel=LAST)
+    ] = False
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file", metavar="FILE", help="Add what is said, with the time, to this file.", rich_help_panel=LAST
+        ),
+    ] = None
 
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
@@ -34,22 +57,33 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
             context.default_map = _chosen(read_options(path, name), context, path, lists, name)
         return path
 
-    option = typer.Option("--config", is_eager=True, callback=read, help=HELP, metavar="FILE")
+    option = typer.Option("--config", is_eager=True, callback=read, help=HELP, metavar="FILE", rich_help_panel=LAST)
     added = inspect.Parameter(
         "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option]
     )
+    hints = get_type_hints(GeneralOptions, include_extras=True)
+    general = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+        for each in fields(GeneralOptions)
+    ]
 
     @wraps(command)
     def run(**given: Any) -> Any:
         given.pop("config", None)
+        asked = GeneralOptions(**{each.name: given.pop(each.name) for each in fields(GeneralOptions)})
         _EFFECTIVE.clear()
         _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
+        telling.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)
+        telling.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
+        began = time.monotonic()
         try:
             return command(**given)
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error
+        finally:
+            telling.detail(f"{name} took {time.monotonic() - began:.1f} s")
 
-    parameters = [*signature.parameters.values(), added]
+    parameters = [*signature.parameters.values(), added, *general]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

@@ -1,11 +1,11 @@
-"""What a command asks its model about: drawn tasks, benchmark files, or somebody's conversations."""
+"""What a command asks its model about: synthetic tasks, benchmark files, or somebody's conversations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -24,10 +24,12 @@ PER_TASK, FROM_FILE = 48, 256  # calibration items, where --samples does not say
 class TaskOptions:
     """What accuracy is measured on; `spec()` is its part of an `EvaluatorSpec`."""
 
+    PANEL: ClassVar[str] = "What is asked"
+
     tasks: Annotated[
         str,
         typer.Option(
-            help="'all', names of drawn tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}."
+            help="'all', names of synthetic tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}."
         ),
     ] = "all"
     data_root: Annotated[
@@ -106,16 +108,20 @@ class TaskOptions:
 class TrainingOptions:
     """What a search learns from."""
 
+    PANEL: ClassVar[str] = "What a search learns from"
+
     data: Annotated[
         Path | None,
         typer.Option(
-            help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv (default: drawn calibration tasks)."
+            help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv (default: synthetic calibration tasks)."
         ),
     ] = None
     images: Annotated[Path | None, typer.Option(help="The folder of its pictures (default: beside the file).")] = None
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Items of each drawn task, or of --data in all (default: {PER_TASK}; {FROM_FILE})."),
+        typer.Option(
+            min=1, help=f"Items of each synthetic task, or of --data in all (default: {PER_TASK}; {FROM_FILE})."
+        ),
     ] = None
     downsample: Annotated[
         int | None,

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.budgets import budgets_of, budgets_option
 from vispco.cli.choice import ONE_CHAIN, chain_of
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, run_folder
+from vispco.cli.telling import draws_bars, say
 from vispco.files import read_json
+from vispco.progress_lines import ProgressLines
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from vispco.demo.run import Tell
 
 NO_GAIN = 1.0  # times faster
-CALIBRATION = 48  # items of each drawn task, where --samples does not say, as a search has
+CALIBRATION = 48  # items of each synthetic task, where --samples does not say, as a search has
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
 SWEPT = "fastv"  # the scorer of the sweep beside a joint search
@@ -40,9 +43,7 @@ def demo(
     scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN)] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str | None, typer.Option(help="joint, predictor, static or line (default: by --scorer).")] = None,
-    budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs that are searched.")] = (
-        "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
-    ),
+    budgets: Annotated[str, budgets_option()] = ("0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"),
     loading: ModelOptions,
     asked: TaskOptions,
     training: TrainingOptions,
@@ -58,7 +59,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Search schedules for all budgets, sweep beside it, time the first token, write a page.
+    """All of it in one command: search, sweep, times and a page.
 
     Run it again to continue an interrupted demo.
 
@@ -68,8 +69,6 @@ def demo(
 
         vispco demo --model ./my-model --out runs/mine --tasks chartqa=ChartQA.tsv --data conversations.json
     """
-    from vispco.cli.search import budgets_of  # noqa: PLC0415
-
     fractions, clocked = budgets_of(budgets), budgets_of(timed)
     folder = run_folder(out, overwrite=overwrite)
     import torch  # noqa: PLC0415
@@ -83,10 +82,7 @@ def demo(
 
     def learn(processor: Any) -> tuple[Sequence[Sample], dict[str, Any]]:
         samples, about = training.load(asked, processor, seed=seed)
-        if not json:
-            tell_skipped(
-                {"data": about["skipped"]} if "skipped" in about else {}, lambda line: typer.echo(line, err=True)
-            )
+        tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
         write_areas(folder, about)
         return samples, about
 
@@ -112,7 +108,7 @@ def demo(
         workers=used if used > 1 else 0,
         seed=seed,
     )
-    with progress_bar(silent=json) as tell:
+    with progress_bar() as tell:
         page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
@@ -123,7 +119,7 @@ def demo(
 
 
 @contextmanager
-def progress_bar(*, silent: bool) -> Iterator[Tell]:
+def progress_bar() -> Iterator[Tell]:
     """A bar over the whole demo: which stage, what is happening, about how long it will take."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
@@ -131,7 +127,7 @@ def progress_bar(*, silent: bool) -> Iterator[Tell]:
 
     from vispco.demo import Forecast  # noqa: PLC0415
 
-    forecast = Forecast()
+    forecast, lines = Forecast(), [ProgressLines()]
 
     class Left(ProgressColumn):
         def render(self, task: Task) -> Text:  # noqa: ARG002
@@ -144,7 +140,7 @@ def progress_bar(*, silent: bool) -> Iterator[Tell]:
 
     columns = (TextColumn("{task.description}"), Share(), TimeElapsedColumn(), Left())
     console = Console(stderr=True)
-    bar = Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True)
+    bar = Progress(*columns, console=console, disable=not draws_bars(), transient=True)
     line = bar.add_task("", total=1.0)
 
     def tell(stage: Stage, fraction: float | None, text: str) -> None:
@@ -154,10 +150,11 @@ def progress_bar(*, silent: bool) -> Iterator[Tell]:
                 if earlier not in forecast.done:
                     forecast.skip(earlier)
             forecast.begin(stage)
-            if not silent and not bar.console.is_terminal:
-                typer.echo(f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}", err=True)
+            lines.append(ProgressLines())
         forecast.moved(fraction)
-        bar.update(line, description=f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}")
+        told = f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}"
+        lines[-1].tell(fraction, None if fraction is None else 1.0, told)
+        bar.update(line, description=told)
 
     with bar:
         yield tell

@@ -10,7 +10,8 @@ import typer
 from vispco.cli.choice import PruningOptions, chain_of
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import bars, show
+from vispco.cli.output import show
+from vispco.cli.telling import bar, say
 from vispco.files import write_json
 from vispco.run_record import check_output, record_output
 
@@ -39,7 +40,7 @@ def evaluate(
     *,
     asked: TaskOptions,
     pruning: PruningOptions,
-    split: Annotated[str, typer.Option(help="Of drawn tasks: test, calibration or train.")] = "test",
+    split: Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
@@ -51,7 +52,10 @@ def evaluate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Accuracy per task with a 95 % interval, FLOPs by both cost models, and what could not be used."""
+    """Accuracy per task and FLOPs, unpruned or pruned.
+
+    With 95 % intervals, the number of items, FLOPs by both cost models, and what could not be used.
+    """
     if out is not None:
         check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -83,9 +87,8 @@ def evaluate(
         **loading.spec(),
     )
     pruning.check()
-    with bars(silent=json) as bar:
-        line = bar.add_task(f"{model}, {pruning.title}", total=None)
-        evaluator = spec.build(progress=lambda done, total: bar.update(line, completed=done, total=total))
+    with bar(f"{model}, {pruning.title}") as shown:
+        evaluator = spec.build(progress=shown.tell)
         for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
             check_output(path, *FIRST)
         candidate = pruning.candidate(evaluator.model, evaluator.num_layers)
@@ -112,8 +115,7 @@ def evaluate(
         write_json(out, data)
         record_output(out)
     show(data, as_json=json, table=_table(result, title))
-    if not json:
-        tell_skipped(evaluator.skipped, lambda line: typer.echo(line, err=True))
+    tell_skipped(evaluator.skipped, say)
 
 
 def _table(result: Evaluation, title: str) -> Any:

@@ -36,7 +36,9 @@ def info(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the config.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Layers, visual tokens, FLOPs by both formulas, memory, and what a search and the grid take. Reads no weights.
+    """Layers, tokens, FLOPs and memory of a model; reads no weights.
+
+    FLOPs by both formulas, and what an evaluation, a search and the grid would take.
 
     Examples:
 

@@ -28,9 +28,11 @@ from vispco.cli import (
     search,
     serve,
     sweep,
+    telling,
     train,
     zoo,
 )
+from vispco.cli.registered_names import Group
 from vispco.errors import VispcoError
 from vispco.version import __version__
 
@@ -41,32 +43,34 @@ CONTINUES = ("demo", "search", "sweep", "compare", "zoo", "train")  # commands t
 
 _NOTED: set[tuple[str, str]] = set()
 
+START, FIND, MEASURE, SHOW, MODELS = "Try it", "Find schedules", "Measure", "Look and take along", "Models"
 app = typer.Typer(
     name="vispco",
+    cls=Group,
     help="Which visual tokens a vision-language model can do without, at which layer, for a given budget.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("ask")(ask.ask)
-app.command("play")(play.play)
-app.command("serve")(serve.serve)
-app.command("search")(search.search)
-app.command("sweep")(sweep.sweep)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("bench")(bench.bench)
-app.command("profile")(profile.profile)
+app.command("demo", rich_help_panel=START)(demo.demo)
+app.command("ask", rich_help_panel=START)(ask.ask)
+app.command("play", rich_help_panel=START)(play.play)
+app.command("serve", rich_help_panel=START)(serve.serve)
+app.command("search", rich_help_panel=FIND)(search.search)
+app.command("sweep", rich_help_panel=FIND)(sweep.sweep)
+app.command("train", rich_help_panel=FIND)(train.train)
+app.command("evaluate", rich_help_panel=MEASURE)(evaluate.evaluate)
+app.command("bench", rich_help_panel=MEASURE)(bench.bench)
+app.command("profile", rich_help_panel=MEASURE)(profile.profile)
 compare.app.command("methods")(method_table.methods)
-app.add_typer(compare.app, name="compare")
-app.command("report")(report.report)
-app.command("plot")(report.plot)
-app.command("export")(search.export)
-app.add_typer(zoo.app, name="zoo")
-app.command("info")(info.info)
-app.command("check")(check.check)
+app.add_typer(compare.app, name="compare", rich_help_panel=MEASURE)
+app.command("report", rich_help_panel=SHOW)(report.report)
+app.command("plot", rich_help_panel=SHOW)(report.plot)
+app.command("export", rich_help_panel=SHOW)(search.export)
+app.command("info", rich_help_panel=MODELS)(info.info)
+app.command("check", rich_help_panel=MODELS)(check.check)
+app.add_typer(zoo.app, name="zoo", rich_help_panel=MODELS)
 config.configure(app)
 
 
@@ -93,6 +97,7 @@ def options(
 def run() -> None:
     """The entry point of the `vispco` command."""
     warnings.showwarning = _note
+    telling.begin()  # a command begins again, with its own options
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -126,14 +131,16 @@ def _note(message: Warning | str, category: type[Warning], *_: object, **__: obj
     key = (category.__name__, start[0] if start else text)
     if key not in _NOTED:
         _NOTED.add(key)
-        print(f"note: {text}", file=sys.stderr)  # noqa: T201 - sys.stderr as a progress bar has it
+        telling.SAID.warning("%s", text)
 
 
 def _fail(sentence: str, code: int) -> None:
     if os.environ.get("VISPCO_DEBUG") and code != INTERRUPTED:
         raise  # noqa: PLE0704 - called from an except block only
+    telling.note_error(sentence)
     typer.secho(f"error: {sentence}", fg="red", err=True)
     sys.stderr.flush()
+    telling.end()
     sys.exit(code)
 
 

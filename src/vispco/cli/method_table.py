@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vispco.cli.budgets import budgets_of, budgets_option
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
-from vispco.cli.search import budgets_of
 from vispco.files import write_text
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FILE = "methods.json"
 def methods(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs.")] = "0.9,0.5,0.3,0.2",
+    budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2",
     methods: Annotated[
         str | None, typer.Option(help="Names with commas between them (default: all): {methods}.")
     ] = None,
@@ -44,9 +44,9 @@ def methods(
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Each method as published, scaled to budgets, with drawn schedules, and with a search on top; all by one account.
+    """Published methods side by side, by one account.
 
-    Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
+    Each as published, scaled to budgets, with random schedules, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
     wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
     command continues a comparison that was stopped; with other methods, it adds them.
 
@@ -62,7 +62,7 @@ def methods(
 
     from vispco import rivals  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.cli.output import ComparisonBars  # noqa: PLC0415
+    from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.method_table import (  # noqa: PLC0415
         Ground,
@@ -98,7 +98,7 @@ def methods(
     with folder.claim("compare methods", about):
         table = continued(folder.path / FILE, about)
         done = sum(_is_done(table, settings, name) for name in names)
-        with ComparisonBars(len(names), done, quiet=json) as bars:
+        with ComparisonBars(len(names), done) as bars:
             loaded, processor = spec.load()
             ground = Ground(
                 loaded,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -19,7 +19,8 @@ MODEL = "A shipped model, a folder, or a hub id."
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameters may be dataclasses of options; the command line sees their fields.
 
-    Every field has a default, and is annotated as an option of a command is: `Annotated[str, typer.Option(...)]`.
+    Every field has a default, and is annotated as an option of a command is: `Annotated[str, typer.Option(...)]`. In the
+    help, the options of a dataclass with a `PANEL` stand under that heading.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {}
@@ -45,6 +46,10 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options(kind: type) -> list[Parameter]:
     hints = get_type_hints(kind, include_extras=True)
+    panel = getattr(kind, "PANEL", None)
+    for hint in hints.values() if panel is not None else ():
+        for option in getattr(hint, "__metadata__", ()):
+            option.rich_help_panel = panel
     return [
         Parameter(
             each.name,
@@ -59,6 +64,8 @@ def _options(kind: type) -> list[Parameter]:
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """Options of `vispco.load`; `spec()` is their part of an `EvaluatorSpec`."""
+
+    PANEL: ClassVar[str] = "Loading the model"
 
     dtype: Annotated[str, typer.Option(help="auto (the model's own), float32, bfloat16 or float16.")] = "auto"
     device: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import typer
 
@@ -55,57 +55,3 @@ def fitted_table(
             table.add_row(*(row[place] for place in places))
         parts.append(table)
     return Group(*parts)
-
-
-def bars(*, silent: bool = False) -> Any:
-    """A progress display on stderr: what is happening, how far it is, and how long it will take."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True)
-
-
-class ComparisonBars:
-    """Two bars: methods that are done, and the samples of what is being measured. On stderr; JSON keeps stdout."""
-
-    def __init__(self, total: int, done: int, *, quiet: bool = False) -> None:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._shown = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        self._methods = self._shown.add_task("loading the model", total=total, completed=done)
-        self._samples = self._shown.add_task("samples", total=None)
-
-    def __enter__(self) -> Self:
-        self._shown.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
-
-    def begin(self, method: str) -> None:
-        """A search begins."""
-        self._shown.update(self._methods, description=method)
-
-    def finish(self) -> None:
-        """It has been evaluated, too."""
-        self._shown.update(self._methods, advance=1)
-
-    def show_samples(self, done: int, total: int) -> None:
-        """How many samples of the current evaluation are done."""
-        self._shown.update(self._samples, completed=done, total=total)

@@ -37,6 +37,12 @@ def output_file(out: Path | None, runs: Sequence[Path | str], name: str, mark: s
     return path
 
 
+def beside_run(out: Path | None, runs: Sequence[str], alone: str, inside: str) -> Path:
+    """The file that was given; else INSIDE in the first of the runs that is a folder, else ALONE in the folder of runs."""
+    folder = next((Path(run) for run in runs if Path(run).is_dir()), None)
+    return out if out is not None else RUNS / alone if folder is None else folder / inside
+
+
 def check_export(folder: Path) -> None:
     """Refuse a folder for a pruner that holds anything but an earlier one."""
     check_writable(folder / PRUNER)

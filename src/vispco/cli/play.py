@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
+from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
 
@@ -15,7 +16,7 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 def play(
     model: Annotated[str, typer.Argument(help=MODEL)] = "tiny-qwen",
     *,
-    budget: Annotated[float, typer.Option(help="Where the slider begins.")] = 0.5,
+    budget: Annotated[str, budget_option("Where the slider begins: 0.5 or 50%.")] = "0.5",
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
@@ -29,7 +30,9 @@ def play(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
     loading: ModelOptions,
 ) -> None:
-    """A page where one drops a picture, asks, and moves the budget: answers, survivors by layer, time and cost.
+    """A page to drop a picture, ask, and move the budget.
+
+    Answers, surviving tokens by layer, time and cost change with it.
 
     Examples:
 
@@ -44,7 +47,7 @@ def play(
     from vispco.play.session import PlaySession  # noqa: PLC0415
 
     load_gradio()  # before a model is loaded for nothing
-    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
+    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     if pruner is not None:
         deployment.read(pruner)
     session = PlaySession(*loading.load(model), choice, max_new_tokens=max_new_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
     """Which hyper-parameters, and how much work."""
+
+    PANEL: ClassVar[str] = "Settings of a search"
 
     preset: Annotated[
         str | None,

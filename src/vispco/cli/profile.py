@@ -9,7 +9,8 @@ import typer
 
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import bars, show
+from vispco.cli.output import show
+from vispco.cli.telling import bar
 from vispco.errors import InvalidInputError
 from vispco.files import check_writable
 
@@ -30,7 +31,9 @@ def profile(
     out: Annotated[Path | None, typer.Option(help="Also write it here (it is kept in the user's cache).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Measure once what layers, drops and the rest take; then --budget 40ms, 0.6t and 120MB work like --budget 0.5.
+    """Measure this device once; then budgets may be 40ms, 0.6t or 120MB.
+
+    What layers, drops and the rest of a prefill take is kept in the user's cache.
 
     Examples:
 
@@ -48,12 +51,7 @@ def profile(
     scorers.get(scorer)  # a wrong name is refused before a model is loaded
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=2)
     judge = spec.build()
-    with bars(silent=json) as bar:
-        line = bar.add_task("profile", total=None)
-
-        def tell(done: int, total: int, text: str) -> None:
-            bar.update(line, completed=done, total=total, description=text)
-
+    with bar(f"{model}: profile") as shown:
         found = profile_model(
             judge.model,
             judge.processor,
@@ -62,7 +60,7 @@ def profile(
             tokens=POINTS if tokens is None else sizes_up_to(tokens),
             rounds=rounds,
             scorer=scorer,
-            on_progress=tell,
+            on_progress=shown.tell,
         )
     place = found.save()
     if out is not None:

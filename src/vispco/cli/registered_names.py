@@ -9,7 +9,9 @@ import re
 from importlib import import_module
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from vispco.cli.help_page import command_help, group_help
 
 # By the word in braces: where a registry lives, as module:name.
 REGISTRIES = {
@@ -45,4 +47,12 @@ class Command(TyperCommand):
             text = getattr(parameter, "help", None)
             if text is not None and _WORD.search(text):
                 parameter.help = expand(text)  # type: ignore[attr-defined]  # an option or an argument of typer's
-        super().format_help(ctx, formatter)
+        formatter.write(command_help(self, ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands with plain help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help: commands in groups, then options."""
+        formatter.write(group_help(self, ctx))

@@ -18,7 +18,9 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page to write [report.html in the first folder]")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
 ) -> None:
-    """One self-contained page: frontier, budget slider, schedules, surviving tokens, provenance.
+    """One self-contained page about runs.
+
+    Frontier, budget slider, schedules, surviving tokens, provenance.
 
     Example:
 

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vispco.cli.budgets import budget_option, budgets_of, budgets_option, one_budget
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
 from vispco.cli.preset import PresetOptions
-from vispco.errors import InvalidInputError
+from vispco.cli.telling import draws_bars, is_first, say
 from vispco.run_record import record_output
 
 if TYPE_CHECKING:
     from vispco.frontier import Frontier
 
 WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
-
-
-def numbers(text: str) -> list[float]:
-    """Fractions as a person types them: 0.2,0.5,0.9."""
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise InvalidInputError(f"The budgets {text!r} cannot be read. Give fractions such as 0.2,0.5,0.9.") from error
-
-
-def budgets_of(text: str) -> list[float]:
-    """Fractions of the FLOPs as a person types them, 0.2,50%: refused before a model is loaded where one is none."""
-    from vispco.cost.budget import parse_budgets  # noqa: PLC0415
-
-    return [budget.fraction for budget in parse_budgets(text)]
 
 
 @spread
@@ -61,7 +46,7 @@ def search(
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection, halving or table (default: what measured best).")
     ] = None,
-    budgets: Annotated[str, typer.Option(help="Fractions of the unpruned FLOPs.")] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
+    budgets: Annotated[str, budgets_option()] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
     cost: Annotated[str, typer.Option(help=COST)] = "exact",
     learned: TrainingOptions,
     asked: TaskOptions,
@@ -72,7 +57,9 @@ def search(
     loading: ModelOptions,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Find the schedule on the Pareto frontier for each budget, and keep all of it in the folder of a run.
+    """Find the schedule on the Pareto frontier for each budget.
+
+    All of it is kept in the folder of a run, and the same command continues an interrupted search.
 
     Examples:
 
@@ -98,12 +85,6 @@ def search(
     from vispco.search.joint.space import read_chains  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
     from vispco.search.spec import SearchSpec  # noqa: PLC0415
-
-    first = os.environ.get("RANK", "0") == "0"  # of many processes, one speaks and writes
-
-    def say(line: str) -> None:
-        if first and not json:
-            typer.echo(line, err=True)
 
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below
@@ -144,10 +125,10 @@ def search(
                 "data": about,
                 "tasks": describe_tasks(test_spec, questions),
             },
-            show=not json,
+            show=draws_bars(),
             say=say,
         )
-        if not first:
+        if not is_first():
             return
         write_areas(folder, about)
         if examples:
@@ -168,7 +149,7 @@ def search(
 def export(
     run: Annotated[Path, typer.Argument(help="The directory of a search.")],
     *,
-    budget: Annotated[float, typer.Option(help="A fraction of the unpruned FLOPs.")] = 0.5,
+    budget: Annotated[str, budget_option()] = "0.5",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -177,9 +158,9 @@ def export(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
-    """Write what a search found for a budget as a pruner, with its scorer: every --pruner reads it.
+    """What a search found for a budget, as a pruner in one file or folder.
 
-    A JSON file holds the static schedule for samples of a typical size. A folder holds the predictor, or the shapes of all
+    Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the predictor, or the shapes of all
     budgets, and works at other budgets, too.
 
     Examples:
@@ -188,8 +169,9 @@ def export(
 
         vispco export runs/qwen --budget 0.4 --out qwen-pruner
     """
+    fraction = one_budget(budget)
     path = (
-        output_file(out, [run], f"pruner-{budget:g}.json", "vispco-pruner")
+        output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner")
         if out is None or out.suffix == ".json"
         else out
     )
@@ -199,14 +181,14 @@ def export(
     from vispco.pruner import Pruner  # noqa: PLC0415
 
     if path.suffix == ".json":
-        config = deployment.export(run, budget)
+        config = deployment.export(run, fraction)
         config.save(path)
         record_output(path)
     else:
-        pruner = Pruner.from_pretrained(run, budget=budget)
+        pruner = Pruner.from_pretrained(run, budget=fraction)
         pruner.save_pretrained(path)
         config = pruner.config
-    show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {budget:.0%} of the FLOPs")
+    show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {fraction:.0%} of the FLOPs")
 
 
 def verdict(frontier: Frontier, folder: Path, cost: str) -> str:

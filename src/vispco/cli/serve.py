@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
+from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, VispcoError
@@ -24,7 +25,7 @@ class MissingServerError(VispcoError, ImportError):
 def serve(
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    budget: Annotated[float, typer.Option(help="Of requests that give none: a fraction of the unpruned FLOPs.")] = 0.5,
+    budget: Annotated[str, budget_option("Of requests that give none: a fraction of the FLOPs, 0.5 or 50%.")] = "0.5",
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
@@ -44,9 +45,9 @@ def serve(
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
     loading: ModelOptions,
 ) -> None:
-    """Chat completions with pictures and streaming, pruned at the budget of the server or of the request.
+    """An OpenAI-compatible endpoint for a pruned model.
 
-    A request gives its own budget with extra_body={"budget": 0.3}. Answers carry tokens kept, FLOPs and milliseconds in
+    Chat completions with pictures and streaming, pruned at the budget of the server or of the request. A request gives its own budget with extra_body={"budget": 0.3}. Answers carry tokens kept, FLOPs and milliseconds in
     usage.pruning. /metrics is for Prometheus. Listens on this machine alone unless --host says otherwise.
 
     Examples:
@@ -71,7 +72,7 @@ def serve(
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.serving.messages import PictureRules  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=budget, allocation=allocation)
+    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
@@ -88,7 +89,7 @@ def serve(
     try:
         uvicorn.Server(uvicorn.Config(app, log_level=log_level)).run(sockets=[listening])
     except KeyboardInterrupt:
-        typer.echo("stopped.", err=True)
+        typer.echo("The server has stopped.", err=True)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.budgets import budget_option, window_of
 from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import tell_next
-from vispco.cli.search import numbers, points_table
-from vispco.errors import InvalidInputError
+from vispco.cli.search import points_table
+from vispco.cli.telling import draws_bars, say
 from vispco.run_folder import RunFolder
 
 OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
@@ -30,10 +31,13 @@ def sweep(
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs.")
+        str | None,
+        budget_option(
+            "Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs: 50%, or 0.3,0.5."
+        ),
     ] = None,
     asked: TaskOptions,
-    split: Annotated[str, typer.Option(help="Of drawn tasks: test, calibration or train.")] = "test",
+    split: Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
     loading: ModelOptions,
@@ -48,7 +52,9 @@ def sweep(
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Evaluate many configurations. After a stop, the same command continues.
+    """Evaluate many configurations: the empirical frontier.
+
+    The same command continues an interrupted sweep.
 
     Examples:
 
@@ -60,7 +66,6 @@ def sweep(
     check_given(allocation)
     folder = RunFolder(out)
     folder.check(older=OLDER)
-    from contextlib import nullcontext  # noqa: PLC0415
     from functools import cache  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -104,10 +109,9 @@ def sweep(
 
     def show_progress(progress: Progress) -> None:
         begin()
-        if display is not None:
-            display(progress)
+        display(progress)
 
-    with nullcontext() if json else ProgressDisplay() as display:
+    with ProgressDisplay(draw=draws_bars()) as display:
         frontier = run(
             spec.build,
             SweepSpec(
@@ -130,17 +134,7 @@ def sweep(
     title = f"{model}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
     optimal = Frontier(frontier.front, axis=frontier.axis)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
-    if not json and frontier.points:  # all of them were asked the same
-        tell_skipped(frontier.points[0].evaluation.details.get("skipped", {}), lambda line: typer.echo(line, err=True))
+    if frontier.points:  # all of them were asked the same
+        tell_skipped(frontier.points[0].evaluation.details.get("skipped", {}), say)
     if not json:
         tell_next(out, f"vispco report {out}", f"vispco plot {out}")
-
-
-def window_of(text: str | None) -> tuple[float, float] | None:
-    """A budget as a person types it: 0.5, or 0.3,0.5."""
-    if text is None:
-        return None
-    shares = numbers(text)
-    if len(shares) not in (1, 2):
-        raise InvalidInputError(f"The budget {text!r} was given. Give HIGH or LOW,HIGH: 0.5, or 0.3,0.5.")
-    return (0.0 if len(shares) == 1 else shares[0], shares[-1])

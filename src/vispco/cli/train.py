@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,8 @@ import typer
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
-from vispco.cli.place import run_folder
+from vispco.cli.place import RUNS, run_folder, short_name
+from vispco.cli.telling import draws_bars, is_first, say
 from vispco.errors import InvalidInputError
 
 
@@ -20,7 +20,9 @@ def train(
     method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
     model: Annotated[str, typer.Argument(help=MODEL)],
     *,
-    out: Annotated[Path, typer.Option(help="The run folder; the same command continues where it was stopped.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; the same command continues it [runs/MODEL-METHOD]")
+    ] = None,
     target: Annotated[
         float | None,
         typer.Option(
@@ -35,13 +37,15 @@ def train(
         str, typer.Option(help="Of the method's network: width=64,blocks=2.", show_default=False, metavar="K=V,...")
     ] = "",
     learned: TrainingOptions,
-    tasks: Annotated[str, typer.Option(help="Drawn tasks to learn from: 'all', or names.")] = "all",
+    tasks: Annotated[str, typer.Option(help="Synthetic tasks to learn from: 'all', or names.")] = "all",
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     loading: ModelOptions,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier training in the folder.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
-    """Train a learned method for a model, through the mask engine; the model itself does not change.
+    """Train a learned method for a model.
+
+    The gradient goes through the mask engine; the model itself does not change.
 
     Examples:
 
@@ -49,16 +53,11 @@ def train(
 
         vispco train madtp tiny-qwen --out runs/madtp --target 0.4 --steps 500 --samples 64
     """
+    out = RUNS / f"{short_name(model)}-{method}" if out is None else out
     run_folder(out, overwrite=overwrite)  # refused now where no run could be put into it
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
     from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415
-
-    first = os.environ.get("RANK", "0") == "0"  # of many processes, one speaks and writes
-
-    def say(line: str) -> None:
-        if first and not json:
-            typer.echo(line, err=True)
 
     check_method(method)
     settings = ScorerSettings(steps=steps, rate=rate, target=target, batch_size=batch_size, seed=seed)
@@ -77,11 +76,11 @@ def train(
         options=network,
         facts={**facts(loaded.device), "data": about},
         overwrite=overwrite,
-        show=not json,
+        show=draws_bars(),
         say=say,
     )
     trained = {"method": method, "model": model, "scorer": f"{method}(weights={out})", **scorer.network.config.options}
-    if first:
+    if is_first():
         show(trained, as_json=json, table=f"{out}: {trained['scorer']} is a scorer for {model} now")
 
 

@@ -14,8 +14,12 @@ from rich.table import Table
 
 from vispco import files
 from vispco.cli.output import fitted_table, show
+from vispco.cli.registered_names import Group
+from vispco.cli.telling import draws_bars, say
 
-app = typer.Typer(help="The small models that are shipped with the package.", no_args_is_help=True)
+app = typer.Typer(
+    help="The small models that are shipped with the package.", cls=Group, no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
@@ -62,10 +66,10 @@ def train_model(
     out: Annotated[Path | None, typer.Option(help="Folder for the finished model [runs/zoo/NAME]")] = None,
     seed: Annotated[int, typer.Option(help="Weights and pictures follow from it")] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Another length than the recipe's")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint, if there is one")] = True,
+    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint, if there is one")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Train a model from scratch; after an interruption, the same command continues where it stopped.
+    """Train a model from scratch; the same command continues it.
 
     Example:
 
@@ -80,17 +84,17 @@ def train_model(
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not draws_bars()) as bar:
         line = bar.add_task(name, total=None)
         began: list[tuple[float, int]] = []
 
         def report(step: int, total: int, text: str) -> None:
             bar.update(line, completed=step, total=total, description=text)
             began[:] = began or [(time.monotonic(), step)]
-            if not (as_json or console.is_terminal) and (step % 50 == 0 or step == total):  # a log file, not a screen
+            if not draws_bars() and (step % 50 == 0 or step == total):  # a log file, not a screen
                 since, first = began[0]
                 left = (time.monotonic() - since) / max(1, step - first) * (total - step) / 60
-                console.print(f"step {step:,} of {total:,} | {text} | about {left:.0f} min left", soft_wrap=True)
+                say(f"step {step:,} of {total:,} | {text} | about {left:.0f} min left")
 
         facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=report)
     table = Table(title=f"{name}: {folder}")

@@ -1,4 +1,4 @@
-"""What a drawn task is, and what the tasks share."""
+"""What a synthetic task is, and what the tasks share."""
 
 from __future__ import annotations
 

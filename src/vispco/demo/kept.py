@@ -31,7 +31,7 @@ class Kept:
         different = sorted(key for key in {*other, *self.identity} if other.get(key) != self.identity.get(key))
         if different:
             raise InvalidInputError(
-                f"{folder.path} holds a demo with another {', '.join(different)}. Give the same options to go on with it, or "
+                f"{folder.path} holds a demo with another {', '.join(different)}. Give the same options to continue it, or "
                 "another --out."
             )
 

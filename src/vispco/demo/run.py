@@ -42,7 +42,7 @@ def run(
     facts: Mapping[str, Any] | None = None,
     tell: Tell = lambda _stage, _fraction, _text: None,
 ) -> Path:
-    """Search, sweep, bench, examples, page, all into `folder`; gives the page. The same call continues where it was stopped."""
+    """Search, sweep, bench, examples, page, all into `folder`; gives the page. The same call continues an interrupted one."""
     own = RunFolder.of(folder)
     with own.claim("demo", settings.identity()):
         return _run(settings, own, dict(facts or {}), tell)

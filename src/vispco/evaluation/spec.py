@@ -28,7 +28,7 @@ FILES_ONLY = (
     "metrics",
     "min_pixels",
     "max_pixels",
-)  # no drawn task has them
+)  # no synthetic task has them
 SPEED_ONLY = ("batch_size", "share", "device", "device_map", "details", "trust_remote_code")
 
 
@@ -37,7 +37,7 @@ class EvaluatorSpec:
     """Everything that `build()` needs to make the same `TaskEvaluator` in another process or on another machine.
 
     model: a shipped model's name, a folder, or a hub id. scorer: its `to_dict()`. tasks, split, limit, seed: see
-    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of drawn tasks;
+    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of synthetic tasks;
     a limit then draws rows by the seed; encoding, max_side: how they are read; protocol, metrics, min_pixels,
     max_pixels: how they are asked and scored (`vispco.metrics.AskSettings`). dtype: a torch dtype's name, or auto for
     the model's own. device: auto for a GPU of this process's own where there is one; device_map spreads the model

@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from vispco.progress_lines import ProgressLines
+
 FIELDS = ("kl", "share", "violation", "w", "lambda")
 
 
@@ -26,9 +28,9 @@ def format_values(values: dict[str, float]) -> str:
 
 
 class ProgressBar:
-    """A progress bar on the terminal's error stream; with `show=False` it says nothing.
+    """A progress bar on the terminal's error stream; with `show=False` nothing is drawn.
 
-    total: steps, of which it shows how many are done; or, with `share=True`, work in any unit, shown in per cent.
+    Drawn or not, the logger `vispco.progress` gets a line now and then. total: steps, of which it shows how many are done; or, with `share=True`, work in any unit, shown in per cent.
     """
 
     def __init__(
@@ -47,20 +49,22 @@ class ProgressBar:
             TimeRemainingColumn(),
         )
         self.progress = Progress(*columns, console=console or Console(stderr=True), disable=not show, transient=True)
-        self.total, self.done = total, done
+        self.total, self.done = total, float(done)
+        self.lines = ProgressLines()
         self.task: TaskID | None = None
 
     def __enter__(self) -> Self:
         self.progress.start()
-        self.task = self.progress.add_task("search", total=self.total, completed=self.done, values="")
+        self.task = self.progress.add_task("search", total=self.total, completed=int(self.done), values="")
         return self
 
     def step(self, values: dict[str, float]) -> None:
-        if self.task is not None:
-            self.progress.update(self.task, advance=1, values=format_values(values))
+        self.advance(1, format_values(values))
 
     def advance(self, work: float, what: str) -> None:
         """So much is done; `what` is what happens."""
+        self.done += work
+        self.lines.tell(self.done, self.total, what)
         if self.task is not None:
             self.progress.update(self.task, advance=work, values=what)
 

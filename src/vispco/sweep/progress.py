@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vispco.errors import InvalidInputError
+from vispco.progress_lines import ProgressLines
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,27 +87,33 @@ def render(progress: Progress) -> RenderableType:
 class ProgressDisplay:
     """A live view on stderr: `with ProgressDisplay() as display: run(..., on_progress=display)`.
 
-    If stderr is not a terminal, it prints a line every 30 seconds.
+    If stderr is not a terminal, it prints a line every 30 seconds. draw=False: it draws and prints nothing; the lines go to
+    the logger `vispco.progress`, as they always do.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+    def __init__(self, console: Console | None = None, *, draw: bool = True) -> None:
+        self._console, self._draw, self._lines = console or Console(stderr=True), draw, ProgressLines()
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
         self._last_line = -LINE_SECONDS
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        if self._draw:
+            self._live.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, error, trace)
+        if self._draw:
+            self._live.__exit__(kind, error, trace)
 
     def __call__(self, progress: Progress) -> None:
+        line = f"{status_line(progress)}; best by budget: {best_line(progress)}"
+        self._lines.tell(progress.settled, progress.total, line)
+        if not self._draw:
+            return
         if self._console.is_terminal:
             self._live.update(render(progress))
         elif progress.seconds - self._last_line >= LINE_SECONDS or progress.settled == progress.total:
             self._last_line = progress.seconds
-            line = f"{status_line(progress)}; best by budget: {best_line(progress)}"
             self._console.print(line, soft_wrap=True)
