@@ -25,7 +25,7 @@ MOVE = 0.03  # of the picture, from one frame to the next at most
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnPictures:
     """What is drawn for one question: a scene for each picture or frame, and the rate of a video."""
 
     scenes: tuple[Scene, ...]
@@ -41,7 +41,7 @@ class SeveralTask(ABC):
     metric: ClassVar[str] = "exact"
 
     @abstractmethod
-    def show(self, rng: Random, residues: range) -> Shown:
+    def show(self, rng: Random, residues: range) -> DrawnPictures:
         """Pictures and a question; every scene belongs to the split whose fingerprints end in `residues`, of 16."""
 
 
@@ -50,13 +50,13 @@ class PairTask(SeveralTask):
 
     name = "pair"
 
-    def show(self, rng: Random, residues: range) -> Shown:
+    def show(self, rng: Random, residues: range) -> DrawnPictures:
         asked, question = _asked(rng, residues)
         kind, value = asked.subject
         while True:
             other, _ = _asked(rng, residues)
             if not count_of(other, kind)[value]:
-                return Shown((asked, other) if rng.random() < 0.5 else (other, asked), question)
+                return DrawnPictures((asked, other) if rng.random() < 0.5 else (other, asked), question)
 
 
 class ClipTask(SeveralTask):
@@ -64,7 +64,7 @@ class ClipTask(SeveralTask):
 
     name = "clip"
 
-    def show(self, rng: Random, residues: range) -> Shown:
+    def show(self, rng: Random, residues: range) -> DrawnPictures:
         asked, question = _asked(rng, residues)
         kind, value = asked.subject
         seen = 2 * rng.randint(1, FRAMES // 4)  # frames, an even number: models join two at a time
@@ -78,7 +78,7 @@ class ClipTask(SeveralTask):
                 if start <= number < start + seen or mark.kind != "object" or getattr(mark, kind) != value
             ]
             frames.append(replace(asked, marks=tuple(marks)))
-        return Shown(tuple(frames), question, FRAMES_PER_SECOND)
+        return DrawnPictures(tuple(frames), question, FRAMES_PER_SECOND)
 
 
 def _asked(rng: Random, residues: range) -> tuple[Scene, Question]:
