@@ -1,6 +1,6 @@
 """Two pictures and short videos on the shipped models: unpruned, and at two budgets with every allocation.
 
-python benchmarks/several.py [--limit 32] [--models tiny-qwen]
+python benchmarks/several.py [--limit 64] [--models tiny-qwen]
 
 Models that are not named keep what results/several.json has of them.
 
@@ -58,24 +58,26 @@ def evaluate(name: str, limit: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", type=int, default=32, help="test items of each task")
+    parser.add_argument("--limit", type=int, default=64, help="test items of each task")
     parser.add_argument("--models", nargs="*", default=MODELS)
     given = parser.parse_args()
-    path = RESULTS / "several.json"
-    details: dict[str, Any] = json.loads(path.read_text())["details"] if path.exists() else {}
+    fresh: dict[str, Any] = {}
     for name in given.models:
         start = time.process_time()
-        details[name] = {"tasks": evaluate(name, given.limit), "minutes": (time.process_time() - start) / 60}
+        fresh[name] = {"tasks": evaluate(name, given.limit), "minutes": (time.process_time() - start) / 60}
+    path = RESULTS / "several.json"
+    known = json.loads(path.read_text())["details"] if path.exists() else {}
+    details = {name: {**known, **fresh}[name] for name in MODELS if name in known or name in fresh}
     figures: dict[str, Figure] = {}
-    for name, known in details.items():
-        for task, found in known["tasks"].items():
+    for name, measured in details.items():
+        for task, found in measured["tasks"].items():
             figures[f"{name}.{task}.unpruned"] = Figure(
                 found["rows"]["unpruned"]["accuracy"], "higher", None, "accuracy"
             )
-    over = [row["fraction"] / row["budget"] for known in details.values() for found in known["tasks"].values() for row in found["rows"].values() if "fraction" in row]  # fmt: skip
+    over = [row["fraction"] / row["budget"] for measured in details.values() for found in measured["tasks"].values() for row in found["rows"].values() if "fraction" in row]  # fmt: skip
     figures["largest_share_of_a_budget"] = Figure(max(over), "lower", 1.0, "mean cost / budget")
     figures["minutes"] = Figure(
-        sum(known["minutes"] for known in details.values()), "lower", 15.0, "minutes of one core"
+        sum(measured["minutes"] for measured in details.values()), "lower", 15.0, "minutes of one core"
     )
     write("several", figures, details, seed=0)
 

@@ -120,6 +120,28 @@ def test_kept_features_give_the_logits_of_pixels(taught, clips):
     assert counts[:, 0].tolist() == list(plain.num_visual)
 
 
+@pytest.mark.parametrize("name", ["tiny-qwen", "tiny-llava", "tiny-gemma"])
+def test_kept_features_of_two_pictures_are_divided_as_pixels_are(name):
+    model, processor = vispco.load(name)
+    samples = list(dataset("test", "pair", 3))
+    kept = TaskEvaluator(model, processor, samples, batch_size=3).store.encode(samples)
+    plain = encode(model, processor, samples)
+    pruner = Pruner(
+        "uniform", Schedule.single(0, 0.25, len(family_of(model).layers(model))), record=True, allocation="equal"
+    )
+    found = []
+    with torch.no_grad(), pruner(model):
+        for batch in (kept, plain):
+            model(**batch.inputs, use_cache=False)
+            found.append(pruner.survivors(model)[-1])
+    assert torch.equal(found[0], found[1])
+    layout = family_of(model).layout(model, plain.inputs)
+    for row, picture, number in zip(found[0], layout.picture_index, layout.num_visual, strict=True):
+        each = [int((row & (picture == n)).sum()) for n in range(2)]
+        assert abs(each[0] - each[1]) <= 1
+        assert sum(each) == Schedule.single(0, 0.25, 1).counts([number])[0, 0]
+
+
 @pytest.mark.parametrize("allocation", ["score", "equal", "size"])
 def test_videos_are_evaluated_under_every_allocation(taught, clips, allocation):
     model, processor = taught

@@ -134,16 +134,17 @@ class Family:
         """Token grid (frames, rows, columns) of each image in order, where it is known."""
         return None
 
-    def num_pictures(self, inputs: Mapping[str, Any]) -> int | None:
-        """How many pictures (or tiles) of one fixed size come with the inputs, as pixels or as features; None if unknown."""
+    def num_pictures(self, inputs: Mapping[str, Any], tokens: int) -> int | None:
+        """How many pictures (or tiles) of so many tokens each come with the inputs; None if unknown."""
         pixels = inputs.get("pixel_values")
-        if pixels is None:  # `generate()` encodes pictures beforehand
-            pixels = getattr((inputs.get("mm_encoder_outputs") or {}).get("image"), "pooler_output", None)
-        return (
-            len(pixels)
-            if isinstance(pixels, list | tuple) or (isinstance(pixels, Tensor) and pixels.dim() > 2)
-            else None
-        )
+        if pixels is not None:
+            return len(pixels)
+        # `generate()` and evaluations encode pictures beforehand: by picture, or by sample with all of its pictures
+        found = getattr((inputs.get("mm_encoder_outputs") or {}).get("image"), "pooler_output", None)
+        parts = found if isinstance(found, list | tuple) else [found]
+        if not all(isinstance(part, Tensor) for part in parts):
+            return None
+        return sum(part[..., 0].numel() for part in parts) // tokens
 
     def has_pictures(self, inputs: Mapping[str, Any]) -> bool:
         """Whether pictures or videos come with the inputs of `base(model)`."""

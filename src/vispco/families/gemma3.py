@@ -20,9 +20,9 @@ class Gemma3(TowerFamily):
     first_class = ("gemma3",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         grid = square(config.mm_tokens_per_image)
+        number = self.num_pictures(inputs, config.mm_tokens_per_image)
         return None if number is None or grid is None else (grid,) * number
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002

@@ -17,10 +17,10 @@ class Llava(TowerFamily):
     has_class_token = True
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         vision = config.vision_config
         side = vision.image_size // vision.patch_size
+        number = self.num_pictures(inputs, side * side)
         return None if number is None else ((1, side, side),) * number
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
@@ -60,9 +60,9 @@ class InternVL(Family):
     model_types = ("internvl",)
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        number = self.num_pictures(inputs)
         config: Any = self.base(model).config
         grid = square(config.image_seq_length)
+        number = self.num_pictures(inputs, config.image_seq_length)
         return None if number is None or grid is None else (grid,) * number
 
 
