@@ -141,10 +141,9 @@ class Family:
             return len(pixels)
         # `generate()` and evaluations encode pictures beforehand: by picture, or by sample with all of its pictures
         found = getattr((inputs.get("mm_encoder_outputs") or {}).get("image"), "pooler_output", None)
-        parts = found if isinstance(found, list | tuple) else [found]
-        if not all(isinstance(part, Tensor) for part in parts):
-            return None
-        return sum(part[..., 0].numel() for part in parts) // tokens
+        given = found if isinstance(found, list | tuple) else [found]
+        parts = [part for part in given if isinstance(part, Tensor)]
+        return sum(part.numel() // part.shape[-1] for part in parts) // tokens if len(parts) == len(given) else None
 
     def has_pictures(self, inputs: Mapping[str, Any]) -> bool:
         """Whether pictures or videos come with the inputs of `base(model)`."""
