@@ -18,11 +18,12 @@ from vispco.engine import attention_calls
 from vispco.errors import BudgetFloorError, NotApplicableError, UnknownNameError
 from vispco.evaluation import TaskEvaluator
 from vispco.families import family_of
-from vispco.rivals import Calibration, SampleSizes, compare, get
+from vispco.rivals import Calibration, SampleSizes, compare, get, run_search
 from vispco.rivals.autoprune import AutoPrune
 from vispco.rivals.btp_layers import equal_stages, layer_similarity, pick_layers
 from vispco.rivals.mutual_information import attention_bits, information
 from vispco.rivals.shrinker import Shrinker, resized
+from vispco.schedule import Schedule
 
 WEIGHTS = st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=1, max_size=5)
 
@@ -170,6 +171,18 @@ def test_a_published_method_is_scaled_as_presets_do_it():
         get("scaled:pyramiddrop").search(learned, 0.2)
     with pytest.raises(UnknownNameError, match="Did you mean 'pyramiddrop'"):
         get("scaled:piramiddrop")
+
+
+@pytest.mark.parametrize("name", ["tpe-joint", "vflowopt"])
+def test_searches_with_scorers_of_their_own_meet_the_budget_on_a_model(name):
+    learned, test = Calibration(evaluator(), measure="kl"), evaluator("test")
+    run = run_search(get(name, trials=2, samples=2), learned, (0.4, 0.7))
+    sizes = learned.sizes.first(2)
+    assert run.spent.teacher == sizes.total_flops(Schedule.full(10)), "both budgets share the unpruned pass"
+    assert run.spent.measured > 0
+    for budget, result in run.evaluate(test).items():
+        assert result.fraction["exact"] <= budget + 1e-9
+        assert run.candidates[budget].deploy(SampleSizes.of(test)).chain.earliest_layer in (0, 1)
 
 
 def test_scaled_alone_takes_the_method_that_is_best_on_the_calibration_set(monkeypatch):
