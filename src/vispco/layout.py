@@ -256,3 +256,10 @@ def packed(mask: Array, width: int) -> Array:
     found = np.full((len(mask), width), length, dtype=np.int64)
     found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], order, length)
     return found
+
+
+def runs_of(mask: Array) -> list[tuple[int, int, int]]:
+    """(row, start, end) of each run of neighbouring marked tokens, row after row: bool [B, N]."""
+    edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    starts, ends = (np.argwhere(edges == change) for change in (1, -1))
+    return [(int(row), int(start), int(end)) for (row, start), (_, end) in zip(starts, ends, strict=True)]

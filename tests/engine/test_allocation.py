@@ -302,3 +302,35 @@ def test_pictures_are_told_apart_where_they_touch_and_come_as_features(family):
         generated = pruner.survivors(model)
     assert [mask[0].view(2, 16).sum(-1).tolist() for mask in kept] == [[8, 8]] * 3 + [[4, 4]]
     assert all(torch.equal(a, b) for a, b in zip(kept, generated, strict=True))
+
+
+@pytest.mark.parametrize("samples", [TWO, CLIP, [CLIP[0], TWO[1]]], ids=["pictures", "videos", "both"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl"])
+def test_generate_divides_as_a_forward_pass_does(family, samples):
+    """`generate()` hands neither pixels nor grids to the model; the grid is then read off the positions."""
+    model, x = build(family), inputs(family, samples)
+    pruner = Pruner("uniform", EARLY, record=True, allocation="equal")
+    with torch.no_grad(), pruner(model):
+        model.generate(**x, max_new_tokens=1, do_sample=False)
+        generated = pruner.survivors(model)
+        model(**x, use_cache=False)
+        kept = pruner.survivors(model)
+    layout = layout_of(model, x)
+    assert all(torch.equal(a, b) for a, b in zip(kept, generated, strict=True))
+    want = divide("equal", *_sizes_and_counts(samples, layout.num_visual))
+    for b, mask in enumerate(generated[-1]):
+        ends = np.cumsum(_pictures(samples[b]))
+        found = [int(part.sum()) for part in np.split(mask.numpy()[: ends[-1]], ends[:-1])]
+        assert found == want[b][: len(found)].tolist()
+
+
+def _pictures(sample):
+    """Tokens of each picture or frame of a sample."""
+    return [part.image[0] * part.image[1] for part in sample if part.image for _ in range(max(part.frames, 1))]
+
+
+def _sizes_and_counts(samples, num_visual):
+    rows = [_pictures(sample) for sample in samples]
+    width = max(map(len, rows))
+    sizes = np.array([row + [0] * (width - len(row)) for row in rows])
+    return sizes, EARLY.counts(num_visual)[:, -1].numpy()

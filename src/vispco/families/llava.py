@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
 from vispco.families.base import Family, ImageSizes, TowerFamily, square
+from vispco.layout import runs_of
 
 
 class Llava(TowerFamily):
@@ -44,10 +44,8 @@ class LlavaVariants(Family):
         stride = getattr(config, "spatial_pool_stride", None)
         side = -(-side // 2) if stride is None else side // stride
         sizes: list[tuple[int, int, int]] = []
-        edges = np.diff(np.pad((ids == video).cpu().numpy().astype(np.int8), ((0, 0), (1, 1))), axis=1)
-        starts, ends = (np.argwhere(edges == change)[:, 1] for change in (1, -1))
-        for length in (ends - starts).tolist():
-            frames, newlines = divmod(length, side * side)
+        for _, start, end in runs_of((ids == video).cpu().numpy()):
+            frames, newlines = divmod(end - start, side * side)
             if newlines > 1 or (newlines and stride is not None):
                 return None
             sizes += [(frames, side, side)] + [(1, 1, 1)] * newlines

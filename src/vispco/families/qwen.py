@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.vision_utils import get_vision_window_index
 
 from vispco.families.base import Family, ImageSizes
+from vispco.layout import Array, runs_of
 
 
 class Qwen(Family):
@@ -20,10 +22,37 @@ class Qwen(Family):
         config: Any = self.base(model).config
         merge = config.vision_config.spatial_merge_size
         images, videos = inputs.get("image_grid_thw"), inputs.get("video_grid_thw")
-        if images is not None and videos is not None:
-            return None  # their order in the text is not known here
-        grids = images if images is not None else videos
-        return None if grids is None else tuple((t, h // merge, w // merge) for t, h, w in grids.tolist())
+        if images is None and videos is None:
+            return self._sizes_of_positions(model, inputs)
+        kinds = [iter(() if grids is None else grids.tolist()) for grids in (images, videos)]
+        order = [0] * len(images) if videos is None else [1] * len(videos)
+        if images is not None and videos is not None:  # in the order of their placeholders
+            ids = self._given(inputs).cpu().numpy()
+            order = [
+                int(ids[row, start] != config.image_token_id) for row, start, _ in runs_of(self._visual(model, inputs))
+            ]
+        found = [next(kinds[kind], (0, 0, 0)) for kind in order]
+        return tuple((t, h // merge, w // merge) for t, h, w in found)
+
+    def _visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Array:
+        """Where the visual tokens are: bool [B, N] on the host."""
+        return self.find_visual(model, inputs).cpu().numpy()  # type: ignore[no-any-return]
+
+    def _sizes_of_positions(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+        """The grids as M-RoPE has them: `generate()` hands positions on, but neither pixels nor grids."""
+        ids, positions = inputs.get("input_ids"), inputs.get("position_ids")
+        if ids is None or positions is None or positions.dim() != 3 or positions.shape[-1] != ids.shape[1]:
+            return None
+        visual = self._visual(model, inputs)
+        down, across = positions[-2:].expand(-1, len(ids), -1).cpu().numpy()
+        sizes = []
+        for row, start, end in runs_of(visual):
+            rows, columns = (int(np.ptp(axis[row, start:end])) + 1 for axis in (down, across))
+            frames, rest = divmod(end - start, rows * columns)
+            if rest:
+                return None
+            sizes.append((frames, rows, columns))
+        return tuple(sizes)
 
     def vision_tower(self, model: nn.Module) -> nn.Module:
         tower: Any = self.base(model).visual
