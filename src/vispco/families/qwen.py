@@ -24,19 +24,20 @@ class Qwen(Family):
         images, videos = inputs.get("image_grid_thw"), inputs.get("video_grid_thw")
         if images is None and videos is None:
             return self._sizes_of_positions(model, inputs)
-        kinds = [iter(() if grids is None else grids.tolist()) for grids in (images, videos)]
-        order = [0] * len(images) if videos is None else [1] * len(videos)
-        if images is not None and videos is not None:  # in the order of their placeholders
+        grids = [[] if each is None else each.tolist() for each in (images, videos)]
+        order = [kind for kind, each in enumerate(grids) for _ in each]
+        if all(grids):  # in the order of their placeholders
             ids = self._given(inputs).cpu().numpy()
             order = [
                 int(ids[row, start] != config.image_token_id) for row, start, _ in runs_of(self._visual(model, inputs))
             ]
+        kinds = [iter(each) for each in grids]
         found = [next(kinds[kind], (0, 0, 0)) for kind in order]
         return tuple((t, h // merge, w // merge) for t, h, w in found)
 
     def _visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Array:
         """Where the visual tokens are: bool [B, N] on the host."""
-        return self.find_visual(model, inputs).cpu().numpy()  # type: ignore[no-any-return]
+        return self.find_visual(model, inputs).cpu().numpy()
 
     def _sizes_of_positions(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         """The grids as M-RoPE has them: `generate()` hands positions on, but neither pixels nor grids."""
