@@ -13,7 +13,7 @@ from vispco import report
 from vispco.bench import BenchCandidate, time_candidates
 from vispco.bench.prediction import useful_batch
 from vispco.bench.profiling import profile_model
-from vispco.demo.kept import Kept
+from vispco.demo.finished_stages import FinishedStages
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -49,20 +49,20 @@ def run(
 
 
 def _run(settings: DemoSettings, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> Path:
-    kept = Kept(folder, settings.identity())
+    finished = FinishedStages(folder, settings.identity())
     tell("load", None, f"loading {settings.spec.model}")
     judge = settings.spec.build()
-    if "search" not in kept:
-        with _timed(kept, "search"):
+    if "search" not in finished:
+        with _timed(finished, "search"):
             _search(settings, judge, folder, facts, tell)
-    if "sweep" not in kept:
-        with _timed(kept, "sweep"):
+    if "sweep" not in finished:
+        with _timed(finished, "sweep"):
             _sweep(settings, judge, folder, tell)
-    if "bench" not in kept:
-        with _timed(kept, "bench"):
+    if "bench" not in finished:
+        with _timed(finished, "bench"):
             _bench(settings, judge, folder, tell)
-    if "examples" not in kept:
-        with _timed(kept, "examples"):
+    if "examples" not in finished:
+        with _timed(finished, "examples"):
             _examples(settings, judge, folder, tell)
     tell("page", None, "writing the page")
     page = report.write([folder.path], folder.file(REPORT))
@@ -72,10 +72,10 @@ def _run(settings: DemoSettings, folder: RunFolder, facts: dict[str, Any], tell:
 
 
 @contextmanager
-def _timed(kept: Kept, stage: Stage) -> Iterator[None]:
+def _timed(finished: FinishedStages, stage: Stage) -> Iterator[None]:
     began = time.perf_counter()
     yield
-    kept.add(stage, time.perf_counter() - began)
+    finished.add(stage, time.perf_counter() - began)
 
 
 def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> None:

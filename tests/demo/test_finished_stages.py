@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.demo.kept import Kept
+from vispco.demo.finished_stages import FinishedStages
 from vispco.errors import InvalidInputError
 from vispco.run_folder import RunFolder
 
@@ -14,21 +14,21 @@ def folder(tmp_path):
 
 
 def test_a_finished_stage_is_known_to_the_next_run(folder):
-    first = Kept(folder, {"seed": 0, "budgets": (0.5,)})
+    first = FinishedStages(folder, {"seed": 0, "budgets": (0.5,)})
     assert "search" not in first
     first.add("search", 3.0)
-    second = Kept(folder, {"seed": 0, "budgets": (0.5,)})
+    second = FinishedStages(folder, {"seed": 0, "budgets": (0.5,)})
     assert "search" in second
     assert second.stages == {"search": 3.0}
 
 
 def test_another_demo_in_the_folder_is_refused_by_what_differs(folder):
-    Kept(folder, {"seed": 0, "trials": 4}).add("search", 3.0)
+    FinishedStages(folder, {"seed": 0, "trials": 4}).add("search", 3.0)
     with pytest.raises(InvalidInputError, match=r"another seed\. Give the same options"):
-        Kept(folder, {"seed": 1, "trials": 4})
+        FinishedStages(folder, {"seed": 1, "trials": 4})
 
 
 def test_a_damaged_list_is_named(folder):
     (folder.path / "demo.json").write_text("{")
     with pytest.raises(InvalidInputError, match=r"demo\.json is damaged"):
-        Kept(folder, {})
+        FinishedStages(folder, {})

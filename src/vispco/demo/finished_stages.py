@@ -12,7 +12,7 @@ from vispco.run_folder import RunFolder
 FILE = "demo.json"
 
 
-class Kept:
+class FinishedStages:
     """The list of finished stages, with their seconds; refuses a folder that holds another demo."""
 
     def __init__(self, folder: RunFolder, identity: dict[str, Any]) -> None:
