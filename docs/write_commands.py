@@ -35,9 +35,10 @@ notes go to stderr: bars on a terminal, elsewhere a line every ten seconds, with
 errors and warnings, `--verbose` adds the options in effect and how long it took, `--log-file FILE` keeps what is said,
 with the time. `--budget` and `--budgets` are one option, and a budget may be written `0.5` or `50%`. The exit code is
 0, 1 for an error (one sentence on stderr; `vispco --debug COMMAND ...` shows where it came from), 2 for options that
-cannot be read, 130 after Ctrl-C. Files appear whole or not at all. The same command continues an interrupted one: a demo by stage, a search by measured pass or checkpoint, a sweep by
-configuration, a comparison by method; `evaluate`, `bench` and what takes seconds start over. `vispco
---install-completion` teaches your shell the commands, options, and names of models, scorers and tasks.
+cannot be read, 130 after Ctrl-C. Files appear whole or not at all. The same command continues an interrupted one: a
+demo by stage, a search by measured pass or checkpoint, a sweep by configuration, a comparison by method; `evaluate`,
+`bench` and what takes seconds start over. `vispco --install-completion` teaches your shell the commands, options, and
+names of models, scorers and tasks.
 
 **Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
 options' names; one that the command does not take is refused, with those that it takes. A file may have a section for
