@@ -29,7 +29,7 @@ def test_json_holds_both_replies(invoke, picture):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--budget", "2"], "a number above 0, up to 1"),
+        (["--budget", "2"], "above 0, up to 1"),
         (["--method", "nothing"], "Known scorers"),
         (["--pruner", "runs/none/at/all"], "does not exist"),
         (["--pruner", "x", "--method", "fastv"], "Keep one of them"),

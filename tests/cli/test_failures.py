@@ -187,7 +187,7 @@ def test_a_warning_is_one_line_for_each_budget(invoke, monkeypatch):
         return []
 
     monkeypatch.setattr("vispco.zoo.shipped.names", names)
-    monkeypatch.setattr("vispco.cli.main._TOLD", set())
+    monkeypatch.setattr("vispco.cli.main._NOTED", set())
     done = invoke("zoo", "list", "--json")
     assert done.code == 0
     assert done.err.splitlines() == [
