@@ -21,9 +21,16 @@ demo: install
 test: install browser lint types
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# The report page is tested in a real browser. Where there is none and none can be had, those tests are skipped.
+# The report page is tested in a real browser. Where there is none, apt-get installs one after you said yes, or at once in
+# CI (CI=true) and with BROWSER=install; BROWSER=skip, or no answer, skips those tests.
 browser:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if [ "$(BROWSER)" = skip ]; then echo "no chromium: browser tests will be skipped"; exit 0; fi; \
+	if [ "$$CI" != true ] && [ "$(BROWSER)" != install ]; then \
+	  if [ ! -t 0 ]; then echo "no chromium (make test BROWSER=install runs apt-get): browser tests will be skipped"; exit 0; fi; \
+	  printf "There is no chromium for the browser tests. Install it with apt-get, as root? [y/N] "; read said; \
+	  case "$$said" in y|Y|yes) ;; *) echo "browser tests will be skipped"; exit 0 ;; esac; \
+	fi; \
 	if ! command -v apt-get >/dev/null; then echo "no chromium and no apt-get: browser tests will be skipped"; exit 0; fi; \
 	root=""; if [ "$$(id -u)" != 0 ]; then root="sudo -n"; fi; \
 	if [ -n "$$root" ] && ! $$root true 2>/dev/null; then echo "no chromium and no root: browser tests will be skipped"; exit 0; fi; \

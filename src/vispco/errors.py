@@ -3,7 +3,7 @@
 Every message says what was given, what is allowed, and what to do. The command line prints it and exits non-zero.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -48,19 +48,24 @@ class UnknownNameError(VispcoError, KeyError):
     """
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
-        near = _nearest_name(name, known)
-        suggestion = f" Did you mean {near!r}?" if near else ""
-        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {', '.join(sorted(known))}.{suggestion}")
+        listed = ", ".join(sorted(known))
+        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {listed}.{did_you_mean(name, known)}")
 
     def __str__(self) -> str:  # KeyError would show the message in quotes
         return str(self.args[0])
 
 
-def _nearest_name(name: str, known: list[str]) -> str | None:
+def nearest_name(name: str, known: list[str]) -> str | None:
     """The known name that is most like `name`, whatever the case; None if none is near."""
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(str(name).lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: ' Did you mean ...?', or nothing where none is near."""
+    near = nearest_name(name, list(known))
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def _plural(noun: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.errors import InvalidInputError, VispcoError, did_you_mean
 from vispco.weights import check_weights, hide_weight_bars, json_problem, pickle_problem
 
 JOINED = (
@@ -159,6 +159,14 @@ def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
         )
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that no model can have, before anything is loaded."""
+    from vispco import zoo  # noqa: PLC0415
+
+    if name not in zoo.names() and not name.startswith(HUB):
+        _check_source(name, zoo.names())
+
+
 def _check_source(source: str | Path, shipped: list[str]) -> None:
     """A path that is not there would be taken for a hub id, and end in a long message about the network."""
     text = str(source)
@@ -173,5 +181,5 @@ def _check_source(source: str | Path, shipped: list[str]) -> None:
     elif looks_like_a_path(text):
         raise LoadError(
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
-            "A hub id has the form owner/name."
+            f"A hub id has the form owner/name.{did_you_mean(text, shipped)}"
         )

@@ -21,7 +21,7 @@ def lay_out(folder):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
-def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
@@ -29,7 +29,11 @@ def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
         for number, block in enumerate(blocks(page, "python")):
             exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)  # noqa: S102
     if page.name == "README.md":
-        assert names["output"].shape[1] > names["inputs"]["input_ids"].shape[1]
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == names["sample"].question
+        assert [line.partition(":")[0] for line in said[1:3]] == ["unpruned", "pruned"]
+        assert said[1].split(":")[1].strip() == names["sample"].answer
+        assert said[2].split(":")[1].strip()
         assert names["pruner"].scorer.name == "loud"
 
 

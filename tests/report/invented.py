@@ -186,7 +186,9 @@ def write_run(
         }
         for b in (1.0, 0.5, 0.25)
     ]
-    (folder / "bench.json").write_text(json.dumps({"rows": rows}))
+    (folder / "bench.json").write_text(json.dumps({"rows": rows, "options": {"batch_size": 4}}))
+    layers = frontier.points[0].schedule.num_layers
+    (folder / "unpruned.json").write_text(json.dumps(evaluate(Schedule.full(layers), 0).to_dict()))
     comparison(frontier).save(folder / "comparison.json")
     return folder
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from report.invented import BUDGETS, swept
+from report.invented import BUDGETS, swept, write_run
 from vispco.errors import InvalidInputError
 from vispco.evaluation import Evaluation, TaskResult
 from vispco.frontier import Frontier, Point
@@ -234,3 +234,16 @@ def test_a_comparison_of_several_budgets_has_a_table_on_equal_terms(run):
     assert [row[0] for row in equal.rows] == ["vispco", "tpe-joint"]
     assert equal.rows[1][2] == "1.00"
     assert equal.rows[1][4] == "not reached"
+
+
+def test_the_unpruned_model_and_a_verdict_are_on_the_page(tmp_path):
+    payload = build([write_run(tmp_path / "run")])
+    run = payload.runs[0]
+    assert run.unpruned is not None
+    assert run.verdict.startswith(f"The unpruned model reaches {run.unpruned:.1%} on the same items.")
+    assert [(row.task, row.items) for row in run.unpruned_tasks] == [
+        (row.task, row.items) for row in run.points[run.frontier[-1]].tasks
+    ]
+    assert all(row.items > 0 for row in run.unpruned_tasks)
+    assert payload.runs[1].verdict == ""  # of a sweep, the same items are not known
+    assert payload.bench[0].note == "Batches of 4."

@@ -105,7 +105,7 @@ def test_slider_and_scrubber_choose_the_tokens_that_are_shown(desktop, payload):
         slide(desktop, "layer", layer)
         kept = sum(value > layer for value in depth_of(payload, 0, stop))
         assert text(desktop, "kept") == f"{kept} of {example.rows * example.columns} tokens"
-        assert text(desktop, "layer-value") == f"{layer} of {example.layers - 1}"
+        assert text(desktop, "layer-value") == f"{layer} ({layer + 1} of {example.layers})"
 
 
 def test_veiled_pixels_are_those_of_dropped_tokens(desktop, payload):
@@ -268,3 +268,27 @@ def test_a_mean_is_called_one_and_what_is_copied_is_what_was_evaluated(driver, t
     as_json, as_python = wait(driver, "return window.copied.length === 2 && window.copied")
     assert json.loads(as_json) == {"pruner": str(OLD_RUN), "budget": 0.5}
     assert f"from_pretrained({json.dumps(str(OLD_RUN))}, budget=0.5)" in as_python
+
+
+def test_words_are_explained_and_time_has_one_meaning(desktop):
+    terms = desktop.execute_script(
+        "return [...document.querySelectorAll('.term')].map((n) => [n.firstChild.data, n.title])"
+    )
+    assert {word for word, _ in terms} >= {"hypervolume", "of empirical", "evaluation"}
+    assert all(len(meaning) > 40 for _, meaning in terms)
+    heads = desktop.execute_script("return [...document.querySelectorAll('thead th, dt')].map((n) => n.textContent)")
+    assert "time" not in heads  # evaluation, search time, or the time to the first token of a batch
+    assert text(desktop, "bench-batch") == "Batches of 4."
+
+
+def test_the_verdict_and_accuracy_by_task_are_shown(desktop):
+    assert text(desktop, "verdict").count("The unpruned model reaches") == 1
+    cells = desktop.execute_script("return [...document.querySelectorAll('#tasks thead th')].map((n) => n.textContent)")
+    assert cells[:3] == ["task", "items", "unpruned"]
+
+
+def test_no_table_is_clipped(desktop):
+    wide = desktop.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter((n) => n.scrollWidth > n.clientWidth + 1).map((n) => n.getAttribute('aria-label'))"
+    )
+    assert wide == []

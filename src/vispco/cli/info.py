@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.output import show
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 
 
 def info(
@@ -96,7 +96,7 @@ def read_config(model: str, *, revision: str | None = None, trust_remote_code: b
     if model not in names() and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
         raise LoadError(
             f"{model} does not exist. Give a shipped model ({', '.join(names())}), a folder, a hub id (owner/name), or a "
-            "config.json."
+            f"config.json.{did_you_mean(model, names())}"
         )
     try:
         return AutoConfig.from_pretrained(_source(model), revision=revision, trust_remote_code=trust_remote_code)

@@ -13,6 +13,9 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
+from vispco.errors import InvalidInputError, did_you_mean
+
+KERNELS = ("sdpa", "eager", "flash_attention_2")
 MODEL = "A shipped model, a folder, or a hub id."
 
 
@@ -77,6 +80,13 @@ class ModelOptions:
     attn_implementation: Annotated[str, typer.Option(help="sdpa, eager or flash_attention_2.")] = "sdpa"
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the model.")] = False
+
+    def __post_init__(self) -> None:
+        given = self.attn_implementation
+        if given not in KERNELS and not given.startswith("flash_attention") and "/" not in given:
+            raise InvalidInputError(
+                f"--attn-implementation {given} was given. Give {', '.join(KERNELS)}.{did_you_mean(given, KERNELS)}"
+            )
 
     def load(self, model: str) -> tuple[Any, Any]:
         """(model, processor), on the device, ready for `generate()`."""

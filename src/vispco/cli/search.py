@@ -11,16 +11,15 @@ from vispco.cli.budgets import budget_option, budgets_of, budgets_option, one_bu
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import show
+from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.cli.telling import draws_bars, is_first, say
 from vispco.run_record import record_output
 
 if TYPE_CHECKING:
+    from vispco.evaluation import Evaluation
     from vispco.frontier import Frontier
-
-WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
 
 
 @spread
@@ -81,6 +80,7 @@ def search(
 
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.frontier.verdict import verdict  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.joint.space import read_chains  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
@@ -138,7 +138,9 @@ def search(
     table = None if json else points_table(frontier, f"{model}: {folder.path}", cost)
     show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
     if not json:
-        typer.echo(verdict(frontier, folder.path, cost))
+        unpruned = unpruned_of(folder.path)
+        show({}, as_json=False, table=tasks_table(frontier, unpruned))
+        typer.echo(verdict(frontier, unpruned.accuracy, cost))
         tell_next(
             folder.path,
             f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
@@ -160,8 +162,8 @@ def export(
 ) -> None:
     """What a search found for a budget, as a pruner in one file or folder.
 
-    Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the predictor, or the shapes of all
-    budgets, and works at other budgets, too.
+    Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the
+    predictor, or the shapes of all budgets, and works at other budgets, too.
 
     Examples:
 
@@ -191,18 +193,28 @@ def export(
     show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {fraction:.0%} of the FLOPs")
 
 
-def verdict(frontier: Frontier, folder: Path, cost: str) -> str:
-    """One sentence: what the unpruned model reaches, and the cheapest schedule that stays within two points of it."""
+def unpruned_of(folder: Path) -> Evaluation:
+    """What the unpruned model reaches on the items of a search."""
+    from vispco.evaluation import Evaluation  # noqa: PLC0415
     from vispco.files import read_json_object  # noqa: PLC0415
 
-    unpruned = float(read_json_object(folder / "unpruned.json", what="unpruned evaluation")["accuracy"])
-    near = [point for point in frontier.points if point.accuracy >= unpruned - WITHIN]
-    start = f"The unpruned model reaches {unpruned:.1%} on the same items."
-    if not near:
-        return f"{start} No searched budget stays within {WITHIN:.0%} of it."
-    best = min(near, key=lambda point: point.cost[cost]["fraction"])
-    fraction = best.cost[cost]["fraction"]
-    return f"{start} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."
+    return Evaluation.from_dict(read_json_object(folder / "unpruned.json", what="unpruned evaluation"))
+
+
+def tasks_table(frontier: Frontier, unpruned: Evaluation) -> Any:
+    """Accuracy by task, with the number of items: unpruned, and at each searched budget."""
+    points = sorted(frontier.points, key=lambda point: float(point.provenance.get("budget") or 0.0))
+    columns = ("task", "items", "unpruned", *(f"{point.provenance['budget']:.0%}" for point in points))
+    rows = [
+        (
+            task.task,
+            str(task.n),
+            f"{task.accuracy:.0%}",
+            *(f"{point.evaluation.tasks[place].accuracy:.0%}" for point in points),
+        )
+        for place, task in enumerate(unpruned.tasks)
+    ]
+    return fitted_table(columns, rows, "accuracy by task, at each budget")
 
 
 def points_table(frontier: Frontier, title: str, cost: str) -> Any:

@@ -11,7 +11,7 @@ from vispco.cli.ask import METHOD, PRUNER
 from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.errors import InvalidInputError, VispcoError, did_you_mean
 
 INSTALL = 'Serving needs fastapi, uvicorn and openai: pip install "vispco[serve]".'
 LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -57,7 +57,9 @@ def serve(
         vispco serve Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --budget 0.5 --device cuda --dtype bfloat16
     """
     if log_level not in LEVELS:
-        raise InvalidInputError(f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.")
+        raise InvalidInputError(
+            f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.{did_you_mean(log_level, LEVELS)}"
+        )
     try:
         import uvicorn  # noqa: PLC0415
 

@@ -17,6 +17,7 @@ from vispco.cli.search import points_table
 from vispco.cli.telling import draws_bars, say
 from vispco.run_folder import RunFolder
 
+SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
 OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
 
 
@@ -38,7 +39,9 @@ def sweep(
     ] = None,
     asked: TaskOptions,
     split: Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")] = "test",
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Items of each task; 0 for all [16 of a synthetic task, all of a file]")
+    ] = None,
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
     loading: ModelOptions,
     out: Annotated[Path, typer.Option(help="Folder of sweeps: their journal and frontiers.")] = Path("runs/sweep"),
@@ -77,14 +80,15 @@ def sweep(
 
     num_layers = loading.num_layers(model)
     scorer = divided(method_chain(method, scorer, num_layers) or scorer, allocation)
+    tasks = asked.spec()
     spec = EvaluatorSpec(
         model=model,
         scorer=chain_of(scorer),
         split=split,
-        limit=limit,
+        limit=SYNTHETIC if limit is None and not tasks.get("files") else limit or None,
         batch_size=batch_size,
         kl=kl,
-        **asked.spec(),
+        **tasks,
         **loading.spec(),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -150,7 +150,9 @@ class EvaluatorSpec:
         from vispco.loading import pick_device  # noqa: PLC0415
 
         if self.dtype not in DTYPES:
-            raise InvalidInputError(f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.")
+            raise InvalidInputError(
+                f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.{did_you_mean(self.dtype, DTYPES)}"
+            )
         return None if self.device_map else pick_device(self.device)
 
     def fingerprint(self) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vispco.errors import InvalidInputError
+from vispco.evaluation import Evaluation
 from vispco.frontier import Axis, Frontier, Point
+from vispco.frontier.verdict import verdict
 from vispco.report import progress, side_files
 from vispco.report.payload import (
     Bench,
@@ -22,6 +24,7 @@ from vispco.report.payload import (
     Payload,
     PointRow,
     Run,
+    TaskRow,
 )
 from vispco.report.run_files import RunFiles, read
 from vispco.rivals.equal_terms import CostCurve, text_rows
@@ -118,6 +121,7 @@ def _common_cost(frontiers: list[Frontier]) -> str:
 
 def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
     front = {id(point) for point in frontier.front}
+    whole = files.unpruned if kind == "searched" else None
     return Run(
         label=label,
         kind=kind,
@@ -127,8 +131,15 @@ def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
         scorer=files.text("scorer", label.rpartition("/")[2]),
         kernel=files.text("kernel") if kind == "searched" else "",
         solver=files.text("solver") if kind == "searched" else files.text("strategy", label.rpartition("/")[2]),
+        unpruned=None if whole is None else whole.accuracy,
+        unpruned_tasks=() if whole is None else _tasks(whole),
+        verdict="" if whole is None or not frontier.points else verdict(frontier, whole.accuracy, frontier.axis.model),
         folder=str(files.path) if kind == "searched" and files.deployable else "",
     )
+
+
+def _tasks(found: Evaluation) -> tuple[TaskRow, ...]:
+    return tuple(TaskRow(task.task, task.accuracy, task.n) for task in found.tasks)
 
 
 def _row(point: Point, model: str, *, exact: bool) -> PointRow:
@@ -149,6 +160,7 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
         budget=progress.number(point.provenance.get("budget")),
         chains=_chains(point.provenance.get("methods"), schedule.num_layers),
+        tasks=_tasks(found) if exact else (),
     )
 
 

@@ -22,10 +22,20 @@ class ChainRow(JsonRecord):
 
 
 @dataclass(frozen=True)
+class TaskRow(JsonRecord):
+    """Accuracy on one task, and on how many items."""
+
+    task: str
+    accuracy: float
+    items: int
+
+
+@dataclass(frozen=True)
 class PointRow(JsonRecord):
     """One evaluated schedule.
 
-    fraction, flops: by the page's cost model; seconds: measured time of one sample, None where none was measured.
+    fraction, flops: by the page's cost model; seconds: of the evaluation, for one sample and its whole answer, None where it
+        was not measured. tasks: (task, accuracy, items), of points on the frontier.
     retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no sample
         ran the mean. chains: those that they followed, of a joint search.
     """
@@ -42,6 +52,7 @@ class PointRow(JsonRecord):
     name: str = ""
     budget: float | None = None  # that the search aimed at
     chains: tuple[ChainRow, ...] = ()
+    tasks: tuple[TaskRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,9 @@ class Run(JsonRecord):
     scorer: str = ""
     kernel: str = ""
     solver: str = ""
+    unpruned: float | None = None  # accuracy of the unpruned model on the same items
+    unpruned_tasks: tuple[TaskRow, ...] = ()
+    verdict: str = ""
     folder: str = ""  # what `Pruner.from_pretrained` takes, where it can: a planner then solves each sample's schedule
 
 
@@ -153,11 +167,12 @@ class Areas(JsonRecord):
 
 @dataclass(frozen=True)
 class Bench(JsonRecord):
-    """A table of measurements, as its run wrote it."""
+    """A table of measurements, as its run wrote it. note: what it was measured with, such as the batch size."""
 
     label: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import Any
 from vispco import files
 from vispco.checksums import decode_line
 from vispco.errors import InvalidInputError, VispcoError
+from vispco.evaluation import Evaluation
 from vispco.frontier import Frontier
 from vispco.method_table import MethodTable
+from vispco.planning.run_files import UNPRUNED
 from vispco.report.payload import Example
 from vispco.rivals.comparison import Comparison
 from vispco.run_folder import RunFolder
@@ -46,6 +48,7 @@ class RunFiles:
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each sweep was called, where it says
     comparison: Comparison | None = None
     methods: MethodTable | None = None
+    unpruned: Evaluation | None = None
     bench: Any = None
     areas: Any = None
 
@@ -104,6 +107,7 @@ def read(path: str | Path) -> RunFiles:
         calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
         comparison=Comparison.load(compared) if (compared := path / COMPARED).is_file() else None,
         methods=MethodTable.load(table) if (table := path / METHODS).is_file() else None,
+        unpruned=None if (whole := _json(path / UNPRUNED)) is None else Evaluation.from_dict(whole),
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )

@@ -27,7 +27,16 @@ def bench(files: RunFiles) -> Bench:
         raise InvalidInputError(f'{files.path / "bench.json"} has no "rows": [{{...}}, ...] to make a table of.')
     flat = [_flat(row) for row in rows]
     columns = tuple(dict.fromkeys(name for row in flat for name in row))
-    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat))
+    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat), _batch(files))
+
+
+def _batch(files: RunFiles) -> str:
+    """How many prompts a timed batch had: a time means little without it."""
+    about = files.bench if isinstance(files.bench, dict) else {}
+    size = about.get("batch_size") or (about.get("options") or {}).get("batch_size")
+    return (
+        "" if not isinstance(size, int) else f"Batches of {size}." if size > 1 else "One prompt at a time (batch of 1)."
+    )
 
 
 def comparison(files: RunFiles, found: Comparison) -> list[Bench]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from vispco import cost as costs
 from vispco import kernels
 from vispco.cost import Cost, parse_budget
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 from vispco.kernels import Kernel
 from vispco.scorers import Chain, ChainLike
 from vispco.search import presets
@@ -239,9 +239,14 @@ class SearchSpec:
 def choose_solver(mode: str, solver: str | None) -> str:
     """The solver of a mode, its default if none is given; an error lists what there is."""
     if mode not in SOLVERS:
-        raise InvalidInputError(f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.")
+        raise InvalidInputError(
+            f"mode={mode!r} was given. It is one of {', '.join(SOLVERS)}.{did_you_mean(mode, SOLVERS)}"
+        )
     if solver is not None and solver not in SOLVERS[mode]:
-        raise InvalidInputError(f"solver={solver!r} was given. Mode {mode!r} has {', '.join(SOLVERS[mode])}.")
+        raise InvalidInputError(
+            f"solver={solver!r} was given. Mode {mode!r} has {', '.join(SOLVERS[mode])}."
+            f"{did_you_mean(solver, SOLVERS[mode])}"
+        )
     return solver or SOLVERS[mode][0]
 
 

@@ -18,6 +18,18 @@ function fill(node, attributes, children) {
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+// A word that is explained where one points at it or reaches it by the keyboard.
+const TERMS = {
+  hypervolume: "The area under the frontier: how much accuracy is reached over all costs from none to the unpruned model's. Larger is better.",
+  empirical: "Hypervolume as a share of that of the empirical frontier: the best that all sweeps of this model and scorer found together.",
+  evaluation: "Seconds of the evaluation, divided by its samples: prefill and the whole answer, in the evaluation's batches. Not the time to the first token, which a bench measures.",
+  time: "Time to the first token of a batch: vision tower, predictor, scoring and prefill. The median over rounds.",
+};
+
+function term(word, meaning) {
+  return h("abbr", { class: "term", title: meaning, tabindex: 0, "aria-label": `${word}: ${meaning}` }, word, h("span", { class: "meaning", "aria-hidden": "true" }, meaning));
+}
+
 function show(sectionId, wanted) {
   byId(sectionId).hidden = !wanted;
   return wanted;

@@ -2,7 +2,7 @@
 const AXES = {
   fraction: { name: "FLOPs, share", of: (p) => p.fraction, text: wholePercent, label: () => `FLOPs of the unpruned model (${data.cost_model})` },
   flops: { name: "FLOPs", of: (p) => p.flops, text: shortFlops, label: () => `FLOPs a sample (${data.cost_model})` },
-  seconds: { name: "Measured time", of: (p) => p.seconds, text: seconds, label: () => "measured time a sample" },
+  seconds: { name: "Evaluation time", of: (p) => p.seconds, text: seconds, label: () => "evaluation time a sample, whole answers" },
 };
 
 const shown = (point) => AXES[state.axis].of(point) !== null;
@@ -17,13 +17,21 @@ function optimal(points) {
 
 let frontierView = null;
 
+// What the unpruned model reaches: as the run measured it on the same items, else from a point that keeps all tokens.
+function unprunedAccuracy() {
+  const run = data.runs[state.run].unpruned !== null ? data.runs[state.run] : data.runs.find((one) => one.unpruned !== null);
+  const whole = data.runs.flatMap((one) => one.points).find((p) => p.retention.every((r) => r >= 1));
+  return run ? run.unpruned : whole ? whole.accuracy : null;
+}
+
 function drawFrontier(width) {
   const box = byId("frontier");
   const axis = AXES[state.axis];
   const runs = data.runs.map((run, index) => ({ run, index })).filter(({ index }) => state.visible[index]);
   const points = runs.flatMap(({ run }) => run.points.filter(shown));
   const low = points.length ? Math.min(...points.map((p) => p.accuracy)) : 0;
-  const high = points.length ? Math.max(...points.map((p) => p.accuracy)) : 1;
+  const unpruned = unprunedAccuracy();
+  const high = points.length ? Math.max(...points.map((p) => p.accuracy), unpruned ?? 0) : 1;
   const dearest = points.length ? Math.max(...points.map(axis.of)) : 1;
   const narrow = width < 560;
   const times = state.axis === "seconds" ? timeTicks(0, dearest, Math.floor(width / 110)) : null;
@@ -43,10 +51,9 @@ function drawFrontier(width) {
     svg.append(s("rect", { class: "beyond", x, y: inner.top, width: Math.max(0, inner.right - x), height: inner.bottom - inner.top }));
     svg.append(s("line", { class: "budget-line", x1: x, x2: x, y1: inner.top, y2: inner.bottom }));
   }
-  const unpruned = data.runs.flatMap((run) => run.points).find((p) => p.retention.every((r) => r >= 1));
-  if (unpruned) {
-    svg.append(s("line", { class: "unpruned", x1: inner.left, x2: inner.right, y1: sy(unpruned.accuracy), y2: sy(unpruned.accuracy) }));
-    svg.append(s("text", { class: "unpruned-text", x: inner.left + 6, y: sy(unpruned.accuracy) - 7 }, "unpruned"));
+  if (unpruned !== null) {
+    svg.append(s("line", { class: "unpruned", x1: inner.left, x2: inner.right, y1: sy(unpruned), y2: sy(unpruned) }));
+    svg.append(s("text", { class: "unpruned-text", x: inner.left + 6, y: sy(unpruned) - 7 }, `unpruned: ${percent(unpruned)}`));
   }
   const hits = [];
   const clouds = s("g", {});

@@ -11,7 +11,7 @@ function tellBudget() {
         ["accuracy", percent(point.accuracy), `${percent(point.low)} – ${percent(point.high)}`, "expected-accuracy"],
         ["cost", percent(point.fraction), flops(point.flops), "expected-cost"],
         ["tokens kept", percent(kept), "mean over layers", "expected-kept"],
-        point.seconds === null ? null : ["time", seconds(point.seconds), "measured, a sample", "expected-time"],
+        point.seconds === null ? null : [term("evaluation", TERMS.evaluation), seconds(point.seconds), "whole answers, a sample", "expected-time"],
       ].filter(Boolean)
     : [["accuracy", "–", `nothing this cheap; from ${percent(data.runs[state.run].points[0].fraction)}`, "expected-accuracy"]];
   byId("readouts").replaceChildren(
@@ -74,6 +74,9 @@ function startWords() {
   const told = (key) => [...new Set(data.runs.map((run) => run[key]).filter(Boolean))];
   const parts = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `schedules from the ${listed(told("kernel"))} kernel` : null].filter(Boolean);
   byId("lede").textContent = `Which visual tokens it can do without, at which layer, for a given budget${parts.length ? `: ${parts.join(", ")}` : ""}.`;
+  const verdicts = data.runs.filter((run) => run.verdict).map((run) => (data.runs.length > 1 ? `${run.label}: ` : "") + run.verdict);
+  byId("verdict").hidden = !verdicts.length;
+  byId("verdict").textContent = verdicts.join(" ");
   byId("footer").textContent = `Written by vispco ${data.vispco}${data.created ? `, ${data.created}` : ""}. FLOPs by the cost model “${data.cost_model}”: language-model prefill, a share of the unpruned model for the same sample.`;
 }
 
@@ -82,6 +85,7 @@ startTheme();
 startDock();
 startLegend();
 startFrontier();
+startTasks();
 startSchedule();
 startSurvivors();
 startConvergence();

@@ -64,7 +64,7 @@ function tellExample() {
   byId("layer").max = example.layers - 1;
   byId("layer").value = layer;
   byId("layer").setAttribute("aria-valuetext", `layer ${layer}, ${kept} of ${total} visual tokens`);
-  byId("layer-value").textContent = `${layer} of ${example.layers - 1}`;
+  byId("layer-value").textContent = `${layer} (${layer + 1} of ${example.layers})`;
   byId("kept").textContent = `${kept} of ${total} tokens`;
   byId("question").textContent = example.question;
   byId("answers").replaceChildren(

@@ -10,7 +10,7 @@ function startMethods() {
   if (!show("sec-methods", data.methods.length > 0)) return;
   const best = data.method_budgets.map((_, place) => Math.max(...data.methods.map((m) => m.accuracy[place] ?? -1)));
   const counted = data.methods.some((m) => m.flops !== null);
-  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `within ${wholePercent(b)}`), "hypervolume", "share of the sweep's", "time", ...(counted ? ["FLOPs"] : [])];
+  const columns = ["", "evaluated", ...data.method_budgets.map((b) => `within ${wholePercent(b)}`), term("hypervolume", TERMS.hypervolume), term("of empirical", TERMS.empirical), "search time", ...(counted ? ["search FLOPs"] : [])];
   const rows = data.methods.map((m) => [
     h("span", { class: "method" }, swatch(runNamed(m.label, 0), false), h("span", {}, m.label, h("small", {}, m.kind))),
     String(m.evaluations),
@@ -21,14 +21,27 @@ function startMethods() {
     ...(counted ? [flops(m.flops).replace("FLOPs", "")] : []),
   ]);
   table(byId("methods"), columns, rows);
-  byId("methods-note").textContent = "Accuracy within a share of the unpruned FLOPs; hypervolume over the whole range, and as a share of what all sweeps of the same model and scorer found together; time and FLOPs are those of the search.";
+  byId("methods-note").textContent = "Accuracy within a share of the unpruned FLOPs; hypervolume over the whole range, and as a share of what all sweeps of the same model and scorer found together; search time and FLOPs are what finding it took.";
+}
+
+// Accuracy by task at the budget, beside the unpruned model's, with the number of items.
+function startTasks() {
+  const tell = () => {
+    const [run, point] = [data.runs[state.run], chosenPoint()];
+    if (!show("tasks-box", Boolean(point && point.tasks.length))) return;
+    const whole = new Map(run.unpruned_tasks.map((row) => [row.task, row.accuracy]));
+    const columns = ["task", "items", ...(whole.size ? ["unpruned"] : []), `at ${wholePercent(budgetNow())}`];
+    table(byId("tasks"), columns, point.tasks.map((row) => [row.task, String(row.items), ...(whole.size ? [whole.has(row.task) ? percent(whole.get(row.task)) : "–"] : []), percent(row.accuracy)]));
+  };
+  onChange((changed) => (changed.has("budget") || changed.has("run")) && tell());
+  tell();
 }
 
 // What the columns of a bench are called, and how their numbers are written; others stand as they are.
 const MEASURED = {
   flops: ["FLOPs", percent],
   budget: ["budget", wholePercent],
-  "ttft_ms p50": ["first token, p50", milliseconds],
+  "ttft_ms p50": ["time, p50", milliseconds],
   "ttft_ms p95": ["p95", milliseconds],
   "speedup ttft": ["× measured", times],
   "speedup ttft_implied": ["× by FLOPs", times],
@@ -61,6 +74,7 @@ function startTables(name, tables, told) {
   if (!show(`sec-${name}`, tables.length > 0)) return;
   for (const one of tables) {
     if (tables.length > 1) byId(name).append(h("h3", {}, one.label));
+    if (one.note) byId(name).append(h("p", { class: "hint", id: `${name}-batch` }, one.note));
     const node = h("table", {});
     table(node, ...readable(one));
     byId(name).append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${told} ${one.label}` }, node));

@@ -3,7 +3,7 @@ function pointCard(run, point) {
   const facts = [
     ["accuracy", `${percent(point.accuracy)}  (${(100 * point.low).toFixed(1)} – ${(100 * point.high).toFixed(1)})`],
     ["FLOPs", `${percent(point.fraction)}${point.flops === null ? "" : ", " + flops(point.flops)}`],
-    ["time", point.seconds === null ? null : `${seconds(point.seconds)} a sample`],
+    ["evaluation", point.seconds === null ? null : `${seconds(point.seconds)} a sample`],
     ["KL", point.kl === null ? null : plain(point.kl)],
   ].filter(([, text]) => text !== null);
   return [
