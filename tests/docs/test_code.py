@@ -40,7 +40,7 @@ def test_python_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
 def lines(page):
     """Every `vispco ...` of a page's shell blocks, without comments; a backslash goes on."""
     for block in blocks(page, "(?:sh|bash|console)"):
-        for line in block.replace("\\\n", " ").splitlines():
+        for line in block.replace("\\\n", " ").replace("&&", "\n").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if "vispco" in words[:3] and words[0] != "lmms-eval":
                 yield words[words.index("vispco") + 1 :]
