@@ -207,7 +207,9 @@ def figures_of(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
     made["budget_violations"] = Figure(sum(p["over"] for p in every), "lower", 0, "samples")
     for budget, bar in zip(GAPS, (0.5, 0.7, 0.7), strict=True):
         closed = statistics.mean(part["gap"][str(budget)]["closed"] for part in every)
-        made[f"gap_closed.{round(100 * budget)}"] = Figure(closed, "higher", bar, "share")
+        made[f"gap_closed.{round(100 * budget)}"] = Figure(
+            round(closed, 6) + 0.0, "higher", bar, "share"
+        )  # a mean of float32
     return made
 
 
