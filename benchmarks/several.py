@@ -22,6 +22,7 @@ from figures import RESULTS, Figure, write
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 METHODS = ("fastv", "divprune")
 BUDGETS = (0.5, 0.25)
+PAGE = RESULTS.parents[1] / "docs" / "several.md"
 THINNED = 2  # of the frames, every so many-th for models without videos
 
 
@@ -56,6 +57,23 @@ def evaluate(name: str, limit: int) -> dict[str, Any]:
     return found
 
 
+def write_page(details: dict[str, Any]) -> None:
+    """The table of docs/several.md."""
+    begin, end = "<!-- figures: begin -->", "<!-- figures: end -->"
+    columns = [(name, task) for name in details for task in details[name]["tasks"]]
+    lines = [
+        f"Accuracy in percent on {next(iter(details['tiny-qwen']['tasks'].values()))['items']} test items of each task.",
+        "",
+        "| | " + " | ".join(f"{name}, {task}" for name, task in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for row in details[columns[0][0]]["tasks"][columns[0][1]]["rows"]:
+        found = [details[name]["tasks"][task]["rows"][row]["accuracy"] for name, task in columns]
+        lines.append(f"| {row} | " + " | ".join(f"{100 * value:.1f}" for value in found) + " |")
+    before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    PAGE.write_text(f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{rest.split(end)[1]}", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=int, default=64, help="test items of each task")
@@ -80,6 +98,8 @@ def main() -> None:
         sum(measured["minutes"] for measured in details.values()), "lower", 15.0, "minutes of one core"
     )
     write("several", figures, details, seed=0)
+    if set(details) == set(MODELS):
+        write_page(details)
 
 
 if __name__ == "__main__":
