@@ -8,6 +8,7 @@ unpruned one's. `ops.plan_joint` is the plan of a joint search's predictor, whos
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner, predicted_shape
-from vispco.scorers import greedy
+from vispco.small_arrays import all_on_devices
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}  # one choice before the language model
@@ -41,13 +42,10 @@ def prompts(name: str, number: int) -> tuple[Any, dict[str, Any], int]:
 
 def picked(model: Any, inputs: dict[str, Any], scorer: str, layers: int) -> float:
     """Operations of one pick, where the picks are made by torch: the difference of two numbers of picks."""
-    host, greedy.ON_HOST = greedy.ON_HOST, ()
-    try:
+    with all_on_devices():
         few, many = (
             overhead.prefill(model, inputs, Pruner(scorer, Schedule.single(0, keep, layers))) for keep in (0.25, 0.75)
         )
-    finally:
-        greedy.ON_HOST = host
     most = max(family_of(model).layout(model, inputs).num_visual)
     return (many.number - few.number) / (most // 2)
 
@@ -57,11 +55,14 @@ def main() -> None:
     unpruned = overhead.prefill(model, inputs)
     applied = overhead.prefill(model, inputs, Pruner("fastv", Schedule.full(layers)))
     predictor = overhead.random_predictor(model)
-    planner = BudgetPlanner(
-        predicted_shape(predictor, BUDGET), predictor.kernel, BUDGET, cost.get("exact", model.config)
-    )
+
+    def planner() -> BudgetPlanner:
+        price = cost.get("exact", model.config)
+        return BudgetPlanner(predicted_shape(predictor, BUDGET), predictor.kernel, BUDGET, price)
+
     first, again = overhead.planning(model, inputs, planner)
-    whole = overhead.prefill(model, inputs, Pruner("fastv", planner))
+    with all_on_devices():
+        whole = overhead.prefill(model, inputs, Pruner("fastv", planner()))
     waits = (whole.waits - unpruned.waits).total()
     figures = {
         "ops.plan": Figure(first.number, "lower", 120, "operations"),
@@ -81,11 +82,13 @@ def main() -> None:
             picked(model, inputs, scorer, layers), "lower", PICK[scorer], "operations"
         )
     for key, budget in (("plan_joint", BUDGET), ("plan_joint_mean", "mean:0.4,max:0.7")):
-        joint = JointPlanner(overhead.random_joint_predictor(model, CHAINS), budget)
-        first, again = overhead.planning(model, inputs, joint)
+        made = partial(JointPlanner, overhead.random_joint_predictor(model, CHAINS), budget)
+        first, again = overhead.planning(model, inputs, made)
         figures[f"ops.{key}"] = Figure(first.number, "lower", 120, "operations")
         figures[f"ops.{key}_cached"] = Figure(again.number, "lower", 40, "operations")
-        prefill = overhead.prefill(model, inputs, Pruner(joint.chain, joint))
+        with all_on_devices():
+            joint = made()
+            prefill = overhead.prefill(model, inputs, Pruner(joint.chain, joint))
         details[f"prefill.{key}"] = {"operations": prefill.number - unpruned.number, "chains": list(CHAINS)}
         waits = max(waits, (prefill.waits - unpruned.waits).total())
     llava, padded, depth = prompts("tiny-llava", BATCH)

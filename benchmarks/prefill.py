@@ -30,7 +30,7 @@ VISUAL = SIDE * SIDE
 SCORERS = ("fastv", "sparsevlm", "fitprune")
 
 
-def build(seed: int) -> Any:
+def build(seed: int, layers: int = LAYERS) -> Any:
     torch.manual_seed(seed)
     text = {
         "vocab_size": 1000,
@@ -38,7 +38,7 @@ def build(seed: int) -> Any:
         "eos_token_id": 2,
         "hidden_size": 2048,
         "intermediate_size": 11008,
-        "num_hidden_layers": LAYERS,
+        "num_hidden_layers": layers,
         "num_attention_heads": 16,
         "num_key_value_heads": 2,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
@@ -48,18 +48,18 @@ def build(seed: int) -> Any:
     return Qwen2_5_VLForConditionalGeneration(config).eval()
 
 
-def inputs() -> dict[str, Any]:
+def inputs(side: int = SIDE) -> dict[str, Any]:
     """Visual features are made beforehand, so that what is timed is the language model."""
-    before = 8
-    ids = torch.full((1, VISUAL + TEXT), IMAGE)
+    before, visual = 8, side * side
+    ids = torch.full((1, visual + TEXT), IMAGE)
     ids[0, :before] = torch.arange(20, 20 + before)
-    ids[0, before + VISUAL :] = torch.arange(100, 100 + TEXT - before)
-    features = BaseModelOutputWithPooling(pooler_output=(torch.randn(VISUAL, 2048),))
+    ids[0, before + visual :] = torch.arange(100, 100 + TEXT - before)
+    features = BaseModelOutputWithPooling(pooler_output=(torch.randn(visual, 2048),))
     return {
         "input_ids": ids,
         "attention_mask": torch.ones_like(ids),
         "mm_token_type_ids": (ids == IMAGE).int(),
-        "image_grid_thw": torch.tensor([[1, 2 * SIDE, 2 * SIDE]]),
+        "image_grid_thw": torch.tensor([[1, 2 * side, 2 * side]]),
         "mm_encoder_outputs": {"image": features},
         "logits_to_keep": 1,
         "use_cache": True,

@@ -1,45 +1,62 @@
 """Is pruned never slower, and do profiles predict? Run it on a quiet machine: every figure is a ratio inside one run.
 
-Planning is inside all times: a predictor of the kind that a search makes chooses the shape, and its solve is done anew for
-each prompt that was not seen before.
+Planning is inside all times: a predictor of the kind that a search makes chooses the shape and solves it for the budget, as it
+does for every prefill; what it has solved for a size it remembers, as it does in use.
+`slowest.*` at batch 1 is over eight prompts with pictures of different sizes, one after the other. The layers of
+Qwen2.5-VL-3B's size (`.large`) have random weights; there are few of them and the picture is small, so that a run is short.
+It is done in parts (--part), each of a few minutes; the last one that is missing writes the result.
 """
 
 # ruff: noqa: A005 - named after its result; the interpreter's own `time` is built in, and found first
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
+import prefill
 import vispco
 from figures import Figure, write
-from vispco import Pruner, Schedule, cost
+from vispco import Pruner, Schedule, cost, kernels
 from vispco.bench.clock import now
 from vispco.bench.overhead import random_predictor
 from vispco.bench.prediction import predict_batch, useful_batch
 from vispco.bench.prefill import count_flops
-from vispco.bench.profiling import language_seconds, profile_model
+from vispco.bench.profiling import language_seconds, profile_model, profile_prompts
 from vispco.bench.timing import quantile
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
-from vispco.planning.planner import BudgetPlanner, predicted_shape
+from vispco.planning.measured_planner import MeasuredPlanner, Priced
+from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
 
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 BUDGETS = (0.2, 0.3, 0.5, 0.7, 0.9)
 LEAST = {8: 0.98, 1: 0.93}
+PARTS = (*MODELS, "demo", "large")
+SHARE = 0.5  # of the FLOPs, on the large layers
+LARGE_LAYERS, LARGE_SIDE = 4, 20
+Part = tuple[dict[str, Figure], dict[str, Any]]
 
 
-def planned(model: Any, budget: float) -> Pruner:
-    """FastV at a budget, by a predictor whose anchors are one shape: two steps."""
+def planned(model: Any, budget: float, kind: str = "two steps") -> Pruner:
+    """FastV at a budget, by a predictor whose anchors are one shape."""
     predictor = random_predictor(model)
     layers = predictor.config.dimensions["num_layers"]
-    shape = predictor.kernel.initial(layers, positions=[1.5, layers / 2, layers - 1.5], heights=[0.5, 0.3, 0.3])
+    last = {"positions": [1.5, layers / 2, layers - 1.5], "heights": [0.5, 0.3, 0.3]}
+    single = {"positions": [1.5, layers - 1.0, layers - 0.5], "heights": [0.5, 0.5, 0.5]}
+    shape = predictor.kernel.initial(layers, **(single if kind == "single" else last))
     with torch.no_grad():
         predictor.anchors.copy_(shape.expand_as(predictor.anchors))
     exact = cost.get("exact", model.config)
@@ -50,13 +67,13 @@ def prompts(model: Any, processor: Any, batch: int) -> Encoded:
     return encode(model, processor, dataset("test", limit=-(-batch // 8) + 1)[:batch])
 
 
-def speedups(model: Any, encoded: Encoded, pruners: Sequence[Pruner], rounds: int) -> list[float]:
+def speedups(model: Any, batches: Sequence[Encoded], pruners: Sequence[Pruner], rounds: int) -> list[float]:
     """How many times faster than unpruned, pictures in, first word out: the median over rounds of the ratio inside each."""
     ratios: list[list[float]] = [[] for _ in pruners]
     for number in range(rounds + 1):
-        whole = first_word_seconds(model, encoded, None)
+        whole = sum(first_word_seconds(model, encoded, None) for encoded in batches)
         for place, pruner in enumerate(pruners):
-            ratio = whole / first_word_seconds(model, encoded, pruner)
+            ratio = whole / sum(first_word_seconds(model, encoded, pruner) for encoded in batches)
             ratios[place] += [ratio] if number else []
     return [statistics.median(values) for values in ratios]
 
@@ -69,61 +86,122 @@ def first_word_seconds(model: Any, encoded: Encoded, pruner: Pruner | None) -> f
         return now(model.device) - start
 
 
-@torch.no_grad()
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--schedules", type=int, default=20, help="on which predictions are compared")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+def slowest(name: str, args: Any) -> Part:
+    figures, details = {}, {}
+    model, processor = vispco.load(name)
+    for batch, bar in LEAST.items():
+        several = [prompts(model, processor, batch)]
+        if batch == 1:
+            several = [encode(model, processor, [sample]) for sample in dataset("test", limit=1)[:8]]
+        found = speedups(model, several, [planned(model, budget) for budget in BUDGETS], args.rounds)
+        figures[f"slowest.{name}.batch_{batch}"] = Figure(min(found), "higher", bar, "ratio")
+        details[f"{name}, batch of {batch}"] = dict(zip(map(str, BUDGETS), found, strict=True))
+    return figures, {"slowest": details}
+
+
+def demo(args: Any) -> Part:
+    """tiny-qwen at the batch that the demo chooses, and predictions at a batch of 8."""
     figures: dict[str, Figure] = {}
-    details: dict[str, Any] = {"threads": torch.get_num_threads(), "rounds": args.rounds, "slowest": {}}
-    for name in MODELS:
-        model, processor = vispco.load(name)
-        for batch, bar in LEAST.items():
-            encoded = prompts(model, processor, batch)
-            found = speedups(model, encoded, [planned(model, budget) for budget in BUDGETS], args.rounds)
-            figures[f"slowest.{name}.batch_{batch}"] = Figure(min(found), "higher", bar, "ratio")
-            details["slowest"][f"{name}, batch of {batch}"] = dict(zip(map(str, BUDGETS), found, strict=True))
-            print(name, batch, found, file=sys.stderr, flush=True)
     model, processor = vispco.load("tiny-qwen")
     samples = dataset("test", limit=3)[:16]
     profile = profile_model(model, processor, samples, batches=(4, 8, 16), rounds=args.rounds)
     encoded = prompts(model, processor, 16)
     batch = useful_batch(profile, max(encoded.num_text), max(encoded.num_visual))
     encoded = prompts(model, processor, batch)
-    details["demo_batch"] = batch
     for budget in (0.3, 0.5):
         pruner = planned(model, budget)
         implied = count_flops(model, encoded, None) / count_flops(model, encoded, pruner)
-        found = speedups(model, encoded, [pruner], args.rounds)[0]
+        found = speedups(model, [encoded], [pruner], args.rounds)[0]
         figures[f"ttft_speedup_vs_implied.{100 * budget:.0f}"] = Figure(found / implied, "higher", 0.7, "ratio")
     errors, held = compare_predictions(model, prompts(model, processor, 8), profile, args)
-    figures["time_error.p50"] = Figure(quantile(sorted(errors), 0.5), "lower", 0.05, "fraction")
-    figures["time_error.p95"] = Figure(quantile(sorted(errors), 0.95), "lower", 0.12, "fraction")
-    figures["ms_budget_held"] = Figure(held, "higher", 0.95, "fraction")
-    write("time", figures, details, args.seed)
+    return figures | error_figures(errors, held, ""), {"demo_batch": batch, "errors": errors}
+
+
+def large(args: Any) -> Part:
+    """Layers of Qwen2.5-VL-3B's size: what is saved, and what was predicted."""
+    model, x = prefill.build(args.seed, LARGE_LAYERS), prefill.inputs(LARGE_SIDE)
+    encoded = Encoded(("large",), x, None, (LARGE_SIDE**2,), (prefill.TEXT,), (0,))
+    figures, details = {}, {"layers": LARGE_LAYERS, "visual": LARGE_SIDE**2, "text": prefill.TEXT}
+    for kind in ("single", "multi-step"):
+        pruner = planned(model, SHARE, kind)
+        found = speedups(model, [encoded], [pruner], args.rounds)[0]
+        price, size = cost.get("exact", model.config), cost.Workload(encoded.num_text, encoded.num_visual)
+        with pruner(model):
+            model(**x)
+            spent = float(price.fraction_of_counts(pruner.token_counts(model), size)[0])
+        figures[f"speedup_vs_flops.{kind}"] = Figure(found * spent, "higher", 0.97, "ratio")
+        details[kind] = {"speedup": found, "flops": spent}
+    profile = profile_prompts(model, {1: encoded}, tokens=10, rounds=2)
+    errors, held = compare_predictions(model, encoded, profile, args)
+    return figures | error_figures(errors, held, ".large"), {**details, "errors": errors}
+
+
+def error_figures(errors: Sequence[float], held: float, where: str) -> dict[str, Figure]:
+    return {
+        f"time_error{where}.p50": Figure(quantile(sorted(errors), 0.5), "lower", 0.05, "fraction"),
+        f"time_error{where}.p95": Figure(quantile(sorted(errors), 0.95), "lower", 0.12, "fraction"),
+        f"ms_budget_held{where}": Figure(held, "higher", 0.95, "fraction"),
+    }
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--schedules", type=int, default=20, help="on which predictions are compared")
+    parser.add_argument("--part", choices=PARTS, help="only this one; default: all")
+    parser.add_argument(
+        "--parts", type=Path, default=Path("parts"), help="the folder in which parts wait for the others"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    args.parts.mkdir(parents=True, exist_ok=True)
+    jobs: dict[str, Callable[[], Part]] = {name: lambda name=name: slowest(name, args) for name in MODELS}  # type: ignore[misc]
+    jobs |= {"demo": lambda: demo(args), "large": lambda: large(args)}
+    for name in PARTS if args.part is None else (args.part,):
+        figures, details = jobs[name]()
+        found = {"figures": {key: asdict(figure) for key, figure in figures.items()}, "details": details}
+        (args.parts / f"time-{name}.json").write_text(json.dumps(found))
+        print(name, {key: round(figure.value, 3) for key, figure in figures.items()}, file=sys.stderr, flush=True)
+    every = [args.parts / f"time-{name}.json" for name in PARTS]
+    if not all(path.exists() for path in every):
+        return
+    parts = [json.loads(path.read_text()) for path in every]
+    joined = {key: Figure(**figure) for part in parts for key, figure in part["figures"].items()}
+    about = {name: part["details"] for name, part in zip(PARTS, parts, strict=True)}
+    write("time", joined, {"threads": torch.get_num_threads(), "rounds": args.rounds, **about}, args.seed)
 
 
 def compare_predictions(model: Any, encoded: Encoded, profile: Any, args: Any) -> tuple[list[float], float]:
-    """Relative errors over random schedules that no profile was fitted to, and how often a predicted time is held."""
+    """Relative errors over random schedules that no profile was fitted to, and how often a budget of time is held.
+
+    Budgets are fractions of the unpruned prefill's time, measured in the same round: milliseconds without the machine's drift.
+    """
     generator = torch.Generator().manual_seed(args.seed)
     layers = len(family_of(model).layers(model))
-    price = profile.cost(len(encoded.num_visual))
+    price, kernel = profile.cost(len(encoded.num_visual)), kernels.get("single")
     whole = predict_batch(price, Schedule.full(layers).counts(encoded.num_visual), encoded.num_text, encoded.num_visual)
     errors, within = [], []
-    for _ in range(args.schedules):
-        heights = torch.rand(2, generator=generator).sort(descending=True).values.tolist()
-        places = (torch.randperm(layers - 1, generator=generator)[:2] + 1).sort().values.tolist()
-        schedule = Schedule.stages(dict(zip(places, heights, strict=True)), layers)
-        pruner, ratios = Pruner("fastv", schedule), []
-        predicted = predict_batch(price, schedule.counts(encoded.num_visual), encoded.num_text, encoded.num_visual)
-        for number in range(max(3, args.rounds // 3) + 1):
-            unpruned, pruned = (language_seconds(model, encoded, each) for each in (None, pruner))
-            ratios += [pruned / unpruned] if number else []  # a machine that drifts drifts in both
-        measured = statistics.median(ratios)
-        errors.append(abs(predicted / whole / measured - 1))
-        within.append(measured <= 1.03 * predicted / whole)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder}):
+        profile.save()
+        for _ in range(args.schedules):
+            heights = torch.rand(2, generator=generator).sort(descending=True).values.tolist()
+            places = (torch.randperm(layers - 1, generator=generator)[:2] + 1).sort().values.tolist()
+            schedule = Schedule.stages(dict(zip(places, heights, strict=True)), layers)
+            share = round(0.5 + 0.45 * float(torch.rand(1, generator=generator)), 2)
+            shape = static_shape(kernel.initial(layers, layer=places[0], r=heights[0]))
+            timed = MeasuredPlanner(
+                cost.Budget.of(f"{share}t"), lambda _, shape=shape: shape, Priced(kernel, profile.dimensions)
+            )
+            predicted = predict_batch(price, schedule.counts(encoded.num_visual), encoded.num_text, encoded.num_visual)
+            fixed, planned = Pruner("fastv", schedule), Pruner("fastv", timed)
+            ratios: list[tuple[float, float]] = []
+            for number in range(max(3, args.rounds // 3) + 1):
+                unpruned, one, two = (language_seconds(model, encoded, each) for each in (None, fixed, planned))
+                ratios += [(one / unpruned, two / unpruned)] if number else []
+            measured, spent = (statistics.median(column) for column in zip(*ratios, strict=True))
+            errors.append(abs(predicted / whole / measured - 1))
+            within.append(spent <= 1.03 * share)
     return errors, sum(within) / len(within)
 
 

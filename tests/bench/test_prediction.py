@@ -7,10 +7,11 @@ import torch
 
 import vispco
 from vispco.bench import BenchCandidate
-from vispco.bench.prediction import break_even, measured_cost, predict_batch
+from vispco.bench.prediction import as_fractions, break_even, flops_share, measured_cost, predict_batch
 from vispco.bench.throughput import measure_throughput
-from vispco.cost import Dimensions, Measured, Workload
+from vispco.cost import Budget, Dimensions, Measured, Workload
 from vispco.data import dataset
+from vispco.errors import InvalidInputError
 from vispco.schedule import Schedule
 
 L = 4
@@ -51,3 +52,25 @@ def test_a_queue_is_answered_in_batches_of_each_size():
     ]  # fmt: skip
     assert all(row.requests_per_second > 0 and row.decode_tokens_per_second > 0 for row in rows)
     assert rows[1].kv_bytes < rows[0].kv_bytes < rows[2].kv_bytes
+
+
+def test_a_queue_that_takes_too_long_ends_after_the_sizes_that_were_begun():
+    model, processor = vispco.load("tiny-llava")
+    samples = dataset("test", "attribute", limit=8)[:]
+    rows = measure_throughput(model, processor, samples, [], batches=(1, 2), new_tokens=2, rounds=50, most_seconds=0.0)
+    assert [row.batch_size for row in rows] == [1]
+    assert rows[0].requests_per_second > 0
+
+
+def test_a_budget_of_time_or_bytes_as_a_share_of_the_flops(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, _ = vispco.load("tiny-llava")
+    with pytest.raises(InvalidInputError, match="vispco profile"):
+        flops_share(Budget.of("0.6t"), model, 10, 100)
+    shares = [flops_share(Budget.of(text), model, 10, 100) for text in ("0.4", "1kB", "1GB")]
+    assert shares[0] == 0.4
+    assert shares[1] < 0.4 < shares[2] == pytest.approx(1.0)
+    said = []
+    assert as_fractions([Budget.of("1GB"), Budget.of("0.3")], model, (10, 100), said.append) == [1.0, 0.3]
+    assert len(said) == 1
+    assert "100 visual tokens" in said[0]

@@ -14,6 +14,7 @@ from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.planner import BudgetPlanner, predicted_shape
+from vispco.small_arrays import all_on_devices
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "fitprune(site=entry)": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}
@@ -43,6 +44,12 @@ def applied():
     return overhead.prefill(model, inputs, Pruner("fastv", Schedule.full(layers)))
 
 
+def planner_of_one_scorer():
+    model = loaded("tiny-qwen")[0]
+    predictor, price = overhead.random_predictor(model), cost.get("exact", model.config)
+    return BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, price)
+
+
 def test_a_pruner_that_drops_nothing_adds_next_to_nothing():
     assert 0 < applied().number - unpruned().number <= 15
 
@@ -69,20 +76,20 @@ def test_a_greedy_choice_before_the_language_model_is_a_few_operations(scorer):
 @pytest.mark.parametrize("budget", [0.3, "mean:0.4,max:0.7"])
 def test_a_joint_plan_is_made_on_the_host_and_remembered(budget):
     model, inputs, _ = loaded("tiny-qwen")
-    planner = JointPlanner(overhead.random_joint_predictor(model, CHAINS), budget)
-    first, again = overhead.planning(model, inputs, planner)
+    predictor = overhead.random_joint_predictor(model, CHAINS)
+    first, again = overhead.planning(model, inputs, lambda: JointPlanner(predictor, budget))
     assert 0 < first.number <= 120
     assert 0 < again.number <= 40
     assert first.syncs == again.syncs == 1
-    whole = overhead.prefill(model, inputs, Pruner(planner.chain, planner))
+    with all_on_devices():
+        planner = JointPlanner(predictor, budget)
+        whole = overhead.prefill(model, inputs, Pruner(planner.chain, planner))
     assert (whole.waits - unpruned().waits).total() == 2
 
 
 def test_a_plan_is_made_on_the_host_and_remembered():
     model, inputs, _ = loaded("tiny-qwen")
-    predictor = overhead.random_predictor(model)
-    planner = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, cost.get("exact", model.config))
-    first, again = overhead.planning(model, inputs, planner)
+    first, again = overhead.planning(model, inputs, planner_of_one_scorer)
     assert 0 < first.number <= 120
     assert 0 < again.number <= 40
     assert first.syncs == again.syncs == 1
@@ -90,9 +97,8 @@ def test_a_plan_is_made_on_the_host_and_remembered():
 
 def test_a_prefill_with_a_predictor_waits_twice():
     model, inputs, _ = loaded("tiny-qwen")
-    predictor = overhead.random_predictor(model)
-    planner = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, cost.get("exact", model.config))
-    found = overhead.prefill(model, inputs, Pruner("fastv", planner))
+    with all_on_devices():
+        found = overhead.prefill(model, inputs, Pruner("fastv", planner_of_one_scorer()))
     assert (found.waits - unpruned().waits).total() == 2
 
 

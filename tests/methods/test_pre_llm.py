@@ -18,9 +18,10 @@ from vispco.bench import operations
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
-from vispco.scorers import Chain, get, greedy
+from vispco.scorers import Chain, get
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.cost import scoring_flops
+from vispco.small_arrays import all_on_devices
 
 SAMPLES = {
     "one picture": DEFAULT,
@@ -307,15 +308,15 @@ GREEDY = [method for method in ALL if method.startswith(("divprune", "cdpruner",
 
 @pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
 @pytest.mark.parametrize("method", GREEDY)
-def test_greedy_steps_of_a_device_choose_the_same(method, ties, monkeypatch):
-    monkeypatch.setattr(greedy, "ON_HOST", ())
-    test_counts_and_live_tokens_differ_by_sample(method, ties)
+def test_greedy_steps_of_a_device_choose_the_same(method, ties):
+    with all_on_devices():
+        test_counts_and_live_tokens_differ_by_sample(method, ties)
 
 
-def test_a_step_of_a_device_is_a_few_operations(monkeypatch):
-    monkeypatch.setattr(greedy, "ON_HOST", ())
+def test_a_step_of_a_device_is_a_few_operations():
     scorer, seen = get("divprune"), [made_up(0, [(8, 8)])]
-    few, many = (operations.count(scorer.select, context_of(seen, [number])).number for number in (10, 50))
+    with all_on_devices():
+        few, many = (operations.count(scorer.select, context_of(seen, [n])).number for n in (10, 50))
     assert many - few <= 40 * 6
 
 

@@ -7,12 +7,14 @@ import torch
 
 import vispco
 from vispco import Pruner
+from vispco.bench.overhead import random_joint_predictor
 from vispco.bench.profiling import profile_model
 from vispco.cost import Dimensions, KvBytes, TimeProfile, Workload
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
+from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.measured_planner import MeasuredPlanner, Priced, device_name
 from vispco.planning.planner import static_shape
 
@@ -93,3 +95,54 @@ def test_a_profile_is_measured(model):
     assert all(0 < row[0] <= row[1] for row in found.layer_ms)
     assert min(*found.fixed_ms, *found.drop_ms) >= 0
     assert found.cost(1).num_layers == len(loaded.model.language_model.layers)
+
+
+CHAINS = ("fastv", "divprune+fastv", "cdpruner+sparsevlm")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("budget", ["0.5t", "0.8t", "ms"])
+def test_a_joint_search_plans_a_batch_within_its_time(model, budget, tmp_path, monkeypatch):
+    loaded, _, encoded = model
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    invented(loaded).save()
+    cost = invented(loaded).cost(4)
+    text, visual = torch.tensor(encoded.num_text), torch.tensor(encoded.num_visual)
+    longest = int((text + visual).argmax())
+    workload = Workload(encoded.num_text[longest], encoded.num_visual[longest])
+    full = float(cost.full(workload))
+    limit = 0.4 * full if budget == "ms" else float(budget[:-1]) * full
+    planner = JointMeasuredPlanner(
+        random_joint_predictor(loaded, CHAINS), vispco.cost.Budget.of(f"{limit}ms" if budget == "ms" else budget)
+    )
+    pruner = Pruner(planner.chain, planner)
+    with pruner(loaded):
+        loaded(**encoded.inputs)
+        counts = pruner.token_counts(loaded)
+    tokens = (counts + text[:, None]).amax(0)
+    spent = float(cost.predict(tokens - encoded.num_text[longest], workload))
+    assert 0.8 * limit <= spent <= limit + 1e-9
+
+
+@torch.no_grad()
+def test_a_joint_search_plans_every_sample_within_its_bytes(model):
+    loaded, _, encoded = model
+    cost = KvBytes(Dimensions.from_config(loaded.config))
+    workload = Workload(encoded.num_text, encoded.num_visual, "entry", 0)
+    limit = 0.5 * float(cost.full(workload).max())
+    planner = JointMeasuredPlanner(random_joint_predictor(loaded, CHAINS), vispco.cost.Budget.of(f"{limit}B"))
+    pruner = Pruner(planner.chain, planner)
+    with pruner(loaded):
+        loaded(**encoded.inputs)
+        counts = pruner.token_counts(loaded)
+    spent = cost.price(counts, workload).double()
+    assert bool((spent <= limit).all())
+    assert float(spent.max()) >= 0.9 * limit
+
+
+def test_a_joint_search_without_a_profile_says_how_to_make_one(model, tmp_path, monkeypatch):
+    loaded, _, encoded = model
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    planner = JointMeasuredPlanner(random_joint_predictor(loaded, CHAINS), vispco.cost.Budget.of("40ms"))
+    with pytest.raises(InvalidInputError, match="vispco profile"), Pruner(planner.chain, planner)(loaded):
+        loaded(**encoded.inputs)

@@ -19,6 +19,7 @@ from vispco.planning.memory_reader import describe_batch
 from vispco.planning.observation import observe
 from vispco.planning.planner import BudgetPlanner, predicted_shape
 from vispco.planning.similarity import describe
+from vispco.small_arrays import all_on_devices
 
 
 @cache
@@ -38,9 +39,10 @@ def seen(samples):
 
 def test_a_batch_is_described_as_its_observation_is():
     layout, embeddings = seen(dataset("test", limit=1)[:8])
-    torch.testing.assert_close(
-        describe_batch(layout, embeddings), describe(observe(layout, embeddings)), rtol=1e-4, atol=1e-5
-    )
+    wanted = describe(observe(layout, embeddings))
+    torch.testing.assert_close(torch.from_numpy(describe_batch(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)
+    with all_on_devices():
+        torch.testing.assert_close(describe_batch(layout, embeddings), wanted, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
@@ -54,6 +56,8 @@ def test_the_chosen_anchor_is_the_predictors():
         found = predictor(observe(layout, embeddings), torch.full((layout.batch_size,), budget))
         chooser = AnchorChooser.of(predictor, budget)
         assert chooser(layout, embeddings).tolist() == found.logits.argmax(-1).tolist()
+        with all_on_devices():
+            assert chooser(layout, embeddings).tolist() == found.logits.argmax(-1).tolist()
         chosen |= set(found.logits.argmax(-1).tolist())
     assert len(chosen) > 1, "all samples chose the same"
 

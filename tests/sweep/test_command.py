@@ -4,9 +4,11 @@ import pytest
 
 from cli.invoking import Invoke
 from vispco.cli.sweep import window_of
+from vispco.cost import Dimensions, TimeProfile
 from vispco.errors import InvalidInputError
 from vispco.evaluation.spec import EvaluatorSpec
 from vispco.frontier import Frontier
+from vispco.planning.measured_planner import device_name
 
 SMALL = ("--tasks", "existence", "--limit", "1", "--workers", "0")
 
@@ -33,6 +35,21 @@ def test_a_budget_is_a_ceiling_or_a_range(text, window):
 def test_a_budget_that_cannot_be_read_is_refused(text):
     with pytest.raises(InvalidInputError, match=r"was given|cannot be read"):
         window_of(text)
+
+
+def test_a_budget_of_time_is_a_share_of_the_flops(command, loaded, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = ("--budget", "0.7t", "--strategy", "random", "--trials", "2")
+    done = command(*asked)
+    assert done.code == 1
+    assert "vispco profile" in done.err
+    TimeProfile(
+        dimensions=Dimensions.from_config(loaded.model.config), device=device_name(loaded.model.device), dtype="float32",
+        batches=(1,), tokens=(1, 1000), layer_ms=((0.001, 1.0),), fixed_ms=(0.1,), drop_ms=(0.0,),
+    ).save()  # fmt: skip
+    done = command(*asked)
+    assert done.code == 0, done.err
+    assert "of the FLOPs, for a prompt of" in done.err
 
 
 def test_every_configuration_lies_within_the_budget_and_says_so_in_its_name(command, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.predictor import Predictor
 from vispco.pruner import Pruner
 from vispco.scorers import Chain
+from vispco.small_arrays import all_on_devices
 
 STEPS = 4  # decoding steps that are counted; the dearest behind the first one stands for all
 
@@ -40,12 +41,14 @@ def decoding(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None
 
 
 @torch.no_grad()
-def planning(model: Any, inputs: Mapping[str, Any], planner: Planner) -> tuple[Counts, Counts]:
-    """The counts of one plan, and of the same plan asked for again."""
+def planning(model: Any, inputs: Mapping[str, Any], make: Callable[[], Planner]) -> tuple[Counts, Counts]:
+    """The counts of one plan, and of the same plan asked for again, as they are on a device that is not the host."""
     with recorded_embeddings(model) as seen:
         model(**inputs)
     layouts = [family_of(model).layout(model, inputs) for _ in range(2)]
-    first, again = (count(planner, layout, seen[0]) for layout in layouts)
+    with all_on_devices():
+        planner = make()
+        first, again = (count(planner, layout, seen[0]) for layout in layouts)
     return first, again
 
 

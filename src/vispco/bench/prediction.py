@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from vispco import kernels
 from vispco.bench.profiling import load_profile
-from vispco.cost import Dimensions, Exact, Measured, TimeProfile, Workload
+from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
+from vispco.cost.host import HostPricing
 from vispco.errors import InvalidInputError
+from vispco.evaluation.encoded import encode
+from vispco.planning.measured_planner import Priced, time_share
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
 
 FAR = 4  # times the longest prompt that was measured: up to there a break-even is looked for
 
@@ -68,3 +76,48 @@ def useful_batch(profile: TimeProfile, num_text: int, num_visual: int, *, enough
         if float(cost.full(workload)) / float(cost.predict(counts, workload)) >= enough * implied:
             return batch
     return profile.batches[-1]
+
+
+def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> float:
+    """Which fraction of the FLOPs a budget of time or of bytes comes to, for a prompt of this size that runs alone.
+
+    For places that search or select by FLOPs. Where a pruner runs, the budget itself is solved for each batch.
+    """
+    if budget.kind == "flops":
+        return budget.fraction
+    if budget.is_mean:
+        raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
+    dtype = next(model.parameters()).dtype
+    dimensions = Dimensions.from_config(model.config, dtype=dtype)
+    priced = Priced(kernels.get("single"), dimensions)
+    workload = priced.workload([num_text], [num_visual])
+    if budget.kind == "bytes":
+        price: Cost = KvBytes(dimensions)
+        share = np.minimum(1.0, budget.amount / HostPricing(price, workload).divisor)
+    else:
+        price = load_profile(dimensions, model.device, dtype).cost(1)
+        share = time_share(budget, workload, price)
+    return priced.flops_fraction(share, workload, price)
+
+
+def as_fractions(
+    budgets: Sequence[Budget], model: Any, sizes: tuple[int, int], say: Callable[[str], None]
+) -> list[float]:
+    """`flops_share` of several budgets for a prompt of a typical size (text, visual); what each comes to is said."""
+    found = []
+    for budget in budgets:
+        share = round(flops_share(budget, model, *sizes), 3)
+        if budget.kind != "flops":
+            say(
+                f"{budget.label}: {share:.1%} of the FLOPs, for a prompt of {sizes[0]} text and {sizes[1]} visual tokens alone "
+                "on this device. A pruner at this budget solves it anew for each batch."
+            )
+        found.append(share)
+    return found
+
+
+def typical_size(model: Any, processor: Any, samples: Sequence[Sample], most: int = 32) -> tuple[int, int]:
+    """Text and visual tokens of the sample with the median length, of the first few."""
+    encoded = encode(model, processor, list(samples[:most]))
+    pairs = sorted(zip(encoded.num_text, encoded.num_visual, strict=True), key=sum)
+    return pairs[len(pairs) // 2]

@@ -7,7 +7,7 @@ with pictures. Everything is run in rounds, and a figure is the median of its ro
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,22 @@ def profile_model(
 
     tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     """
-    batches = tuple(sorted(set(batches)))
     prompts = {batch: encode(model, processor, _repeated(samples, batch)) for batch in batches}
+    return profile_prompts(model, prompts, tokens=tokens, rounds=rounds, scorer=scorer, on_progress=on_progress)
+
+
+@torch.no_grad()
+def profile_prompts(
+    model: Any,
+    prompts: Mapping[int, Encoded],
+    *,
+    tokens: Sequence[int] | int = POINTS,
+    rounds: int = 5,
+    scorer: str = "fastv",
+    on_progress: Progress = lambda _done, _total, _text: None,
+) -> TimeProfile:
+    """The same for prompts that are encoded: {batch: so many of them}."""
+    batches = tuple(sorted(prompts))
     longest = max(encoded.length for encoded in prompts.values())
     most = max(64, int(1.25 * longest))
     sizes = sizes_up_to(most, tokens) if isinstance(tokens, int) else tuple(sorted(set(tokens)))

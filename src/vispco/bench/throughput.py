@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 BATCHES = (1, 4, 16)
+SECONDS = 120.0  # about which all of it ends
 Progress = Callable[[int, int, str], None]
 
 
@@ -45,22 +47,31 @@ def measure_throughput(
     batches: Sequence[int] = BATCHES,
     new_tokens: int = 8,
     rounds: int = 2,
+    most_seconds: float = SECONDS,
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> list[ThroughputRow]:
     """Every candidate and the unpruned model answer the whole queue, interleaved, in batches of each size.
 
-    The queue has at least as many requests as the largest batch; samples come again until it is full.
+    The queue has as many requests as the largest batch; samples come again until it is full, and those beyond are left out.
+    most_seconds: when they are over, no further round begins, and sizes that were not begun are left out. What was begun is ended:
+    every row has a round.
     """
     everyone = [BenchCandidate.unpruned(), *candidates]
-    queue = [samples[place % len(samples)] for place in range(max(len(samples), *batches))]
-    pad, rows = pad_token(processor), []
+    queue = [samples[place % len(samples)] for place in range(max(batches))]
+    end = time.monotonic() + most_seconds
+    pad = pad_token(processor)
+    rows: list[ThroughputRow] = []
     steps, done = len(batches) * (rounds + 1) * len(everyone), 0
     for size in batches:
+        if rows and time.monotonic() > end:
+            break
         prompts = [encode(model, processor, queue[at : at + size]) for at in range(0, len(queue), size)]
         pruners = {candidate.name: candidate.pruner() for candidate in everyone}
         seconds: dict[str, list[float]] = {name: [] for name in pruners}
         rates: dict[str, list[float]] = {name: [] for name in pruners}
         for number in range(rounds + 1):
+            if number > 1 and time.monotonic() > end:
+                break
             for name, pruner in pruners.items():
                 on_progress(done, steps, f"{name}, queue in batches of {size}")
                 done += 1

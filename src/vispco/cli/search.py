@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.budgets import budget_option, budgets_of, budgets_option, one_budget
+from vispco.cli.budgets import (
+    FRACTIONS,
+    budget_option,
+    budgets_of,
+    budgets_option,
+    has_other_units,
+    not_yet,
+    one_budget,
+)
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -45,7 +53,9 @@ def search(
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection, halving or table (default: what measured best).")
     ] = None,
-    budgets: Annotated[str, budgets_option()] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
+    budgets: Annotated[
+        str, budgets_option(f"{FRACTIONS} Or 0.6t, 40ms, 120MB; see vispco profile.")
+    ] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
     cost: Annotated[str, typer.Option(help=COST)] = "exact",
     learned: TrainingOptions,
     asked: TaskOptions,
@@ -72,7 +82,7 @@ def search(
 
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
-    fractions = budgets_of(budgets)
+    fractions = budgets_of(budgets, not_yet)
     check_given(allocation)
     joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
     folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
@@ -110,6 +120,12 @@ def search(
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
+    if has_other_units(budgets):
+        from vispco.bench.prediction import as_fractions, typical_size  # noqa: PLC0415
+
+        size = typical_size(loaded, processor, samples)
+        fractions = budgets_of(budgets, lambda budget: as_fractions([budget], loaded, size, say)[0])
+        spec = replace(spec, budgets=tuple(dict.fromkeys(fractions)))
     batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
     with folder.held():
         frontier = run(

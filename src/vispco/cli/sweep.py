@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vispco.cli.budgets import budget_option, window_of
+from vispco.cli.budgets import budget_option, not_yet, window_of
 from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -16,6 +16,9 @@ from vispco.cli.place import tell_next
 from vispco.cli.search import points_table
 from vispco.cli.telling import draws_bars, say
 from vispco.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from vispco.cost import Budget
 
 SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
 OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
@@ -34,7 +37,7 @@ def sweep(
     budget: Annotated[
         str | None,
         budget_option(
-            "Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs: 50%, or 0.3,0.5."
+            "Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs: 50%, or 0.3,0.5; or 0.6t, 40ms."
         ),
     ] = None,
     asked: TaskOptions,
@@ -65,7 +68,7 @@ def sweep(
 
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
-    window = window_of(budget)
+    window_of(budget, not_yet)
     check_given(allocation)
     folder = RunFolder(out)
     folder.check(older=OLDER)
@@ -97,6 +100,13 @@ def sweep(
         """What a schedule costs depends on the samples' sizes; they are looked at where a budget asks for it."""
         return SampleSizes.of(spec.build())
 
+    def convert(share: Budget) -> float:
+        from vispco.bench.prediction import as_fractions  # noqa: PLC0415
+
+        text, visual = (int(number.median()) for number in (sizes().num_text, sizes().num_visual))
+        return as_fractions([share], spec.build().model, (text, visual), say)[0]
+
+    window = window_of(budget, convert)
     words = (
         Path(model).name,
         Chain.of(scorer).name.replace(":", "."),

@@ -64,19 +64,26 @@ class ArgumentCutter:
             if held is None or not held.held() or (mask is None and held.kept.valid is None):
                 return arguments
             return {**arguments, "attention_mask": self._cut_columns(mask, held)}
-        new = self._cut_values(arguments)
         if self.layers.attentions[layer] is None:
-            return {**new, "attention_mask": self._flat_mask(mask)}
+            return {**self._cut_values(arguments), "attention_mask": self._flat_mask(mask)}
         coming = self._on(_device_of(arguments, self.device))
         if cache is not None:
             held = track(cache, layer, coming)
             held.expected = True
-        if mask is None and self.stage.valid is not None and not self.flat_masks and self._sees_ahead(layer):
-            mask = self._once(("open",), self._open_mask)
-        new["attention_mask"] = self._cut_both(mask, held)
+        open_ = mask is None and self.stage.valid is not None and not self.flat_masks and self._sees_ahead(layer)
+        if held is None or not held.held():  # layers that are handed the same get the same
+            values = tuple(arguments.values())
+            key = ("all", open_, *map(id, values))
+            new = dict(self._once(key, lambda: self._cut_all(arguments, None, open_=open_), *values))
+        else:
+            new = self._cut_all(arguments, held, open_=open_)
         if held is not None:
             held.announce(coming, self.length)
         return new
+
+    def _cut_all(self, arguments: Arguments, held: TrackedLayer | None, *, open_: bool) -> Arguments:
+        mask = self._once(("open",), self._open_mask) if open_ else arguments.get("attention_mask")
+        return {**self._cut_values(arguments), "attention_mask": self._cut_both(mask, held)}
 
     def _sees_ahead(self, layer: int) -> bool:
         """Whether no mask means that a layer's tokens see each other in both directions."""

@@ -24,12 +24,25 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 Attended: TypeAlias = tuple[Tensor, Tensor | None]
 
 
+@dataclass(frozen=True, eq=False)
+class OwnFunction:
+    """The attention function that a module runs without a tap; configs take long to say its name, so it is asked for once."""
+
+    function: Callable[..., tuple[Tensor, Tensor | None]]
+    is_flash: bool
+
+    @classmethod
+    def of(cls, module: nn.Module) -> OwnFunction:
+        return cls(own_function(module), implementation_of(module) in FLASH)
+
+
 @dataclass(eq=False)
 class AttentionCall:
     """One call of an attention function.
 
     query: [B, H, M, d]; key, value: [B, H_kv, K, d], the cached ones first. mask: [B or 1, 1, M, K] boolean or additive,
     [B, K] boolean (flash attention), or None. options: the rest of the call (`scaling`, `softcap`, `s_aux`, ...).
+    own: what the module runs without a tap, where it is known.
     """
 
     module: nn.Module
@@ -38,6 +51,7 @@ class AttentionCall:
     value: Tensor | None
     mask: Tensor | None
     options: dict[str, Any] = field(default_factory=dict)
+    own: OwnFunction | None = None
 
     @property
     def scale(self) -> float:
@@ -67,11 +81,11 @@ class AttentionCall:
 
     def run(self) -> Attended:
         """The model's own attention function on this call."""
-        function = own_function(self.module)
+        own = self.own or OwnFunction.of(self.module)
         module: Any = self.module
-        if implementation_of(self.module) in FLASH:
+        if own.is_flash:
             module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
-        out: Attended = function(module, self.query, self.key, self.value, self.mask, **self.options)
+        out: Attended = own.function(module, self.query, self.key, self.value, self.mask, **self.options)
         return out
 
 
@@ -90,10 +104,19 @@ class AttentionTap:
     """Hands the attention calls of some modules to a handler while it is installed."""
 
     def __init__(
-        self, modules: Mapping[int, nn.Module], configs: Sequence[Any], handler: Handler, *, dense: bool = False
+        self,
+        modules: Mapping[int, nn.Module],
+        configs: Sequence[Any],
+        handler: Handler,
+        *,
+        dense: bool = False,
+        wants: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`modules` by layer. `dense`: run sdpa in place of flash attention, so that masks are given row by row."""
-        self.modules, self.handler, self.dense = dict(modules), handler, dense
+        """`modules` by layer. `dense`: run sdpa in place of flash attention, so that masks are given row by row.
+
+        wants: whether the handler wants to see the calls of a layer now.
+        """
+        self.modules, self.handler, self.dense, self.wants = dict(modules), handler, dense, wants
         everything = [
             *configs,
             *(config for m in modules.values() if (config := getattr(m, "config", None)) is not None),
@@ -108,7 +131,7 @@ class AttentionTap:
             own = "sdpa" if self.dense and name in FLASH else name
             config._attn_implementation = tapped_name(own)  # noqa: SLF001
         for index, module in self.modules.items():
-            _TAPS[module] = (ref(self), index)
+            _TAPS[module] = (ref(self), index, OwnFunction.of(module))
 
     def remove(self) -> None:
         """Safe in any state."""
@@ -121,17 +144,21 @@ class AttentionTap:
                 del _TAPS[module]
 
 
-_TAPS: WeakKeyDictionary[nn.Module, tuple[ReferenceType[AttentionTap], int]] = WeakKeyDictionary()
+_TAPS: WeakKeyDictionary[nn.Module, tuple[ReferenceType[AttentionTap], int, OwnFunction]] = WeakKeyDictionary()
 
 
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> Attended:
     """A transformers attention function: the model's own one, seen by the tap of the module."""
-    call = AttentionCall(module, query, key, value, attention_mask, options)
     found = _TAPS.get(module)
     tap = None if found is None else found[0]()
-    return call.run() if tap is None or found is None else tap.handler(found[1], call)
+    if tap is None or found is None:
+        return AttentionCall(module, query, key, value, attention_mask, options).run()
+    _, index, own = found
+    if not own.is_flash and not tap.wants(index):
+        return own.function(module, query, key, value, attention_mask, **options)
+    return tap.handler(index, AttentionCall(module, query, key, value, attention_mask, options, own))
 
 
 def attend_masked(call: AttentionCall, key_mask: Tensor) -> Attended:

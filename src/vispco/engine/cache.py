@@ -211,6 +211,11 @@ def tracked(cache: Cache | None, layer: int) -> TrackedLayer | None:
     return found if isinstance(found, PrunedLayer | PrunedSlidingLayer) else None
 
 
+def has_tracked(cache: Cache | None) -> bool:
+    """Whether some layer of the cache was pruned."""
+    return cache is not None and any(isinstance(layer, _Tracked) for layer in cache.layers)
+
+
 def track(cache: Cache, layer: int, new: KeptTokens) -> TrackedLayer:
     """Put a tracked layer in place of a plain one, with everything that it holds; `new` is what will come next."""
     old = cache_layer(cache, layer)

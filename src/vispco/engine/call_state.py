@@ -43,6 +43,7 @@ class CallState(threading.local):
     written: int = 0  # tokens that it has written already
     check: RowCheck | None = None
     past: int = 0
+    tracked: bool = False  # whether its cache was pruned before
     injected: Injections | None = None
     # of the last prefill:
     plan: TokenPlan | None = None

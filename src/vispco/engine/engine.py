@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vispco.engine import per_thread
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
-from vispco.engine.cache import check_cache, check_own_cache
+from vispco.engine.cache import check_cache, check_own_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual
@@ -68,6 +68,7 @@ class Engine:
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
         self._signature = inspect.signature(self.base.forward)
+        self._flash = False
         self._check_model()
 
     @property
@@ -88,9 +89,11 @@ class Engine:
             raise
 
     def _attach(self) -> None:
+        self._flash = implementation_of(self.text) in FLASH  # a config takes long to say it
         if self.chain.taps_attention or self.options.mode == "mask":
             masks = self.options.mode == "mask"
-            self._tap = AttentionTap(self.map.modules, self._text_configs(), self._attend, dense=masks)
+            tapped = (self.map.modules, self._text_configs(), self._attend)
+            self._tap = AttentionTap(*tapped, dense=masks, wants=self._wants_attention)
             self._tap.install()
         if self.model is not self.base:
             self._before(self.model, self._on_model)
@@ -167,6 +170,13 @@ class Engine:
             ffn = self.family.ffn(layer)
             self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
             self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
+
+    def _wants_attention(self, index: int) -> bool:
+        """Whether `_attend` would do more than run the call of a layer."""
+        state = self.state
+        if state.probing or self.options.mode == "mask":
+            return True
+        return state.current is not None and state.current.wants_attention(index)
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
@@ -245,7 +255,7 @@ class Engine:
             raise PrunerStateError("The language model was called by itself; call the whole model while it is pruned.")
         cache = kwargs.get("past_key_values")
         state.past = 0 if cache is None else int(cache.get_seq_length())
-        state.injected = None
+        state.tracked, state.injected = has_tracked(cache), None
         if self.options.mode == "drop" and state.layout is not None and state.layout.has_visual:
             found = self.family.injections(kwargs)
             if found is not None:
@@ -282,13 +292,13 @@ class Engine:
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:
-            state.current = DropPass(prefill, flat_masks=self._is_flash())
+            state.current = DropPass(prefill, flat_masks=self._flash)
 
     def _continuation(self, embeddings: Tensor, past: int) -> Pass:
         if self.options.mode == "mask":
             return Pass()
         batch, length = embeddings.shape[:2]
-        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._is_flash()))
+        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._flash))
 
     def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
@@ -297,7 +307,7 @@ class Engine:
                 return None
             self._begin(args[0] if args else kwargs["hidden_states"])
         current = state.current
-        if current is None:
+        if current is None or (current.leaves_alone(index) and not state.tracked):
             return None
         arguments = self.map.bind(index, args, kwargs)
         name = self.map.names[index][0]
@@ -322,19 +332,16 @@ class Engine:
 
     def _check_windows(self, length: int) -> None:
         """Flash attention counts a window in the tokens that it is given; after pruning those are not positions."""
+        if not self._flash:
+            return
         config: Any = self.text.config
         window = getattr(config, "sliding_window", None)
         types = getattr(config, "layer_types", None) or ()
-        if window is None or "sliding_attention" not in types:
-            return
-        if self._is_flash() and length >= window:
+        if window is not None and "sliding_attention" in types and length >= window:
             raise UnsupportedModelError(
                 f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
                 f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
             )
-
-    def _is_flash(self) -> bool:
-        return implementation_of(self.text) in FLASH
 
     def _text_configs(self) -> list[Any]:
         base: Any = self.base.config

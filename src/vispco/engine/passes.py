@@ -44,6 +44,10 @@ class Pass:
         """What a layer is handed: hidden [B, M, D] and its keyword arguments."""
         return hidden, arguments
 
+    def leaves_alone(self, layer: int) -> bool:  # noqa: ARG002
+        """Whether `enter_layer` would change nothing and note nothing."""
+        return False
+
     def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
         """Whether the attention call of a layer is needed to choose what enters the next one."""
         return False
@@ -142,7 +146,8 @@ class PruningPass(Pass):
         return self._counts
 
     def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
-        return torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
+        unchanged = self.rows is self.plan.rows
+        return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
     def _find_choices(self) -> None:
         """Before which layers is there a choice to make? Host arithmetic only."""
@@ -154,6 +159,7 @@ class PruningPass(Pass):
             scorer is not None and (fall or scorer.acts_at(layer))
             for layer, (fall, scorer) in enumerate(zip(self._falls, scorers, strict=True))
         ]
+        self._wanted = [self._is_read(layer) for layer in range(len(scorers))]
 
     def chooses_before(self, layer: int) -> bool:
         """Is there a choice to make before this layer?"""
@@ -165,6 +171,9 @@ class PruningPass(Pass):
         return any(self._choices[self.decided + 1 :])
 
     def wants_attention(self, layer: int) -> bool:
+        return self._wanted[layer]
+
+    def _is_read(self, layer: int) -> bool:
         # layers without attention may follow: what is chosen behind them is read here, too
         readable = self.prefill.layers.readable_before
         for boundary in range(layer + 1, len(readable)):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Budget, BudgetLike, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
 from vispco.cost.host import Array, HostPricing, as_array
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
@@ -47,7 +47,8 @@ class JointPlanner:
         self.predictor, self.budget = predictor, Budget.of(budget)
         if self.budget.kind != "flops":
             raise InvalidInputError(
-                f"The budget {self.budget} was given. A joint search plans by FLOPs: give 0.5, 50% or mean:0.2,max:0.5."
+                f"The budget {self.budget} was given. This planner is for FLOPs (0.5, 50% or mean:0.2,max:0.5); see "
+                "JointMeasuredPlanner."
             )
         self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
         self.known = predictor.configurations
@@ -73,7 +74,12 @@ class JointPlanner:
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
-        return self._plan(sizes, self._choose(sizes, self.reader.estimate(layout, embeddings)))
+        return self._plan(sizes, self.choose_batch(layout, embeddings))
+
+    def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
+        """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
+        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
+        return self._choose(sizes, self.reader.estimate(layout, embeddings))
 
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
@@ -110,20 +116,20 @@ class JointPlanner:
             if len(self._solved) > REMEMBERED:
                 self._solved.clear()
                 new = list(range(len(keys)))
-            solved = self._solve(sizes[new], choice.anchor[new], choice.budget[new])
+            solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)
             self._solved |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
         counts = torch.from_numpy(np.stack([self._solved[key] for key in keys]))
         return TokenPlan(counts, groups=groups if len(self.used) > 1 else None)
 
-    def _solve(self, sizes: Array, anchor: Array, budget: Array) -> Array:
-        """Whole tokens [n, L], solved for the layers that each sample's own chain may prune."""
-        counts, chains = np.empty((len(sizes), self.cost.num_layers), dtype=np.int64), self._chain[anchor]
+    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost) -> Array:
+        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune."""
+        counts, chains = np.empty((len(sizes), cost.num_layers), dtype=np.int64), self._chain[anchor]
         for number in np.unique(chains).tolist():
             rows = np.flatnonzero(chains == number)
             text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[rows].T)
-            size = workload_under(self.chains[number], text, visual, self.cost.num_layers)
+            size = workload_under(self.chains[number], text, visual, cost.num_layers)
             fill = not self.predictor.config.servable
-            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, self.cost, fill=fill)
+            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill)
         return counts
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:

@@ -21,6 +21,7 @@ from vispco.planning.found_shape import deployed_gamma
 
 MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
 """A fraction of the FLOPs -> the shapes for it."""
+MARGIN = 0.03  # of a budget of time that is not planned with: what a profile may be wrong by
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
 
@@ -47,6 +48,43 @@ class Priced:
         curve = pricing.meet(np.ones((len(budget), self.dimensions.num_layers)), np.maximum(budget, pricing.lowest))
         return float((exact.relaxed(curve) / exact.divisor).mean())
 
+    def step(self, budget: Array, workload: Workload, cost: Cost) -> int:
+        """The same in whole steps, of which `STEPS` are all of the FLOPs."""
+        return max(1, round(STEPS * self.flops_fraction(budget, workload, cost)))
+
+
+class MeasuredCosts:
+    """Milliseconds of batches, by the profiles of the devices where they run; each is read once."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        self.dimensions = dimensions
+        self._known: dict[tuple[Any, ...], Measured] = {}
+
+    def at(self, batch: int, embeddings: Tensor) -> Measured:
+        """Of so many samples where the embeddings are."""
+        key = (batch, embeddings.device, embeddings.dtype)
+        if key not in self._known:
+            dtype = str(embeddings.dtype).removeprefix("torch.")
+            profile = TimeProfile.load(self.dimensions, device_name(embeddings.device), dtype)
+            self._known[key] = profile.cost(batch)
+        return self._known[key]
+
+
+def time_share(budget: Budget, workload: Workload, cost: Cost) -> Array:
+    """The share of the unpruned time that is planned with, for one sample: [1]. A whole budget needs no margin."""
+    share = np.array([budget.amount])
+    if budget.kind == "ms":
+        share = share / HostPricing(cost, workload).divisor
+    found: Array = np.where(share >= 1.0, 1.0, share * (1.0 - MARGIN))
+    return found
+
+
+def beside_longest(kept: Array, sizes: Array, longest: int) -> Array:
+    """Visual tokens [B, L] that fit beside what the longest sample keeps [L]; sizes [B, 2] of text and visual tokens."""
+    text, visual = sizes[:, :1], sizes[:, 1:]
+    found: Array = np.minimum((kept + text[longest] - text).clip(0), visual)
+    return found
+
 
 class MeasuredPlanner:
     """The engine's `Planner` for a budget of time or of bytes.
@@ -58,7 +96,7 @@ class MeasuredPlanner:
     def __init__(self, budget: Budget, make_shape: MakeShape, priced: Priced) -> None:
         self.budget, self.make_shape, self.priced = budget, make_shape, priced
         self._shapes: dict[int, Any] = {}
-        self._costs: dict[tuple[Any, ...], Measured] = {}
+        self.costs = MeasuredCosts(priced.dimensions)
         self._known: dict[tuple[Any, ...], Array] = {}
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
@@ -74,33 +112,20 @@ class MeasuredPlanner:
         return self.priced.counts(params, budget, workload, cost)
 
     def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> Array:
-        cost = self.cost(layout.batch_size, embeddings)
-        text, visual = np.array(layout.num_prompt), np.array(layout.num_visual)
-        longest = int((text + visual).argmax())
-        workload = self.priced.workload(text[longest : longest + 1], visual[longest : longest + 1])
-        budget = np.array([self.budget.amount])
-        if self.budget.kind == "ms":
-            budget = np.minimum(1.0, budget / HostPricing(cost, workload).divisor)
+        cost = self.costs.at(layout.batch_size, embeddings)
+        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
+        longest = int(sizes.sum(axis=1).argmax())
+        workload = self.priced.workload(*sizes[longest : longest + 1].T)
+        budget = time_share(self.budget, workload, cost)
         params = self._params(budget, workload, cost, layout, embeddings)[longest : longest + 1]
-        key = (cost.batch, int(text[longest]), int(visual[longest]), params.numpy().tobytes())
+        key = (cost.batch, *sizes[longest].tolist(), params.numpy().tobytes())
         if key not in self._known:
-            self._known[key] = self.priced.counts(params, budget, workload, cost)[0] + text[longest]
-        room = self._known[key][None] - text[:, None]  # visual tokens that fit beside the longest sample
-        found: Array = np.minimum(room.clip(0), visual[:, None])
-        return found
-
-    def cost(self, batch: int, embeddings: Tensor) -> Measured:
-        """Milliseconds of so many samples where the embeddings are."""
-        key = (batch, embeddings.device, embeddings.dtype)
-        if key not in self._costs:
-            dtype = str(embeddings.dtype).removeprefix("torch.")
-            profile = TimeProfile.load(self.priced.dimensions, device_name(embeddings.device), dtype)
-            self._costs[key] = profile.cost(batch)
-        return self._costs[key]
+            self._known[key] = self.priced.counts(params, budget, workload, cost)[0]
+        return beside_longest(self._known[key], sizes, longest)
 
     def _params(self, budget: Array, workload: Workload, cost: Cost, layout: TokenLayout, embeddings: Tensor) -> Tensor:
         """The shape of each sample, for the fraction of the FLOPs that the budget comes to: [B, P], on the host."""
-        step = max(1, round(STEPS * self.priced.flops_fraction(budget, workload, cost)))
+        step = self.priced.step(budget, workload, cost)
         if step not in self._shapes:
             self._shapes[step] = self.make_shape(min(1.0, step / STEPS))
         shape = self._shapes[step]

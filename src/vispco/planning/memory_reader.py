@@ -15,6 +15,7 @@ from vispco.layout import Array, TokenLayout
 from vispco.planning.memory import Memory
 from vispco.planning.observation import MAX_TEXT
 from vispco.planning.similarity import PICTURE, SIZE
+from vispco.small_arrays import Numbers, as_numbers, is_on_host
 
 SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
 
@@ -28,14 +29,14 @@ class _Tables:
     each bandwidth.
     """
 
-    centre: Tensor
-    scale: Tensor
-    axes: Tensor
-    parts: Tensor
-    keys: Tensor
-    lengths: Tensor
-    kl: Tensor
-    sharpness: Tensor
+    centre: Numbers
+    scale: Numbers
+    axes: Numbers
+    parts: Numbers
+    keys: Numbers
+    lengths: Numbers
+    kl: Numbers
+    sharpness: Numbers
 
 
 class MemoryReader:
@@ -47,29 +48,38 @@ class MemoryReader:
     def __init__(self, memory: Memory, columns: Array, bandwidth: Array) -> None:
         self.memory, self.columns = memory, columns
         self.bandwidths, self.which = np.unique(bandwidth, return_inverse=True)
-        self._tables = self._make(memory.keys.device)
+        self._tables: dict[tuple[torch.device, bool], _Tables] = {}
+        self._on(memory.keys.device)
 
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Tensor:
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Numbers:
         """The KL of the anchors under each bandwidth: [W, B, n]. embeddings: [B, N, D], what enters the language model."""
-        tables = self._on(embeddings.device)
-        raw = describe_batch(layout, embeddings.detach())
-        scaled = (raw - tables.centre) * tables.scale
-        words, picture, size = (scaled @ tables.axes).chunk(3, dim=-1)
-        inverse = (scaled.square() @ tables.parts).clamp_min(SMALLEST).rsqrt()  # [B, 2]
-        points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
-        # -|x - y|^2 / 2, without |x|^2, which is the same for all y
-        near = torch.addmm(tables.lengths, points, tables.keys)
-        return (near * tables.sharpness).softmax(-1) @ tables.kl
+        tables, axes = self._on(embeddings.device), self.memory.axes.shape[1]
+        scaled = (describe_batch(layout, embeddings) - tables.centre) * tables.scale
+        projected = scaled @ tables.axes  # of words, picture and size apart: [B, 3 Q]
+        words, picture, size = (projected[:, at : at + axes] for at in range(0, 3 * axes, axes))
+        inverse = ((scaled * scaled) @ tables.parts).clip(SMALLEST) ** -0.5  # [B, 2]
+        if isinstance(scaled, Tensor):
+            points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
+            # -|x - y|^2 / 2, without |x|^2, which is the same for all y
+            near = torch.addmm(tables.lengths, points, tables.keys)
+            return (near * tables.sharpness).softmax(-1) @ tables.kl
+        points = size + words * inverse[:, :1] + picture * inverse[:, 1:]
+        near = (points @ tables.keys + tables.lengths) * tables.sharpness
+        grown = np.exp(near - near.max(axis=-1, keepdims=True))
+        return grown / grown.sum(axis=-1, keepdims=True) @ tables.kl
 
     def estimate(self, layout: TokenLayout, embeddings: Tensor) -> Array:
         """The KL of each anchor, under its own bandwidth: float32 [B, n] on the host."""
-        found: Array = self(layout, embeddings).cpu().numpy()
-        return found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.columns))].T
+        found = self(layout, embeddings)
+        found = found.cpu().numpy() if isinstance(found, Tensor) else found
+        own: Array = found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.columns))].T
+        return own
 
     def _on(self, device: torch.device) -> _Tables:
-        if self._tables.centre.device != device:
-            self._tables = self._make(device)
-        return self._tables
+        key = (device, is_on_host(device))
+        if key not in self._tables:
+            self._tables = {key: self._make(device)}
+        return self._tables[key]
 
     @torch.no_grad()
     def _make(self, device: torch.device) -> _Tables:
@@ -93,17 +103,22 @@ class MemoryReader:
                 memory.kl.cpu()[:, torch.from_numpy(self.columns)],
                 torch.from_numpy((1.0 / self.bandwidths).astype(np.float32))[:, None, None],
             )
-            return _Tables(*(each.contiguous().to(device) for each in made))
+            return _Tables(*(as_numbers(each.contiguous().to(device)) for each in made))
 
 
-def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Tensor:
+def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Numbers:
     """What `similarity.describe` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
-    states = embeddings.float()
     behind = layout.prompt_map[:, ::-1].cumsum(axis=1)[:, ::-1]
     maps = np.stack([layout.prompt_map & (behind <= MAX_TEXT), layout.visual_map], axis=1)  # [B, 2, N]
     numbers = maps.sum(axis=2, keepdims=True).clip(1)
-    means = layout.on_device((maps / numbers).astype(np.float32)).to(states.device)
-    pooled = torch.bmm(means, states)  # [B, 2, D]: words, picture
-    spread = torch.bmm(means[:, 1:], (states - pooled[:, 1:]).square()).sqrt()
-    size = layout.on_device(np.log(numbers[:, 1]).astype(np.float32)).to(states.device)
-    return torch.cat([pooled.flatten(1), spread.flatten(1), size], dim=-1)
+    states: Numbers = as_numbers(embeddings.detach().float())
+    means: Numbers = (maps / numbers).astype(np.float32)
+    size: Numbers = np.log(numbers[:, 1]).astype(np.float32)
+    if isinstance(states, Tensor):
+        means, size = (layout.on_device(each).to(states.device) for each in (means, size))
+        pooled = torch.bmm(means, states)  # [B, 2, D]: words, picture
+        spread = torch.bmm(means[:, 1:], (states - pooled[:, 1:]).square()).sqrt()
+        return torch.cat([pooled.flatten(1), spread.flatten(1), size], dim=-1)
+    pooled = means @ states
+    spread = np.sqrt(means[:, 1:] @ np.square(states - pooled[:, 1:]))
+    return np.concatenate([pooled.reshape(len(pooled), -1), spread[:, 0], size], axis=-1)

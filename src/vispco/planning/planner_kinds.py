@@ -21,6 +21,7 @@ from vispco.files import DamagedFileError, digest_file
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.found_shape import FoundShape
+from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.measured_planner import MeasuredPlanner, Priced
@@ -86,7 +87,11 @@ def build_joint(config: PrunerConfig, budget: Budget | None, folder: Path) -> tu
     """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
     if budget is None:
         fraction_of(budget)  # says what to give
-    planner = JointPlanner(load_predictor(config, folder), budget or 1.0)
+    predictor = load_predictor(config, folder)
+    if budget is not None and budget.kind != "flops":
+        measured = JointMeasuredPlanner(predictor, hard(budget))
+        return measured.chain, measured
+    planner = JointPlanner(predictor, budget or 1.0)
     return planner.chain, planner
 
 

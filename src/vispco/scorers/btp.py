@@ -13,7 +13,8 @@ from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, cosines
+from vispco.small_arrays import Numbers
 
 
 @register

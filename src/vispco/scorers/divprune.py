@@ -11,7 +11,8 @@ import torch
 
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, embedding_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
+from vispco.small_arrays import Numbers
 
 
 @register

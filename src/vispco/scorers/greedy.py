@@ -7,7 +7,7 @@ On the host they are numpy's, which cost less than torch's to begin; on a device
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,30 +17,26 @@ from torch.nn import functional
 from vispco.indexing import batch_index
 from vispco.scorers.base import Selection, ranks
 from vispco.scorers.context import ScoringContext
+from vispco.small_arrays import Numbers, as_numbers, is_on_host, library_of
 
-Numbers: TypeAlias = Any
-"""What steps compute with: an array on the host, a tensor on a device. Both know `x[samples, picked]` and `GreedyPicks.library`."""
 Update: TypeAlias = Callable[[int, Numbers, Numbers], Numbers]
 """(step, picked int64 [B, 1], gains float [B, V]) -> the gains of the next step, -inf for this token and all before it."""
-ON_HOST = ("cpu",)
-"""Types of devices whose steps are numpy's."""
 GONE = -float("inf")
 
 
 class GreedyPicks:
     """Takes the token with the largest gain of each sample, again and again. Equal gains go to the earlier token.
 
-    live: bool [B, V]. library: `numpy` or `torch`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
+    live: bool [B, V]. library: of the device, see `vispco.small_arrays`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
     """
 
     def __init__(self, live: Tensor) -> None:
-        self.live, self.host = live, live.device.type in ON_HOST
-        self.library: Any = np if self.host else torch
+        self.live, self.host, self.library = live, is_on_host(live.device), library_of(live.device)
         self.samples = self.numbers(batch_index(len(live), live.device))
 
     def numbers(self, values: Tensor) -> Numbers:
         """A tensor as what steps compute with; it is not copied."""
-        return values.numpy() if self.host else values
+        return as_numbers(values)
 
     def barred(self) -> Numbers:
         """0 for the tokens that may be taken, -inf for the others: float [B, V], to be added to gains."""

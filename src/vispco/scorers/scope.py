@@ -12,7 +12,8 @@ import torch
 
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, GreedyPicks, Numbers, feature_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, feature_cosines
+from vispco.small_arrays import Numbers
 
 
 @register
