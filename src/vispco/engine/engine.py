@@ -292,13 +292,13 @@ class Engine:
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:
-            state.current = DropPass(prefill, flat_masks=self._flash)
+            state.current = DropPass(prefill, flat_masks=self._is_flash())
 
     def _continuation(self, embeddings: Tensor, past: int) -> Pass:
         if self.options.mode == "mask":
             return Pass()
         batch, length = embeddings.shape[:2]
-        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._flash))
+        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._is_flash()))
 
     def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
@@ -332,7 +332,7 @@ class Engine:
 
     def _check_windows(self, length: int) -> None:
         """Flash attention counts a window in the tokens that it is given; after pruning those are not positions."""
-        if not self._flash:
+        if not self._is_flash():
             return
         config: Any = self.text.config
         window = getattr(config, "sliding_window", None)
@@ -342,6 +342,9 @@ class Engine:
                 f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
                 f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
             )
+
+    def _is_flash(self) -> bool:
+        return self._flash
 
     def _text_configs(self) -> list[Any]:
         base: Any = self.base.config

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +23,6 @@ MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hyb
 """Kinds of layers in which neighbouring tokens meet outside of attention."""
 ALONE_KINDS = ("moe", "mlp")
 """Kinds of layers in which tokens do not meet."""
-
-
-_VISUAL_IDS: WeakKeyDictionary[nn.Module, dict[torch.device, Tensor]] = WeakKeyDictionary()
 
 
 class Family:
@@ -192,19 +188,11 @@ class Family:
         """Where the visual tokens are: bool [B, N]."""
         given, ids = self._given(inputs), inputs.get("input_ids")
         if ids is not None:
-            return torch.isin(ids, self._visual_ids(model, given.device))
+            return torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
         return self._placeholders_in(model, given)
-
-    def _visual_ids(self, model: nn.Module, device: torch.device) -> Tensor:
-        """`visual_token_ids` on a device. They are asked for before every prefill, and a config takes long to say them."""
-        known = _VISUAL_IDS.setdefault(model, {})
-        if device not in known:
-            with torch.inference_mode(mode=False):
-                known[device] = torch.tensor(self.visual_token_ids(model), device=device)
-        return known[device]
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""

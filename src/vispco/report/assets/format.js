@@ -25,6 +25,7 @@ function seconds(x) {
 
 const milliseconds = (x) => (x === 0 ? "–" : seconds(x / 1e3));
 const times = (x) => `${x.toFixed(2)}\u202f×`;
+const gain = (x) => (x < 0.995 ? "no gain" : times(x)); // a speed-up that is none is called that
 const bytes = (x) => (x >= 2 ** 30 ? `${(x / 2 ** 30).toPrecision(3)}\u202fGiB` : x >= 2 ** 20 ? `${(x / 2 ** 20).toPrecision(3)}\u202fMiB` : `${(x / 1024).toPrecision(3)}\u202fKiB`);
 
 function plain(x) {
