@@ -65,7 +65,8 @@ def test_every_configuration_lies_within_the_budget_and_says_so_in_its_name(comm
     ("given", "sentence"),
     [
         (("--budget", "0.01"), "is below the floor"),
-        (("--budget", "1.5"), "Give two fractions"),
+        (("--budget", "0.7,0.5"), "Give two fractions"),
+        (("--budget", "1.5"), "It must be above 0, up to 1"),
         (("--trials", "0"), "A sweep needs at least one"),
         (("--storage", "postgresql://nobody@127.0.0.1:1/x"), "cannot be reached: Connection refused"),
         (
