@@ -201,7 +201,7 @@ def test_views_have_a_line_a_row(table):
     for place, part in enumerate(("accuracy", "low", "high")):
         assert float(read[1][f"{part} counting"]) == table.rows[1].tasks["counting"][place]
     accuracy, low, high = table.rows[1].tasks["counting"]
-    assert rows[1][columns.index("counting")] == f"{100 * accuracy:.1f} ±{50 * (high - low):.1f}"
+    assert rows[1][columns.index("counting")] == f"{100 * accuracy:.1f} [{100 * low:.0f}, {100 * high:.0f}]"
     latex = latex_text(table)
     assert latex.count(r" \\") == len(rows) + 1
     assert latex.count(r"\midrule") == 4

@@ -124,7 +124,7 @@ def methods(
     title = f"{model}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found), title))
     if not json:
-        tell_next(folder.path, f"vispco report {folder.path}")
+        tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")
 
 
 def _is_done(table: MethodTable, settings: TableSettings, method: str) -> bool:

@@ -8,14 +8,14 @@ from dataclasses import fields
 
 from vispco.method_table.table import MethodTable, MethodTableRow
 
-COLUMNS = ("method", "average", "loyal", "hard", "FLOPs", "KV", "tokens", "ms", "×")
+COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
 
 
 def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
     first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
     a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
-    standard deviation, behind a task half the width of its 95 % interval.
+    standard deviation, behind all others the 95 % interval.
     """
     columns = (*COLUMNS, *table.tasks)
     return columns, tuple(_text(row, table.tasks) for row in table.rows)
@@ -73,8 +73,8 @@ def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _of_task(values: tuple[float, float, float] | None) -> str:
-    """Accuracy and half the width of its interval."""
-    return "" if values is None else f"{100 * values[0]:.1f} ±{50 * (values[2] - values[1]):.1f}"
+    """Accuracy and its interval, in whole per cents: there are few items of one task."""
+    return "" if values is None else "{:.1f} [{:.0f}, {:.0f}]".format(*(100 * value for value in values))
 
 
 def _interval(row: MethodTableRow) -> str:
