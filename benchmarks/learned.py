@@ -2,9 +2,9 @@
 
     python benchmarks/learned.py [--models tiny-qwen,tiny-llava] [--limit 24] [--weights DIR]
 
-For each method and model: accuracy on the test set at the FLOPs that the method really takes, with its trained weights
-(shipped, or DIR/MODEL/METHOD), and with untrained ones at the FLOPs that those take; FastV
-from layer 2 on, scaled to a budget of as much for each sample; and the unpruned model.
+For each method and model: accuracy on the test set with its trained weights (shipped, or DIR/MODEL/METHOD) and with
+untrained ones, both brought to the same target on calibration samples, with the FLOPs that they really take; FastV from
+layer 2 on, scaled to a budget of as much for each sample; and the unpruned model.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from figures import Figure, write
-from vispco import Pruner, Schedule, presets, zoo
+from vispco import Pruner, presets, zoo
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
-from vispco.scorers import SCORERS, Chain, LearnedScorer
+from vispco.scorers import Chain, LearnedScorer
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.learned import ScorerSettings, ScorerTrainer
 from vispco.search.objective import Objective
@@ -28,19 +28,12 @@ METHODS = ("atp-llava", "dynamic-llava", "madtp")
 SEED = 0
 
 
-def schedule_of(method: str, num_layers: int) -> Schedule:
-    """Dynamic-LLaVA's published 20 % from layer 2 on; the others decide by themselves."""
-    if SCORERS.get(method).decides_count is True:
-        return Schedule.full(num_layers)
-    return Schedule.single(2, 0.2, num_layers)
-
-
 def untrained(trained: Any, model: Any, processor: Any) -> LearnedScorer:
     """The same method before training; one with a controller has settled at its target, on calibration samples."""
     torch.manual_seed(SEED)
     kind, config = type(trained), trained.network.config
     fresh = kind.fresh(model, target=config.target, **config.options)
-    batches = CalibrationBatches(model, processor, list(dataset("calibration", limit=4)), batch_size=8)
+    batches = CalibrationBatches(model, processor, list(dataset("calibration", limit=8)), batch_size=16)
     ScorerTrainer(Objective(model, fresh), fresh, batches, ScorerSettings()).settle()
     fresh.network.eval()
     return fresh
@@ -67,7 +60,7 @@ def main() -> None:
         for method in given.methods.split(","):
             place = "" if given.weights is None else f"(weights={given.weights / name / method})"
             trained = Chain.of(f"{method}{place}").for_model(model).scorers[0]
-            schedule = schedule_of(method, evaluate.num_layers)
+            schedule = trained.deployed_schedule(evaluate.num_layers, trained.network.config.target)
             own = evaluate(Pruner(trained, schedule))
             share = own.fraction["exact"]
             rows = {
@@ -79,8 +72,9 @@ def main() -> None:
             print(name, method, *(f"{key} {row['accuracy']:.3f} at {row['flops']:.3f};" for key, row in rows.items()))
     for method in given.methods.split(","):
         rows = [details[name][method] for name in given.models.split(",")]
-        gain = sum(row["trained"]["accuracy"] - row["fastv"]["accuracy"] for row in rows) / len(rows)
-        figures[f"points_over_fastv.{method}"] = Figure(round(100 * gain, 1), "higher", None, "points")
+        for other in ("untrained", "fastv"):
+            gain = sum(row["trained"]["accuracy"] - row[other]["accuracy"] for row in rows) / len(rows)
+            figures[f"points_over_{other}.{method}"] = Figure(round(100 * gain, 1), "higher", None, "points")
         share = sum(row["trained"]["flops"] for row in rows) / len(rows)
         figures[f"flops.{method}"] = Figure(round(share, 4), "lower", None, "fraction")
     write("learned", figures, details, SEED)

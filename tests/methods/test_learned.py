@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig
@@ -242,6 +243,19 @@ class TestWeights:
         before, after = run(model, x, scorer, BUDGET), run(model, x, again, BUDGET)
         assert torch.equal(before[0], after[0])
         assert torch.equal(before[1], after[1])
+
+    def test_what_is_missing_is_never_made_up(self, method, tmp_path):
+        scorer = fresh(method, build("llava"))
+        scorer.network.save_pretrained(tmp_path)
+        whole = load_file(tmp_path / "model.safetensors")
+        later = scorer.network_class.added_later
+        save_file({n: t for n, t in whole.items() if n not in later}, tmp_path / "model.safetensors", {"format": "pt"})
+        again = scorer.network_class.from_pretrained(tmp_path)
+        assert {name: float(again.get_buffer(name)) for name in later} == later
+        cut = dict(list(whole.items())[1:])
+        save_file(cut, tmp_path / "model.safetensors", {"format": "pt"})
+        with pytest.raises(InvalidInputError, match=f"not complete: {next(iter(whole))}"):
+            scorer.network_class.from_pretrained(tmp_path)
 
     def test_a_pickle_is_not_read(self, method, tmp_path):
         model = build("llava")
