@@ -1,21 +1,23 @@
 """What the learned methods do on the shipped models, beside FastV at the same FLOPs.
 
-    python benchmarks/learned.py [--models tiny-qwen,tiny-llava] [--limit 24] [--weights DIR]
+    python benchmarks/learned.py [--models tiny-qwen,tiny-llava] [--limit 24] [--weights DIR] [--only MODEL/METHOD,...]
 
 For each method and model: accuracy on the test set with its trained weights (shipped, or DIR/MODEL/METHOD) and with
 untrained ones, both brought to the same target on calibration samples, with the FLOPs that they really take; FastV from
-layer 2 on, scaled to a budget of as much for each sample; and the unpruned model.
+layer 2 on, scaled to a budget of as much for each sample; and the unpruned model. --only measures some again, whose
+weights have changed, and takes the others from the last result.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from figures import Figure, write
+from figures import RESULTS, Figure, write
 from vispco import Pruner, presets, zoo
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
@@ -44,20 +46,34 @@ def told(found: Evaluation) -> dict[str, float]:
     return {key: round(float(value), 4) for key, value in figures.items()}
 
 
+def before(limit: int) -> dict[str, Any]:
+    """What the last run found, if it was of as many items."""
+    found: dict[str, Any] = json.loads((RESULTS / "learned.json").read_text())["details"]
+    if found["items_of_each_task"] != limit:
+        raise SystemExit(f"The last result is of {found['items_of_each_task']} items of each task: give --limit.")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(zoo.names()[:3]))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--limit", type=int, default=24, help="test items of each task")
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--only", help="MODEL/METHOD with commas between them")
     given = parser.parse_args()
     figures: dict[str, Figure] = {}
-    details: dict[str, Any] = {"items_of_each_task": given.limit}
+    details = before(given.limit) if given.only else {"items_of_each_task": given.limit}
+    only = given.only.split(",") if given.only else None
     for name in given.models.split(","):
+        asked = [m for m in given.methods.split(",") if only is None or f"{name}/{m}" in only]
+        if not asked:
+            continue
         model, processor = zoo.load(name)
         evaluate = TaskEvaluator(model, processor, list(dataset("test", limit=given.limit)))
-        details[name] = {"unpruned": told(evaluate(None))}
-        for method in given.methods.split(","):
+        if only is None:
+            details[name] = {"unpruned": told(evaluate(None))}
+        for method in asked:
             place = "" if given.weights is None else f"(weights={given.weights / name / method})"
             trained = Chain.of(f"{method}{place}").for_model(model).scorers[0]
             schedule = trained.deployed_schedule(evaluate.num_layers, trained.network.config.target)

@@ -1,11 +1,12 @@
 """Published methods on the shipped models, by one account, and what a search of their schedules adds to each.
 
-    python benchmarks/methods.py [--models tiny-qwen,tiny-llava,tiny-gemma] [--test 24] [--out build/methods] [--timed DIR]
+    python benchmarks/methods.py [--models tiny-qwen,tiny-llava,tiny-gemma] [--test 12] [--out build/methods] [--timed DIR]
 
 The rows of `vispco compare methods` for each model, without drawn schedules and times; it goes on after a stop.
 hypervolume.METHOD.MODEL: the area under accuracy by cost of the method as published and scaled to the budgets, from no accuracy
 at the unpruned cost. points_of_search.METHOD.BUDGET: accuracy with the search minus scaled, at 50 % and 30 % of the FLOPs, mean
-over models; a method may lose by it. minutes_of_compare.MODEL: what `vispco compare methods MODEL` took with its defaults, from
+over models; a method may lose by it. points_of_search_mean.BUDGET: over methods, too. lost_by_search: the share of all methods,
+models and budgets at which the search lowers the accuracy. minutes_of_compare.MODEL: what `vispco compare methods MODEL` took with its defaults, from
 the folders that it wrote (--timed).
 """
 
@@ -80,8 +81,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(zoo.names()[:3]))
     parser.add_argument("--methods", help="names with commas between them (default: all)")
-    parser.add_argument("--test", type=int, default=24, help="test items of each task")
-    parser.add_argument("--samples", type=int, default=8, help="calibration items of each task")
+    parser.add_argument("--test", type=int, default=12, help="test items of each task")
+    parser.add_argument("--samples", type=int, default=4, help="calibration items of each task")
     parser.add_argument("--out", type=Path, default=Path("build/methods"))
     parser.add_argument("--timed", type=Path, nargs="*", default=[], help="folders of `vispco compare methods MODEL`")
     parser.add_argument("--fill", action="store_true", help="measure, and write no figures yet")
@@ -97,6 +98,7 @@ def main() -> None:
         found = MethodTable.load(path / "methods.json")
         minutes = round(found.seconds / 60, 1)
         figures[f"minutes_of_compare.{found.details['model']}"] = Figure(minutes, "lower", LONGEST, "min")
+    gains: list[tuple[float, float]] = []
     for method in ran:
         for name, table in tables.items():
             figures[f"hypervolume.{method}.{name}"] = Figure(
@@ -104,10 +106,16 @@ def main() -> None:
             )
         for budget in settings.search_budgets:
             added = [each for table in tables.values() if (each := gain(table, method, budget)) is not None]
+            gains += [(budget, each) for each in added]
             if added:
                 figures[f"points_of_search.{method}.{100 * budget:.0f}%"] = Figure(
                     round(fmean(added), 2), "higher", None, "points"
                 )
+    for budget in settings.search_budgets:
+        mean = fmean(each for at, each in gains if at == budget)
+        figures[f"points_of_search_mean.{100 * budget:.0f}%"] = Figure(round(mean, 1), "higher", None, "points")
+    lost = sum(each < -1e-6 for _, each in gains) / len(gains)
+    figures["lost_by_search"] = Figure(round(lost, 4), "lower", None, "fraction")
     details = {
         "items_of_each_task": {"test": given.test, "calibration": given.samples},
         "own_schedule_stays": {
