@@ -9,6 +9,7 @@ import typer
 
 from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
+from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
@@ -24,7 +25,7 @@ BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt
 
 @spread
 def ask(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
     question: Annotated[str, typer.Argument(help="What to ask about it.")],
     *,

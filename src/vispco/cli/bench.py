@@ -10,6 +10,7 @@ import typer
 
 from vispco.cli.budgets import budgets_option
 from vispco.cli.choice import ALLOCATION, check_given
+from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -27,7 +28,7 @@ FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of t
 
 @spread
 def bench(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     pruner: Annotated[
         list[str] | None,

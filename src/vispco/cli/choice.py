@@ -10,6 +10,7 @@ import typer
 
 from vispco import files
 from vispco.cli.budgets import budget_option
+from vispco.cli.completion import complete_scorers
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class PruningOptions:
     schedule: Annotated[
         str, typer.Option(help="full, single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file.")
     ] = "full"
-    scorer: Annotated[str | None, typer.Option(help=f"{SCORER} [fastv]", show_default=False)] = None
+    scorer: Annotated[
+        str | None, typer.Option(help=f"{SCORER} [fastv]", show_default=False, autocompletion=complete_scorers)
+    ] = None
     pruner: Annotated[
         str | None,
         typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from vispco.cli.budgets import FRACTION, budgets_of, one_budget
 from vispco.cli.choice import COST, SCORER, chain_of
+from vispco.cli.completion import complete_models, complete_scorers
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
@@ -32,7 +33,7 @@ def group() -> None:
 @app.command("searches")
 @spread
 def searches(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5",
     budgets: Annotated[
@@ -48,7 +49,7 @@ def searches(
         str | None,
         typer.Option("--searches", "--methods", help="all, or names with commas between them: {searches}."),
     ] = None,
-    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
     measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl",
     cost: Annotated[str, typer.Option(help=COST)] = "exact",
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from vispco.cli.completion import complete_tasks
 from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class TaskOptions:
     tasks: Annotated[
         str,
         typer.Option(
-            help="'all', names of synthetic tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}."
+            help="'all', names of synthetic tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}.",
+            autocompletion=complete_tasks,
         ),
     ] = "all"
     data_root: Annotated[

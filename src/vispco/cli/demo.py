@@ -13,6 +13,7 @@ import typer
 
 from vispco.cli.budgets import budgets_of, budgets_option
 from vispco.cli.choice import ONE_CHAIN, chain_of
+from vispco.cli.completion import complete_scorers
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -40,7 +41,7 @@ def demo(
     model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN)] = None,
+    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN, autocompletion=complete_scorers)] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str | None, typer.Option(help="joint, predictor, static or line (default: by --scorer).")] = None,
     budgets: Annotated[str, budgets_option()] = ("0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.choice import PruningOptions, chain_of
+from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -36,7 +37,7 @@ Examples:
 
 @spread
 def evaluate(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     asked: TaskOptions,
     pruning: PruningOptions,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.budgets import budgets_of, budgets_option
+from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
@@ -22,7 +23,7 @@ FILE = "methods.json"
 
 @spread
 def methods(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2",
     methods: Annotated[

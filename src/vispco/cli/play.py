@@ -9,12 +9,13 @@ import typer
 from vispco.cli.ask import METHOD, PRUNER
 from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
+from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 
 
 @spread
 def play(
-    model: Annotated[str, typer.Argument(help=MODEL)] = "tiny-qwen",
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)] = "tiny-qwen",
     *,
     budget: Annotated[str, budget_option("Where the slider begins: 0.5 or 50%.")] = "0.5",
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,

@@ -17,6 +17,7 @@ from vispco.cli.budgets import (
     one_budget,
 )
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
+from vispco.cli.completion import complete_models, complete_scorers
 from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 @spread
 def search(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN)] = None,
+    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN, autocompletion=complete_scorers)] = None,
     scorers: Annotated[
         str | None, typer.Option(help="The chains of a joint search: fastv,divprune+fastv (default: all candidates).")
     ] = None,

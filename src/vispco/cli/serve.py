@@ -10,6 +10,7 @@ import typer
 from vispco.cli.ask import METHOD, PRUNER
 from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
+from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, VispcoError, did_you_mean
 
@@ -23,7 +24,7 @@ class MissingServerError(VispcoError, ImportError):
 
 @spread
 def serve(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     budget: Annotated[str, budget_option("Of requests that give none: a fraction of the FLOPs, 0.5 or 50%.")] = "0.5",
     pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,

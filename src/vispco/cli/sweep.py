@@ -9,6 +9,7 @@ import typer
 
 from vispco.cli.budgets import budget_option, not_yet, window_of
 from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
+from vispco.cli.completion import complete_models, complete_scorers
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -26,12 +27,12 @@ OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote b
 
 @spread
 def sweep(
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid",
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
     trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
-    scorer: Annotated[str, typer.Option(help=SCORER)] = "fastv",
+    scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
     budget: Annotated[

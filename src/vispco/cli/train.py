@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -18,7 +19,7 @@ from vispco.errors import InvalidInputError
 @spread
 def train(
     method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
-    model: Annotated[str, typer.Argument(help=MODEL)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
     *,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder; the same command continues it [runs/MODEL-METHOD]")
