@@ -15,6 +15,7 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -86,11 +87,18 @@ def loaded() -> tuple[Any, Any]:
     return loading.load(MODEL)
 
 
-def prepare() -> None:
-    """Load everything once; children are forked from here."""
+def prepare(*names: str) -> None:
+    """Load everything once; children are forked from here.
+
+    names: commands that are run here once, so that no child has to import what they import.
+    """
     torch.set_num_threads(1)
     first = loaded()
     loading.load = lambda *_, **__: first  # type: ignore[assignment]
+    for name in names:
+        with tempfile.TemporaryDirectory() as temporary, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            sys.argv = ["vispco", *arguments(name, place(Path(temporary), name))]
+            main.run()
 
 
 def place(parent: Path, name: str) -> Path:

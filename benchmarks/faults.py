@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     given = parser.parse_args()
     code = version()
-    commands.prepare()
+    commands.prepare(*commands.COMMANDS)
     done: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(dir=given.scratch) as temporary:
         wanted = parts(Path(temporary), given.cases)

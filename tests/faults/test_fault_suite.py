@@ -17,7 +17,7 @@ import fault_commands as commands, fault_disturbances as disturb
 from fault_damage import Damage
 from fault_readers import fuzz_readers, outside_reads
 root, name = Path(sys.argv[1]), "search by a line"
-commands.prepare()
+commands.prepare(name)
 known = disturb.Undisturbed.run(name, root)
 disturb.MOST[name] = 5
 print(json.dumps({
