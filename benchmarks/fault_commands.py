@@ -98,7 +98,10 @@ def prepare(*names: str) -> None:
     for name in names:
         with tempfile.TemporaryDirectory() as temporary, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             sys.argv = ["vispco", *arguments(name, place(Path(temporary), name))]
-            main.run()
+            try:
+                main.run()
+            except SystemExit as left:
+                assert not left.code, name
 
 
 def place(parent: Path, name: str) -> Path:
