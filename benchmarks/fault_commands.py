@@ -101,7 +101,7 @@ def prepare(*names: str) -> None:
             try:
                 main.run()
             except SystemExit as left:
-                assert not left.code, name
+                assert not left.code, name  # noqa: PT017 - not a test
 
 
 def place(parent: Path, name: str) -> Path:
