@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from vispco import files
 from vispco.errors import InvalidInputError
@@ -263,6 +264,22 @@ def test_a_staged_folder_replaces_its_older_version(tmp_path):
             (temporary / "d").write_text("")
         folder.finish()
     assert sorted(contents(tmp_path / "a" / "predictor")) == ["d", "mine"]
+
+
+def test_weights_that_no_disk_has_room_for_are_a_sentence(tmp_path):
+    """safetensors has an error of its own for a full disk."""
+
+    def write():
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    folder = RunFolder(tmp_path / "a")
+    with folder.claim("search", SETTINGS):
+        told = pytest.raises(files.FileWriteError, match=r"cannot be written: .*No space left")
+        with told, folder.staging("predictor"):
+            write()
+        with told, files.replacing(folder.file("weights")):
+            write()
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "delete", "exchange"])

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from safetensors import SafetensorError
+
 from vispco.checksums import is_whole, sealed
 from vispco.errors import InvalidInputError
 from vispco.provenance import machine_id, process_start
@@ -67,8 +69,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
     except FileWriteError:
         raise
-    except OSError as error:
-        raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except (OSError, SafetensorError) as error:  # the second is what safetensors calls a full disk
+        raise FileWriteError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:

@@ -33,6 +33,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from safetensors import SafetensorError
+
 from vispco import files
 from vispco.errors import InvalidInputError
 from vispco.run_lock import LOCK, RunFolderError, alone, check_lock, owner_of, write_lock
@@ -167,10 +169,11 @@ class RunFolder:
             written = {prefix + each for each in made}
             for old in [key for key in self.record.files if prefix and key.startswith(prefix) and key not in written]:
                 self.remove(old)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:  # the second is what safetensors calls a full disk
             if isinstance(error, InvalidInputError):
                 raise
-            raise files.FileWriteError(f"{self.path / name} cannot be written: {error.strerror or error}.") from error
+            reason = getattr(error, "strerror", None) or error
+            raise files.FileWriteError(f"{self.path / name} cannot be written: {reason}.") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
