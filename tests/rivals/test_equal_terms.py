@@ -14,6 +14,7 @@ from vispco.rivals import (
     Choice,
     ComparedBudgets,
     Comparison,
+    PlannerResult,
     Rival,
     compare,
     comparison_table,
@@ -26,6 +27,7 @@ from vispco.rivals.comparison import Reached
 from vispco.rivals.equal_terms import CostCurve, equal_terms, text_rows
 from vispco.rivals.registry import DEFAULT
 from vispco.schedule import Schedule
+from vispco.search.bill import FlopsBill
 
 OTHER = ((20, 14), (80, 50))
 BUDGETS = (0.4, 0.7)
@@ -149,3 +151,29 @@ def test_all_defaults_are_searches_and_names_lead_to_methods():
     assert {search.label for search in get_searches(["all"])} == {search.label for search in get_searches()}
     assert {"scaled", "scaled:METHOD", "random-N", "tpe-joint", "downsample"} <= set(search_names())
     assert get("scaled:sparsevlm:64").label == "scaled:sparsevlm:64"
+
+
+class AllAtOnce:
+    """A search that learns all budgets in one go, as vispco's own does."""
+
+    label, learns_all_budgets = "vispco", True
+
+    def settings(self):
+        return {}
+
+    def search_budgets(self, calibration, budgets):
+        bill, sizes = FlopsBill(measured=5e6), calibration.sizes
+        other = make_sizes(*OTHER)
+        assert len(sizes) != len(other)
+        curve = Schedule.single(1, 0.2, LAYERS)
+        return {b: PlannerResult("vispco", other.fit(curve, b), bill, 2.0) for b in budgets}
+
+
+def test_a_search_that_learns_all_budgets_is_billed_once_and_others_get_that_bill():
+    found = compared([AllAtOnce(), "random-2"])
+    own, drawn = found.rows[1:]
+    assert own.spent.total == own.reached[-1].flops == 5e6
+    assert [budget for budget, _, _ in own.reached[-1].points] == [0.4, 0.5, 0.7]
+    assert drawn.provenance["bill"] == [5e6, 1.0]
+    assert drawn.spent.total >= 5e6
+    assert [row[0] for row in equal_terms_table(found).rows] == ["vispco", "random-2"]
