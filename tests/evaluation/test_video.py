@@ -16,6 +16,7 @@ from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.report.examples import token_grid
 from vispco.scorers.allocation import picture_sizes
 from vispco.search import search
 from vispco.zoo.frames import FrameProcessor
@@ -177,6 +178,16 @@ def test_a_batch_may_hold_pictures_and_videos(clips):
     together = TaskEvaluator(model, processor, both, batch_size=4, details=True)(None)
     apart = TaskEvaluator(model, processor, both, batch_size=1, details=True)(None)
     assert together.details["predictions"] == apart.details["predictions"]
+
+
+@pytest.mark.parametrize("task", ["pair", "clip"])
+def test_survivors_are_drawn_on_the_first_picture(task):
+    model, processor = vispco.load("tiny-qwen")
+    batch = encode(model, processor, list(dataset("test", task, 1)))
+    _, rows, columns = (batch.inputs.get("image_grid_thw", batch.inputs.get("video_grid_thw"))[0]).tolist()
+    place, *size = token_grid(model, batch)
+    assert size == [rows, columns]
+    assert place.tolist() == list(range(rows * columns))
 
 
 @pytest.mark.parametrize("name", ["tiny-llava", "tiny-gemma"])

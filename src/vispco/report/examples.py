@@ -137,14 +137,15 @@ def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -
 
 
 def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
-    """The place in the grid of each visual token of the first frame, [V'], and the grid's rows and columns."""
-    coordinates = family_of(model).layout(model, encoded.inputs).coordinates
+    """The place in the grid of each visual token of the first picture or frame, [V'], and the grid's rows and columns."""
+    layout = family_of(model).layout(model, encoded.inputs)
+    coordinates = layout.coordinates
     if coordinates is None:
         raise InvalidInputError(
             f"The token grid of {type(model).__name__} is not known, so survivors cannot be drawn on the picture."
         )
-    frame, row, column = coordinates[0].cpu().unbind(-1)
-    first = frame == 0
+    _, row, column = coordinates[0].cpu().unbind(-1)
+    first = (layout.picture_index[0] == 0).cpu()
     rows, columns = int(row[first].max()) + 1, int(column[first].max()) + 1
     return row[first] * columns + column[first], rows, columns
 
