@@ -119,7 +119,8 @@ def demo(args: Any) -> Part:
 
 def large(args: Any) -> Part:
     """Layers of Qwen2.5-VL-3B's size: what is saved, and what was predicted."""
-    model, x = prefill.build(args.seed, LARGE_LAYERS), prefill.inputs(LARGE_SIDE)
+    model, own = prefill.build(args.seed, LARGE_LAYERS), ("use_cache", "logits_to_keep")
+    x = {name: value for name, value in prefill.inputs(LARGE_SIDE).items() if name not in own}
     encoded = Encoded(("large",), x, None, (LARGE_SIDE**2,), (prefill.TEXT,), (0,))
     figures, details = {}, {"layers": LARGE_LAYERS, "visual": LARGE_SIDE**2, "text": prefill.TEXT}
     for kind in ("single", "multi-step"):
