@@ -133,7 +133,8 @@ class Damage:
 
     def _refused(self, case: str, sentence: str, file: Path) -> None:
         self.tally.counts["refused"] += 1
-        self.tally.add("unnamed", f"{case}: {sentence}", int(file.name not in sentence and "run.json" not in sentence))
+        known = (file.name, "run.json", "holds another run")  # the last names the run that is there
+        self.tally.add("unnamed", f"{case}: {sentence}", int(not any(name in sentence for name in known)))
 
     def _finished(self, parent: Path, known: Undisturbed | None = None, share: float | None = None) -> Path:
         out = commands.place(parent, self.name)

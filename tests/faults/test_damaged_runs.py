@@ -17,7 +17,7 @@ from vispco import files, report
 from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.checksums import decode_line, encode_line
 from vispco.data import dataset
-from vispco.errors import VispcoError
+from vispco.errors import InvalidInputError, VispcoError
 from vispco.files import DamagedFileError
 from vispco.planning import deployment
 from vispco.planning.planner_kinds import load_predictor
@@ -205,6 +205,15 @@ def test_a_journal_that_does_not_say_what_was_swept_is_refused_by_name(swept):
         journal.write_bytes(content)
         with pytest.raises(DamagedFileError, match=r"journal\.log is damaged: it does not say what the sweep study"):
             read(swept)
+
+
+def test_a_sweep_with_another_seed_does_not_go_on_with_the_first(swept, tmp_path):
+    """The seed of the samples hid that of the sweep, and the results of the other one were given."""
+    asked = {"name": "seeds", "space": "single", "strategy": "random", "num_layers": LAYERS, "trials": 2}
+    factory = Factory(str(tmp_path / "log"))
+    run_sweep(factory, directory=swept, engine="inline", workers=0, fingerprint={"seed": 0}, seed=0, **asked)
+    with pytest.raises(InvalidInputError, match="is another sweep: it has seed=0; this one has seed=1"):
+        run_sweep(factory, directory=swept, engine="inline", workers=0, fingerprint={"seed": 0}, seed=1, **asked)
 
 
 def test_lines_of_a_journal_know_their_content():

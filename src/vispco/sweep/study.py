@@ -128,7 +128,9 @@ def _open_optuna_study(storage: SweepStorage, name: str, identity: Mapping[str, 
 
 
 def _flatten(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in identity.items() if k != "fingerprint"} | dict(identity.get("fingerprint", {}))
+    own = {key: value for key, value in identity.items() if key != "fingerprint"}
+    more = identity.get("fingerprint", {})
+    return own | {f"samples {key}" if key in own else key: value for key, value in more.items()}  # both have a seed
 
 
 def _listed(identity: Mapping[str, Any], keys: list[str]) -> str:
