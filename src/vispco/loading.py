@@ -159,14 +159,6 @@ def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
         )
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that no model can have, before anything is loaded."""
-    from vispco import zoo  # noqa: PLC0415
-
-    if name not in zoo.names() and not name.startswith(HUB):
-        _check_source(name, zoo.names())
-
-
 def _check_source(source: str | Path, shipped: list[str]) -> None:
     """A path that is not there would be taken for a hub id, and end in a long message about the network."""
     text = str(source)

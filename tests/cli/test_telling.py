@@ -118,8 +118,7 @@ def test_a_wrong_name_is_told_before_a_model_is_loaded_with_the_nearest(words, n
     def loaded(*_, **__):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("vispco.loading.load", loaded)
-    monkeypatch.setattr("vispco.evaluation.spec.EvaluatorSpec.load", loaded)
+    monkeypatch.setattr("transformers.AutoModelForImageTextToText.from_pretrained", loaded)
     done = invoke(*words.split())
     assert done.code in (1, 2)
     assert "a model was loaded" not in done.err

@@ -44,7 +44,6 @@ class GeneralOptions:
 
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
-OTHER_MODELS = ("info", "check")  # take a config.json or a model type, too
 _EFFECTIVE: dict[str, Any] = {}
 
 
@@ -78,10 +77,6 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         telling.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            if "model" in given and name not in OTHER_MODELS:
-                from vispco.loading import check_name  # noqa: PLC0415 - torch
-
-                check_name(given["model"])
             return command(**given)
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error
