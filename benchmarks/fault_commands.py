@@ -95,6 +95,7 @@ def prepare(*names: str) -> None:
     torch.set_num_threads(1)
     first = loaded()
     loading.load = lambda *_, **__: first  # type: ignore[assignment]
+    given = sys.argv
     for name in names:
         with tempfile.TemporaryDirectory() as temporary, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             sys.argv = ["vispco", *arguments(name, place(Path(temporary), name))]
@@ -102,6 +103,7 @@ def prepare(*names: str) -> None:
                 main.run()
             except SystemExit as left:
                 assert not left.code, name  # noqa: PT017 - not a test
+    sys.argv = given
 
 
 def place(parent: Path, name: str) -> Path:
