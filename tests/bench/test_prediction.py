@@ -8,7 +8,7 @@ import torch
 import vispco
 from vispco.bench import BenchCandidate
 from vispco.bench.prediction import as_fractions, break_even, flops_share, measured_cost, predict_batch
-from vispco.bench.throughput import measure_throughput
+from vispco.bench.throughput import QueueSettings, measure_throughput
 from vispco.cost import Budget, Dimensions, Measured, Workload
 from vispco.data import dataset
 from vispco.errors import InvalidInputError
@@ -44,9 +44,8 @@ def test_a_queue_is_answered_in_batches_of_each_size():
     model, processor = vispco.load("tiny-llava")
     layers = model.config.text_config.num_hidden_layers
     half = BenchCandidate(name="half", schedule=Schedule.single(1, 0.5, layers))
-    rows = measure_throughput(
-        model, processor, dataset("test", "attribute", limit=2)[:], [half], batches=(1, 2), new_tokens=2, rounds=1
-    )
+    settings = QueueSettings(batches=(1, 2), new_tokens=2, rounds=1)
+    rows = measure_throughput(model, processor, dataset("test", "attribute", limit=2)[:], [half], settings)
     assert [(row.configuration, row.batch_size) for row in rows] == [
         ("unpruned", 1), ("half", 1), ("unpruned", 2), ("half", 2)
     ]  # fmt: skip
@@ -57,7 +56,8 @@ def test_a_queue_is_answered_in_batches_of_each_size():
 def test_a_queue_that_takes_too_long_ends_after_the_sizes_that_were_begun():
     model, processor = vispco.load("tiny-llava")
     samples = dataset("test", "attribute", limit=8)[:]
-    rows = measure_throughput(model, processor, samples, [], batches=(1, 2), new_tokens=2, rounds=50, most_seconds=0.0)
+    settings = QueueSettings(batches=(1, 2), new_tokens=2, rounds=50, most_seconds=0.0)
+    rows = measure_throughput(model, processor, samples, [], settings)
     assert [row.batch_size for row in rows] == [1]
     assert rows[0].requests_per_second > 0
 

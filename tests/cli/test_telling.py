@@ -124,3 +124,9 @@ def test_a_wrong_name_is_told_before_a_model_is_loaded_with_the_nearest(words, n
     assert "a model was loaded" not in done.err
     if near:
         assert f"Did you mean '{near}'?" in done.err
+
+
+def test_a_logging_configuration_of_another_library_does_not_silence_it(invoke):
+    for name in ("vispco", "vispco.said", telling.PROGRESS.name):
+        logging.getLogger(name).disabled = True  # as dictConfig does unless it is told not to
+    assert "tiny-qwen, unpruned" in invoke(*WORK).err

@@ -185,10 +185,11 @@ def test_an_unknown_scorer_lists_the_known_ones():
 
 def test_flash_attention_with_a_short_window_is_refused(monkeypatch):
     """Flash attention itself needs a GPU; the refusal does not."""
-    from vispco.engine import Engine
+    from vispco.engine.hooks import engine_on
 
     model, x = build("gemma3"), inputs("gemma3", [DEFAULT])
-    monkeypatch.setattr(Engine, "_is_flash", lambda _: True)
-    with torch.no_grad(), PRUNER(model), pytest.raises(UnsupportedModelError, match="sliding window of 12"):
-        model(**x)
+    with torch.no_grad(), PRUNER(model):
+        monkeypatch.setattr(engine_on(model.model), "_flash", True)
+        with pytest.raises(UnsupportedModelError, match="sliding window of 12"):
+            model(**x)
     assert int((x["input_ids"] == IMAGE).sum()) == 16

@@ -37,28 +37,39 @@ class ThroughputRow:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class QueueSettings:
+    """The batch sizes in which a queue is answered, how long answers are, and how often it is repeated.
+
+    most_seconds: when they are over, no further round begins, and sizes that were not begun are left out.
+    """
+
+    batches: tuple[int, ...] = BATCHES
+    new_tokens: int = 8
+    rounds: int = 2
+    most_seconds: float = SECONDS
+
+
 @torch.no_grad()
 def measure_throughput(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
     candidates: Sequence[BenchCandidate],
+    settings: QueueSettings | None = None,
     *,
-    batches: Sequence[int] = BATCHES,
-    new_tokens: int = 8,
-    rounds: int = 2,
-    most_seconds: float = SECONDS,
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> list[ThroughputRow]:
     """Every candidate and the unpruned model answer the whole queue, interleaved, in batches of each size.
 
     The queue has as many requests as the largest batch; samples come again until it is full, and those beyond are left out.
-    most_seconds: when they are over, no further round begins, and sizes that were not begun are left out. What was begun is ended:
-    every row has a round.
+    What was begun is ended: every row has a round.
     """
+    settings = settings or QueueSettings()
+    batches, rounds = settings.batches, settings.rounds
     everyone = [BenchCandidate.unpruned(), *candidates]
     queue = [samples[place % len(samples)] for place in range(max(batches))]
-    end = time.monotonic() + most_seconds
+    end = time.monotonic() + settings.most_seconds
     pad = pad_token(processor)
     rows: list[ThroughputRow] = []
     steps, done = len(batches) * (rounds + 1) * len(everyone), 0
@@ -75,7 +86,7 @@ def measure_throughput(
             for name, pruner in pruners.items():
                 on_progress(done, steps, f"{name}, queue in batches of {size}")
                 done += 1
-                timed = [time_generation(model, encoded, pruner, new_tokens, pad) for encoded in prompts]
+                timed = [time_generation(model, encoded, pruner, settings.new_tokens, pad) for encoded in prompts]
                 if number:  # the first round warms up
                     seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
                     rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))

@@ -51,6 +51,10 @@ def begin(*, quiet: bool = False, verbose: bool = False, log_file: Path | None =
         _HANDLERS.append(kept)
     for handler in _HANDLERS:
         LOGGER.addHandler(handler)
+    for logger in (LOGGER, SAID, PROGRESS):
+        logger.disabled = (
+            False  # a logging configuration of another library silences every logger that is there already
+        )
     LOGGER.setLevel(min(handler.level for handler in _HANDLERS))
 
 

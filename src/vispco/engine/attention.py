@@ -19,6 +19,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from vispco.errors import UnsupportedModelError
+
 PREFIX = "vispco_"
 FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 Attended: TypeAlias = tuple[Tensor, Tensor | None]
@@ -197,6 +199,17 @@ def attend_masked(call: AttentionCall, key_mask: Tensor) -> Attended:
         total = total + (call.sinks.float().view(1, -1, 1, 1) - top).exp()
     attention = (unnormalised / total).to(value.dtype)
     return (attention @ value).transpose(1, 2).contiguous(), attention
+
+
+def check_flash_window(config: Any, length: int) -> None:
+    """Refuse a sequence beyond a sliding window: flash attention counts it in tokens, after pruning not in positions."""
+    window = getattr(config, "sliding_window", None)
+    types = getattr(config, "layer_types", None) or ()
+    if window is not None and "sliding_attention" in types and length >= window:
+        raise UnsupportedModelError(
+            f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
+            f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
+        )
 
 
 def implementation_of(module: Any) -> str:

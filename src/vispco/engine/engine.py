@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from vispco.engine import per_thread
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, ProbedCall, implementation_of
+from vispco.engine.attention import (
+    FLASH,
+    Attended,
+    AttentionCall,
+    AttentionTap,
+    ProbedCall,
+    check_flash_window,
+    implementation_of,
+)
 from vispco.engine.cache import check_cache, check_own_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.dropping import ContinuationPass, DropPass
@@ -280,7 +288,8 @@ class Engine:
         check_plan(plan, layout, self.map, self.chain)
         if self.options.mode == "mask":
             check_masking(plan, layout, self.map)
-        self._check_windows(past + layout.length)
+        if self._flash:
+            check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
@@ -292,13 +301,13 @@ class Engine:
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:
-            state.current = DropPass(prefill, flat_masks=self._is_flash())
+            state.current = DropPass(prefill, flat_masks=self._flash)
 
     def _continuation(self, embeddings: Tensor, past: int) -> Pass:
         if self.options.mode == "mask":
             return Pass()
         batch, length = embeddings.shape[:2]
-        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._is_flash()))
+        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._flash))
 
     def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
@@ -329,22 +338,6 @@ class Engine:
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)
         return output
-
-    def _check_windows(self, length: int) -> None:
-        """Flash attention counts a window in the tokens that it is given; after pruning those are not positions."""
-        if not self._is_flash():
-            return
-        config: Any = self.text.config
-        window = getattr(config, "sliding_window", None)
-        types = getattr(config, "layer_types", None) or ()
-        if window is not None and "sliding_attention" in types and length >= window:
-            raise UnsupportedModelError(
-                f"Flash attention cannot keep this model's sliding window of {window} exact once tokens are dropped "
-                f"(the sequence has {length}). Call model.set_attn_implementation('sdpa')."
-            )
-
-    def _is_flash(self) -> bool:
-        return self._flash
 
     def _text_configs(self) -> list[Any]:
         base: Any = self.base.config

@@ -106,7 +106,7 @@ def test_another_plan_does_not_take_over_a_run(tmp_path):
 
 def test_a_damaged_checkpoint_is_told(tmp_path):
     (tmp_path / checkpoint.NAME).write_bytes(b"nothing")
-    with pytest.raises(InvalidInputError, match="Delete it"):
+    with pytest.raises(InvalidInputError, match="delete it to start again"):
         checkpoint.load(tmp_path)
 
 
