@@ -266,6 +266,7 @@ class TestWhatAModelKeepsOnItself:
             assert torch.equal(step(elsewhere), alone)
 
     def test_it_is_kept_by_thread_while_a_pruner_is_on(self):
+        gc.collect()  # models of other tests that were freed with their pruner on
         model, x = build("qwen2_5_vl"), inputs("qwen2_5_vl", [DEFAULT])
         kind, other = type(model.model), build("qwen2_5_vl", seed=1).model
         with PRUNER(model):
@@ -290,6 +291,7 @@ class TestWhatAModelKeepsOnItself:
         assert not [name for name in vars(model.model) if name.endswith("by_thread")]
 
     def test_two_pruned_models_of_a_class_leave_it_as_it_was(self):
+        gc.collect()  # models of other tests that were freed with their pruner on
         first, second = build("qwen2_5_vl"), build("qwen2_5_vl", seed=1)
         PRUNER.apply(first)
         PRUNER.apply(second)

@@ -7,13 +7,15 @@ model would then read each other's. While an engine is attached, each thread rea
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import defaultdict
 from typing import Any
+from weakref import WeakSet
 
 from torch import nn
 
 _LOCK = threading.Lock()
-_INSTALLED: Counter[tuple[type, str]] = Counter()  # engines by class and attribute
+# The modules with an engine, by class and attribute. One that was freed with its pruner on is no longer among them.
+_INSTALLED: defaultdict[tuple[type, str], WeakSet[nn.Module]] = defaultdict(WeakSet)
 
 
 class ThreadAttribute:
@@ -45,9 +47,9 @@ def install(module: nn.Module, names: tuple[str, ...]) -> tuple[str, ...]:
     found = tuple(name for name in names if name in module.__dict__)
     with _LOCK:
         for name in found:
-            if not _INSTALLED[type(module), name]:
+            if name not in vars(type(module)):
                 setattr(type(module), name, ThreadAttribute(name))
-            _INSTALLED[type(module), name] += 1
+            _INSTALLED[type(module), name].add(module)
             module.__dict__[f"_{name}_by_thread"] = threading.local()
     return found
 
@@ -57,6 +59,6 @@ def remove(module: nn.Module, names: tuple[str, ...]) -> None:
     with _LOCK:
         for name in names:
             module.__dict__.pop(f"_{name}_by_thread", None)
-            _INSTALLED[type(module), name] -= 1
+            _INSTALLED[type(module), name].discard(module)
             if not _INSTALLED[type(module), name]:
                 delattr(type(module), name)
