@@ -45,6 +45,7 @@ def test_what_cannot_be_is_told_in_a_sentence(invoke, picture, options, told):
 def test_the_page_moves_through_the_layers(invoke, picture, tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setenv("DISPLAY", ":0")
     invoke("ask", "tiny-qwen", picture, "is <b> safe?", "--budget", 0.6, "--rounds", 1, "--open")
     page = tmp_path / "photo-survivors.html"
     assert opened == [page.resolve().as_uri()]

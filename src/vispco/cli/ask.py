@@ -81,9 +81,9 @@ def ask(
     data = {"model": model, **choice.to_dict(), **found.to_dict(), "files": files}
     show(data, as_json=json, table=_table(found, f"{model}: {question}", files))
     if open_page:
-        import webbrowser  # noqa: PLC0415
+        from vispco.cli.browser import open_in_browser  # noqa: PLC0415
 
-        webbrowser.open(Path(files["page"]).resolve().as_uri())
+        open_in_browser(Path(files["page"]))
 
 
 def _table(found: AnswerComparison, title: str, files: dict[str, str]) -> Any:
