@@ -14,7 +14,8 @@ print("after", file=sys.stderr)
 
 
 def opened(page, **environment):
-    return subprocess.run([sys.executable, "-c", OPEN, str(page)], capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", OPEN, str(page)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
 
 
 def test_a_browser_that_prints_is_not_heard(tmp_path):

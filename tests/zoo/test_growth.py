@@ -96,3 +96,11 @@ def test_a_grown_model_trains_with_a_fixed_tower(tmp_path):
     moved = {name for name, parameter in trainer.parameters.items() if not torch.equal(parameter, before[name])}
     assert any(name.startswith("model.language_model.layers.9.") for name in moved)
     assert not any(name.startswith(("model.visual.", "dense.")) for name in moved)
+
+
+def test_a_round_may_have_its_own_smoothing():
+    plan = Recipe(
+        steps=4, warmup=0, polish=1, rounds=(Round(0.5), Round(0.5, smoothing=0.0), Round(0.5)), smoothing=0.1
+    )
+    assert [plan.smoothing_at(step) for step in range(4)] == [0.1, 0.1, 0.0, 0.1]
+    assert Recipe.from_dict(plan.to_dict()) == plan

@@ -118,7 +118,7 @@ class ModelTrainer:
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
             logits, targets, asked = answers(self.model, batch, features.detach() if tower_rate is None else features)
-            of_answers = answer_loss(logits, targets, plan.smoothing)
+            of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
             progress.blend("loss", float(of_answers.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():

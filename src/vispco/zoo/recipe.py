@@ -18,6 +18,7 @@ class Round:
     tower: float | None = None  # if given, the answers train the tower too, and it moves by this share of the rate
     scaled_layers: tuple[int, int] = (0, 0)  # first layer, and the one after the last, whose branches are scaled
     branch_scale: float = 1.0  # the factor, applied before the first step of the round
+    smoothing: float | None = None  # in place of the recipe's
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Round:
@@ -105,6 +106,11 @@ class Recipe:
         part = self.round_at(step)
         return None if part is None else part.tower
 
+    def smoothing_at(self, step: int) -> float:
+        """The share of the target probability that is spread over the whole vocabulary at a step."""
+        part = self.round_at(step)
+        return self.smoothing if part is None or part.smoothing is None else part.smoothing
+
     def rate_at(self, step: int) -> float:
         """The learning rate: it rises, holds and falls to zero in each stage, and in each round of the polish."""
         if step >= self.plain:
@@ -139,13 +145,17 @@ RECIPES = {
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
     ),
     "tiny-deep": Recipe(
-        steps=900,
+        steps=1350,
         warmup=0,
         pictures=8,
         tower=0.0,
         polish=450,
         polish_rate=6e-4,
-        rounds=(Round(1.5, crowds=0.5), Round(1.5, crowds=0.5, scaled_layers=(8, 32), branch_scale=2.2)),
+        rounds=(
+            Round(1.5, crowds=0.5),
+            Round(1.5, crowds=0.5, scaled_layers=(8, 32), branch_scale=2.2),
+            Round(1.5, crowds=0.5, scaled_layers=(9, 36), branch_scale=2.8, smoothing=0.0),
+        ),
         growth=Growth("tiny-qwen", (1, 3, 4, 4, 4, 4, 4, 4, 4, 4), (1.0, 0.45, 0.35, 0.35, *(1.0,) * 6)),
         smoothing=0.1,
     ),
