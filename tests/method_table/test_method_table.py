@@ -296,6 +296,34 @@ def test_the_page_of_a_run_has_the_table(table, tmp_path):
     run = write_run(tmp_path / "run")
     table.save(run / "methods.json")
     page = build([run])
-    found = next(part for part in page.comparisons if "published methods" in part.label)
+    (found,) = page.published
     assert found.columns[0] == "method"
     assert len(found.rows) == len(table.rows)
+
+
+def test_a_folder_with_the_table_alone_has_a_page_and_a_figure(table, tmp_path):
+    from report import browser
+    from vispco import plots
+    from vispco.report import build, write
+
+    table.save(tmp_path / "methods.json")
+    page = build([tmp_path])
+    assert page.runs == ()
+    assert page.published[0].rows[0][0] == "unpruned"
+    info = plots.methods_info(table)
+    assert set(info.methods) == {row.method for row in table.rows if row.kind == "scaled"}
+    for name in info.methods:
+        for place, budget in enumerate(info.budgets):
+            row = table.row(name, "scaled", budget)
+            assert info.scaled[name][place] == (None if row is None else row.accuracy)
+    first = [info.scaled[name][0] for name in info.methods]
+    assert first == sorted(first, reverse=True)
+    (drawn,) = plots.figures([tmp_path], tmp_path / "figures")
+    assert drawn.name == "methods.png"
+    written = write(page, tmp_path / "page.html")
+    if browser.missing() is None:
+        with browser.chromium() as driver:
+            browser.show(driver, written)
+            shown = "return [...document.querySelectorAll('section:not([hidden])')].map((x) => x.id)"
+            assert driver.execute_script(shown) == ["sec-published", "sec-provenance"]
+            assert browser.complaints(driver) == []

@@ -3,6 +3,7 @@
 from vispco.plots.areas import areas_info, draw_areas
 from vispco.plots.figures import figures
 from vispco.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
+from vispco.plots.methods import draw_methods, methods_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
 from vispco.plots.search_cost import draw_search_cost, search_cost_info
 from vispco.plots.survivors import draw_survivors, survivors_info
@@ -13,11 +14,13 @@ __all__ = [
     "draw_areas",
     "draw_configurations",
     "draw_frontiers",
+    "draw_methods",
     "draw_retention",
     "draw_search_cost",
     "draw_survivors",
     "figures",
     "frontiers_info",
+    "methods_info",
     "retention_by_budget_info",
     "retention_by_kernel_info",
     "search_cost_info",

@@ -10,6 +10,7 @@ from vispco.errors import InvalidInputError
 from vispco.frontier import Frontier
 from vispco.plots.areas import areas_info, draw_areas
 from vispco.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
+from vispco.plots.methods import draw_methods, methods_info
 from vispco.plots.retention import draw_retention, retention_by_budget_info, retention_by_kernel_info
 from vispco.plots.search_cost import draw_search_cost, draw_searches, search_cost_info
 from vispco.plots.style import CREATOR, SUFFIXES
@@ -66,6 +67,8 @@ def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
             plan[f"areas{tail}"] = partial(draw_areas, spread)
         if run.comparison is not None:
             plan[f"search-cost{tail}"] = partial(draw_searches, comparison_info(run.comparison))
+        if run.methods is not None and (table := methods_info(run.methods)).methods:
+            plan[f"methods{tail}"] = partial(draw_methods, table)
     for by in ("model", "scorer", "kernel"):
         grouped = _grouped(runs, by)
         if len(grouped) > 1:

@@ -51,12 +51,13 @@ def build(
         raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
     folders = [read(path) for path in runs]
     named = _named(folders)
-    chosen = cost_model or _common_cost([frontier for _, _, frontier, _ in named])
+    compared = any(files.methods is not None or files.comparison is not None for files in folders)
+    chosen = cost_model or _common_cost([frontier for _, _, frontier, _ in named], may_be_none=compared)
     axis = Axis(chosen, "fraction")
     entries = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
     shown = tuple(_run(*entry) for entry in entries)
     return Payload(
-        title=title or _title(shown),
+        title=title or _title(shown, folders),
         cost_model=chosen,
         runs=shown,
         budgets=tuple(
@@ -69,10 +70,10 @@ def build(
         method_budgets=METHOD_BUDGETS,
         methods=_methods(entries),
         areas=tuple(side_files.areas(files) for files in folders if files.areas is not None),
-        comparisons=(
-            *(side_files.method_table(f, f.methods) for f in folders if f.methods is not None),
-            *(table for f in folders if f.comparison is not None for table in side_files.comparison(f, f.comparison)),
+        comparisons=tuple(
+            table for f in folders if f.comparison is not None for table in side_files.comparison(f, f.comparison)
         ),
+        published=tuple(side_files.method_table(f, f.methods) for f in folders if f.methods is not None),
         bench=tuple(side_files.bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in side_files.provenance(files)),
         vispco=__version__,
@@ -109,8 +110,11 @@ def _named(folders: list[RunFiles]) -> list[Named]:
     return unique
 
 
-def _common_cost(frontiers: list[Frontier]) -> str:
+def _common_cost(frontiers: list[Frontier], *, may_be_none: bool = False) -> str:
+    """The cost that all points have. may_be_none: there is something else to show than points."""
     points = [point for frontier in frontiers for point in frontier]
+    if not points and may_be_none:
+        return "exact"
     if not points:
         raise InvalidInputError("These runs have no evaluated points yet, so there is nothing to show.")
     shared = set.intersection(*({*point.evaluation.fraction} for point in points))
@@ -178,9 +182,11 @@ def _chains(found: Any, num_layers: int) -> tuple[ChainRow, ...]:
     return tuple(rows)
 
 
-def _title(runs: tuple[Run, ...]) -> str:
-    models = list(dict.fromkeys(run.model for run in runs if run.model))
-    return " and ".join(models) if models else runs[0].label
+def _title(runs: tuple[Run, ...], folders: list[RunFiles]) -> str:
+    tables = [found for files in folders for found in (files.methods, files.comparison) if found is not None]
+    named = [*(run.model for run in runs), *(str(found.details.get("model") or "") for found in tables)]
+    models = list(dict.fromkeys(name for name in named if name))
+    return " and ".join(models) if models else runs[0].label if runs else folders[0].name
 
 
 def _owners(entries: list[Named]) -> list[tuple[RunFiles, str]]:

@@ -203,6 +203,7 @@ class Payload(JsonRecord):
     areas: tuple[Areas, ...] = ()
     equal_terms: tuple[Bench, ...] = ()  # other runs at the cost of a search, and what they pay for as much, as text
     comparisons: tuple[Bench, ...] = ()  # `vispco compare searches`, as text
+    published: tuple[Bench, ...] = ()  # `vispco compare methods`, as text
     bench: tuple[Bench, ...] = ()
     provenance: tuple[Provenance, ...] = ()
     vispco: str = ""  # the version that wrote the page

@@ -82,17 +82,24 @@ function startWords() {
 
 startWords();
 startTheme();
-startDock();
-startLegend();
-startFrontier();
-startTasks();
-startSchedule();
-startSurvivors();
-startConvergence();
-startHypervolume();
-startMethods();
+if (data.runs.length) {
+  startDock();
+  startLegend();
+  startFrontier();
+  startTasks();
+  startSchedule();
+  startSurvivors();
+  startConvergence();
+  startHypervolume();
+  startMethods();
+  startCopy();
+} else {
+  // tables alone: nothing that a budget could move
+  for (const id of ["dock", "sec-frontier", "sec-schedule"]) byId(id).hidden = true;
+  document.querySelector(".skip").href = data.published.length ? "#sec-published" : "#sec-comparisons";
+  document.querySelector(".skip").textContent = "Skip to the tables";
+}
 startBench();
 startAreas();
 startProvenance();
-startCopy();
 document.documentElement.dataset.ready = "true";

@@ -66,6 +66,7 @@ function readable(one) {
 
 function startBench() {
   startTables("bench", data.bench, "Bench of");
+  startTables("published", data.published, "Published methods of");
   startTables("comparisons", data.comparisons, "Comparison");
   startTables("equal-terms", data.equal_terms, "Equal terms with");
 }
