@@ -15,7 +15,8 @@ from tiny import build
 from vispco import load
 from vispco.errors import InvalidInputError
 from vispco.files import DamagedFileError
-from vispco.loading import LoadError, pick_device
+from vispco.loading import pick_device
+from vispco.model_source import LoadError
 from vispco.weights import check_weights
 from vispco.zoo.definitions import build_model
 from vispco.zoo.export import save_model

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     )
     from vispco.evaluation.evaluate_model import evaluate
     from vispco.frontier import Frontier
-    from vispco.loading import LoadError, load
+    from vispco.loading import load
+    from vispco.model_source import LoadError
     from vispco.planning.pruner_config import PrunerConfig
     from vispco.pruner import Pruner
     from vispco.schedule import Schedule
@@ -39,7 +40,7 @@ _HOMES = {
     "BudgetWarning": "vispco.cost",
     "Frontier": "vispco.frontier",
     "InvalidInputError": "vispco.errors",
-    "LoadError": "vispco.loading",
+    "LoadError": "vispco.model_source",
     "Pruner": "vispco.pruner",
     "PrunerConfig": "vispco.planning.pruner_config",
     "PrunerStateError": "vispco.errors",

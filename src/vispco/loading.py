@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from vispco.errors import InvalidInputError, VispcoError, did_you_mean
+from vispco.errors import InvalidInputError, did_you_mean
+from vispco.model_source import HUB, LoadError, check_source
 from vispco.weights import check_weights, hide_weight_bars, json_problem, pickle_problem
 
 JOINED = (
@@ -17,8 +18,6 @@ JOINED = (
     "joined; pictures go through Pillow."
 )
 
-
-HUB = "hub:"
 OWN_CODE = (OSError, ValueError, ImportError)  # errors in the code of a model are shown as they are
 ANY_FILE = (
     *OWN_CODE,
@@ -29,10 +28,6 @@ ANY_FILE = (
     IndexError,
     ArithmeticError,
 )  # a damaged config
-
-
-class LoadError(VispcoError, OSError):
-    """A model could not be loaded; the message says from where, and what to do."""
 
 
 def load(
@@ -64,7 +59,7 @@ def load(
         zoo.shipped.verify(zoo.path(str(name)))
     source = zoo.path(str(name)) if shipped else name
     if not shipped and not on_hub:
-        _check_source(source, zoo.names())
+        check_source(source)
         if (unsafe := pickle_problem(Path(source))) is not None:
             raise LoadError(unsafe)
         check_weights(Path(source))
@@ -123,16 +118,11 @@ def pick_device(device: str) -> str:
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
-        raise InvalidInputError(f"device={device!r} was given. Give auto, cpu, cuda, cuda:1 or mps.") from error
+        near = did_you_mean(device, ("auto", "cpu", "cuda", "mps"))
+        raise InvalidInputError(f"device={device!r} was given. Give auto, cpu, cuda, cuda:1 or mps.{near}") from error
     if kind == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(f"device={device!r} was given, but torch sees no GPU here. Give auto or cpu.")
     return device
-
-
-def looks_like_a_path(text: str) -> bool:
-    """Whether this is no hub id, which has the form owner/name, with no folder of the owner's name here."""
-    owner = text.partition("/")[0]
-    return text.startswith((".", "/", "~")) or text.count("/") != 1 or Path(owner).exists()
 
 
 def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
@@ -156,22 +146,4 @@ def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
         raise LoadError(
             f"The weights of {name} are broken: {bad[0]} holds numbers that are not finite. Restore the file, or load the "
             "model in another dtype (bfloat16 in place of float16)."
-        )
-
-
-def _check_source(source: str | Path, shipped: list[str]) -> None:
-    """A path that is not there would be taken for a hub id, and end in a long message about the network."""
-    text = str(source)
-    if not text.strip():
-        raise InvalidInputError("The model's name is empty. Give a shipped model, a folder or a hub id.")
-    folder = Path(text).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise LoadError(f"The folder {text} has no config.json, so it is not a model made by save_pretrained.")
-    elif folder.is_file():
-        raise LoadError(f"{text} is a file; a model is a folder made by save_pretrained, or a hub id.")
-    elif looks_like_a_path(text):
-        raise LoadError(
-            f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
-            f"A hub id has the form owner/name.{did_you_mean(text, shipped)}"
         )

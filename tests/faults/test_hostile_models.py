@@ -16,7 +16,8 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnsupportedModelError, VispcoError
 from vispco.evaluation.encoded import read
 from vispco.files import DamagedFileError
-from vispco.loading import LoadError, load
+from vispco.loading import load
+from vispco.model_source import LoadError
 from vispco.planning.model_fingerprint import ModelFingerprint, OtherWeightsWarning
 from vispco.pruner import Pruner
 

@@ -13,7 +13,8 @@ import torch
 
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode, read, special_tokens
-from vispco.loading import LoadError, load
+from vispco.loading import load
+from vispco.model_source import LoadError
 from vispco.pruner import Pruner
 from vispco.sources import Jsonl, LlavaInstruct, Tsv
 from vispco.sources.limits import VARIABLE

@@ -54,7 +54,8 @@ def check(
         elif model in classes():
             loaded = _twin(model)
         else:
-            loaded = _twin(read_config(model, revision=revision, trust_remote_code=trust_remote_code))
+            found = read_config(model, revision=revision, trust_remote_code=trust_remote_code, also=classes())
+            loaded = _twin(found)
         report = check_model(loaded, scorer)
     data = {"model": model, "weights": weights, **report.to_dict()}
     show(data, as_json=json, table=None if json else _table(data))

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from vispco.cli.registered_names import names
-
-WEIGHTS = Path(__file__).parents[1] / "zoo" / "weights"  # looked at, because importing the zoo takes seconds
+from vispco.declared_names import shipped_models
 
 
 def complete_models(incomplete: str) -> list[str]:
     """Shipped models, and folders of models from here."""
-    shipped = sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
     start = Path(incomplete)
     parent = start if incomplete.endswith("/") else start.parent
     folders = [path for path in parent.glob("*") if (path / "config.json").is_file()] if parent.is_dir() else []
-    return [name for name in (*shipped, *map(str, sorted(folders))) if name.startswith(incomplete)]
+    return [name for name in (*sorted(shipped_models()), *map(str, sorted(folders))) if name.startswith(incomplete)]
 
 
 def complete_scorers(incomplete: str) -> list[str]:
@@ -26,8 +24,6 @@ def complete_scorers(incomplete: str) -> list[str]:
 
 def complete_tasks(incomplete: str) -> list[str]:
     """Synthetic tasks and benchmarks; in a list, the one after the last comma."""
-    from vispco.data import TASKS  # noqa: PLC0415
-
     before, comma, last = incomplete.rpartition(",")
-    known = [*(["all"] if not comma else []), *TASKS, *(f"{name}=" for name in names("benchmarks"))]
+    known = [*(["all"] if not comma else []), *names("tasks"), *(f"{name}=" for name in names("benchmarks"))]
     return [f"{before}{comma}{name}" for name in known if name.startswith(last)]

@@ -15,9 +15,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from vispco.cli import telling
+from vispco.cli.early_refusal import refuse_unknown_names
 from vispco.cli.help_page import LAST
 from vispco.cli.registered_names import Command
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 from vispco.version import __version__
 
 
@@ -77,6 +78,7 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         telling.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
+            refuse_unknown_names(name, given)
             return command(**given)
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error
@@ -158,7 +160,7 @@ def _chosen(
         shown = {parameter.opts[0].lstrip("-") for parameter in context.command.params} - {"config", "help"}
         raise InvalidInputError(
             f"The config {path} has unknown options: {', '.join(unknown)}. "
-            f"`vispco {command}` takes {', '.join(sorted(shown))}."
+            f"`vispco {command}` takes {', '.join(sorted(shown))}.{did_you_mean(unknown[0], shown)}"
         )
     found = {}
     for key, value in options.items():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json as jsons
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vispco.cli.output import show
+from vispco.declared_names import WEIGHTS, shipped_models
 from vispco.errors import InvalidInputError, did_you_mean
+from vispco.model_source import LoadError, looks_like_a_path
 
 
 def info(
@@ -59,7 +62,7 @@ def info(
             "No model was given. Give one (`vispco info tiny-qwen`), or --methods, which needs none."
         )
     size = pixels(image_size)
-    config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
+    config = quick_config(model) or read_config(model, revision=revision, trust_remote_code=trust_remote_code)
     from vispco.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
     from vispco.estimates.work import Machine  # noqa: PLC0415
 
@@ -86,31 +89,38 @@ def pixels(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def read_config(model: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Any:
-    """The transformers config of a shipped model, a folder, a hub id or a file."""
+def quick_config(model: str) -> Any:
+    """The numbers of a config that lies here and is of a known type, without importing transformers; else None."""
+    from vispco.estimates.known_config import read_known_config  # noqa: PLC0415
+
+    return read_known_config(Path(source_of(model)))
+
+
+def read_config(
+    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
+) -> Any:
+    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
+    shipped = shipped_models()
+    if model not in shipped and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+        raise LoadError(
+            f"{model} does not exist. Give a shipped model ({', '.join(shipped)}), a folder, a hub id (owner/name), or a "
+            f"config.json.{did_you_mean(model, [*shipped, *also])}"
+        )
     from transformers import AutoConfig  # noqa: PLC0415
 
-    from vispco.loading import LoadError, looks_like_a_path  # noqa: PLC0415
-    from vispco.zoo import names  # noqa: PLC0415
-
-    if model not in names() and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
-        raise LoadError(
-            f"{model} does not exist. Give a shipped model ({', '.join(names())}), a folder, a hub id (owner/name), or a "
-            f"config.json.{did_you_mean(model, names())}"
-        )
     try:
-        return AutoConfig.from_pretrained(_source(model), revision=revision, trust_remote_code=trust_remote_code)
+        return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise LoadError(
-            f"No config could be read from {model}: {first.strip()} Give a shipped model ({', '.join(names())}), a "
+            f"No config could be read from {model}: {first.strip()} Give a shipped model ({', '.join(shipped)}), a "
             "folder, a hub id that this machine can reach, or a config.json."
         ) from error
 
 
 def read_preprocessor(model: str) -> dict[str, Any]:
     """The settings of the image processor that lies beside a config; nothing where none does."""
-    place = Path(_source(model))
+    place = Path(source_of(model))
     file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
     if not file.is_file() or (place.is_file() and place.name != "config.json"):
         return {}
@@ -121,10 +131,9 @@ def read_preprocessor(model: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _source(model: str) -> str | Path:
-    from vispco.zoo import names, path  # noqa: PLC0415
-
-    return path(model) if model in names() else model
+def source_of(model: str) -> str | Path:
+    """Where a model's files are: the folder of a shipped one, else what was given."""
+    return WEIGHTS / model if model in shipped_models() else model
 
 
 def _table(data: dict[str, Any]) -> Any:

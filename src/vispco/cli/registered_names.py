@@ -1,7 +1,4 @@
-"""Help texts that name what is registered: `{scorers}` in the help of an option becomes the names of all scorers.
-
-The registries import torch, so names are looked up when the help of a command is shown, not when it is defined.
-"""
+"""Help texts that name what is registered: `{scorers}` in the help of an option becomes the names of all scorers."""
 
 from __future__ import annotations
 
@@ -12,25 +9,17 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from vispco.cli.help_page import command_help, group_help
+from vispco.declared_names import declared_names
 
-# By the word in braces: where a registry lives, as module:name.
-REGISTRIES = {
-    "scorers": "vispco.scorers:SCORERS",
-    "kernels": "vispco.kernels:KERNELS",
-    "costs": "vispco.cost:COSTS",
-    "searches": "vispco.rivals:search_names",
-    "metrics": "vispco.metrics:METRICS",
-    "benchmarks": "vispco.metrics:BENCHMARKS",
-    "methods": "vispco.presets:PRESETS",
-}
-_WORD = re.compile(r"\{(" + "|".join(REGISTRIES) + r")\}")
+KINDS = ("scorers", "kernels", "costs", "searches", "metrics", "benchmarks", "methods")
+_WORD = re.compile(r"\{(" + "|".join(KINDS) + r")\}")
 
 
 def names(kind: str) -> list[str]:
     """The names that are registered, those of other packages included."""
-    module, _, attribute = REGISTRIES[kind].partition(":")
-    found = getattr(import_module(module), attribute)
-    return list(found() if callable(found) else found)
+    if kind == "searches":  # only they know how a number or a method is added to their names
+        return list(import_module("vispco.rivals").search_names())
+    return declared_names(kind)
 
 
 def expand(text: str) -> str:

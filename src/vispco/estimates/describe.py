@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from vispco import cost as costs
-from vispco.cost import Cost, Dimensions, KvBytes, Workload
-from vispco.cost.solve import largest_whole
-from vispco.errors import InvalidInputError
+from vispco.declared_names import declared_names
+from vispco.errors import InvalidInputError, did_you_mean
+from vispco.estimates.known_config import FAMILY, GENERIC, KnownConfig
 from vispco.estimates.model_size import DTYPES, count_parameters, visual_tokens
+from vispco.estimates.prefill_size import ModelSize, known_size, model_size
 from vispco.estimates.work import (
     Machine,
     PromptSize,
@@ -22,8 +19,6 @@ from vispco.estimates.work import (
     estimate_grid,
     estimate_static_search,
 )
-from vispco.families import FAMILIES
-from vispco.scorers import SCORERS
 
 BUDGETS = (1.0, 0.5, 0.1)
 CALIBRATION = 256  # samples of a static search, as the command takes them from a file
@@ -48,20 +43,26 @@ class DescribeSettings:
 def describe(
     config: Any, name: str, at: DescribeSettings, preprocessor: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Layers, tokens, FLOPs by both formulas, memory, and the cost of a search and of the grid."""
+    """Layers, tokens, FLOPs by both formulas, memory, and the cost of a search and of the grid.
+
+    config: of transformers, or a `KnownConfig`, for which nothing heavy is imported.
+    """
     if not hasattr(config, "vision_config"):
         raise InvalidInputError(
             f"{name} is a config of type {config.model_type!r} without a vision tower. vispco prunes visual tokens of "
             "image-text-to-text models."
         )
     if at.dtype is not None and at.dtype not in DTYPES:
-        raise InvalidInputError(f"dtype={at.dtype!r} was given. Give {', '.join(DTYPES)}.")
+        raise InvalidInputError(
+            f"dtype={at.dtype!r} was given. Give {', '.join(DTYPES)}.{did_you_mean(at.dtype, DTYPES)}"
+        )
     visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
-    size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
-    models = {key: costs.get(key, size) for key in ("exact", "paper")}
-    sample, counted = Workload(at.text, visual), count_parameters(config)
+    known = isinstance(config, KnownConfig)
+    size = known_size(config, at.dtype) if known else model_size(config, at.dtype)
+    counted, family, path = count_parameters(config), *_family(config)
+    sliding = sum(window is not None for window in size.windows)
     prompt = PromptSize(
-        cost=models["exact"],
+        price=size.prices["exact"],
         text=at.text,
         visual=visual,
         answer=at.answer,
@@ -72,29 +73,29 @@ def describe(
     return {
         "model": name,
         "model_type": config.model_type,
-        "family": FAMILIES[config.model_type].__name__ if config.model_type in FAMILIES else "generic",
-        "layers": size.num_layers,
+        "family": family,
+        "layers": size.layers,
         "hidden": size.hidden,
         "heads": size.heads,
         "kv_heads": size.kv_heads,
         "head_dim": size.head_dim,
         "ffn": size.ffn,
-        "sliding_layers": sum(window is not None for window in size.windows),
+        "sliding_layers": sliding,
         "image": None if at.visual is not None else list(at.image),
         "visual_tokens": visual,
         "text_tokens": at.text,
         "flops": {
-            key: {f"{budget:.0%}": int(model.full(sample)) * budget for budget in BUDGETS}
-            for key, model in models.items()
+            key: {f"{budget:.0%}": price.full(at.text, visual) * budget for budget in BUDGETS}
+            for key, price in size.prices.items()
         },
         "not_counted": size.not_counted,
-        "floor": {key: float(model.lowest_fraction(sample)) for key, model in models.items()},
+        "floor": {key: price.floor(at.text, visual) for key, price in size.prices.items()},
         "parameters": counted.parameters,
         "vision_parameters": counted.vision,
         "weights_bytes": {dtype: counted.weights(dtype) for dtype in DTYPES},
         "dtype_bytes": size.dtype_bytes,
-        "kv_bytes": _kv_bytes(models["exact"], sample, 1.0),
-        "kv_bytes_at": {f"{b:.0%}": _kv_bytes(models["exact"], sample, b) for b in BUDGETS},
+        "kv_bytes": _kv_bytes(size, at.text, visual, 1.0),
+        "kv_bytes_at": {f"{b:.0%}": _kv_bytes(size, at.text, visual, b) for b in BUDGETS},
         "estimates": {
             "machine": asdict(at.machine),
             "answer_tokens": at.answer,
@@ -109,35 +110,34 @@ def describe(
             },
             "grid": {"configurations": configurations, **swept.to_dict()},
         },
-        "scorers": sorted(SCORERS),
-        "supported": _supported(config, sliding=any(window is not None for window in size.windows)),
+        "scorers": sorted(declared_names("scorers")),
+        "supported": _supported(path, sliding=sliding > 0),
     }
 
 
-def _kv_bytes(cost: Cost, sample: Workload, budget: float) -> int:
+def _kv_bytes(size: ModelSize, text: int, visual: int, budget: float) -> int:
     """Of one sample, when tokens leave at layer 2 so that the budget is met; at the floor where it cannot be."""
-    full, counts = float(cost.full(sample)), sample.full(cost.num_layers)
-
-    def pruned(keep: Tensor) -> Tensor:
-        return torch.cat(
-            [counts[:EARLY].expand(*keep.shape, -1), keep[..., None].expand(*keep.shape, cost.num_layers - EARLY)],
-            dim=-1,
-        )
-
-    keep = largest_whole(lambda keep: cost.price(pruned(keep), sample).double() <= budget * full, sample.num_visual)
-    return int(KvBytes(cost.dimensions).price(pruned(keep), sample))
+    keep = size.prices["exact"].most(text, visual, EARLY, budget)
+    return size.kv_bytes([text + (visual if layer < EARLY else keep) for layer in range(size.layers)])
 
 
-def _path(model_type: str) -> str:
-    if model_type not in FAMILIES:
-        return "generic: tried when the model is loaded"
-    return "first class" if model_type in FAMILIES[model_type].first_class else "generic, tested"
+def _family(config: Any) -> tuple[str, str]:
+    """(family, how well it is tested)."""
+    kind = config.model_type
+    if isinstance(config, KnownConfig):
+        return FAMILY[kind], "generic, tested" if kind in GENERIC else "first class"
+    from vispco.families import FAMILIES  # noqa: PLC0415 - seconds, only for what is not known
+
+    if kind not in FAMILIES:
+        return "generic", "generic: tried when the model is loaded"
+    found = FAMILIES[kind]
+    return found.__name__, "first class" if kind in found.first_class else "generic, tested"
 
 
-def _supported(config: Any, *, sliding: bool) -> dict[str, Any]:
+def _supported(path: str, *, sliding: bool) -> dict[str, Any]:
     refused = ["static and quantised caches", "flex attention", "chunked prefill"]
     return {
-        "path": _path(config.model_type),
+        "path": path,
         "attention": ["sdpa", "eager", "flash_attention_2"],
         "refused": [*refused, *(["flash attention beyond the sliding window"] if sliding else [])],
     }

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.estimates.known_config import BYTES, KnownConfig
+from vispco.estimates.known_parameters import known_parameters
 
 PIXELS = (3136, 12_845_056)  # the least and the most of Qwen2-VL's and Qwen2.5-VL's published processors
-DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
+DTYPES = BYTES
 LONGEST = 200  # times as long as wide: Qwen's processor refuses more
 
 
@@ -33,7 +33,13 @@ class ParameterCount:
 
 
 def count_parameters(config: Any) -> ParameterCount:
-    """Count the parameters of a transformers config. The model is built on the meta device, without memory."""
+    """Count the parameters of a config: by its sizes where its type is known.
+
+    Otherwise, transformers builds the model on the meta device, without memory.
+    """
+    if isinstance(config, KnownConfig):
+        return ParameterCount(*known_parameters(config))
+    import torch  # noqa: PLC0415 - seconds, only for what is not known
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415
 
     from vispco.families import family_of  # noqa: PLC0415

@@ -12,14 +12,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
+from vispco.estimates.prefill_size import PrefillPrice
 
-from vispco.cost import Cost, Workload
-from vispco.schedule import whole_tokens
-from vispco.search.gradient.static import DescentSettings
-from vispco.search.modes import PASSES
-from vispco.search.spec import BUDGETS, Effort
-from vispco.sweep.spaces import RATIOS
+# What the searches and the sweep do by default. They are stated again because importing them takes seconds; a test compares.
+RATIOS = tuple(round(0.01 + 0.05 * step, 2) for step in range(20))  # of the paper's grid
+BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+PASSES = 4  # of a training over its samples
+BATCH = 16
+HALF = 0.5 + 1e-6  # rounds halves up, as schedules do
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The defaults of `vispco.search.gradient.static.DescentSettings` that cost passes."""
+
+    starts: int = 1
+    outer: int = 3
+    inner: int = 1
+    batches: int = 4
+    lengths: int = 3
+    explore: int = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +48,7 @@ class Machine:
 class PromptSize:
     """A sample of mean size. weights: bytes that are read for each generated token; language: the parameters of the model."""
 
-    cost: Cost
+    price: PrefillPrice
     text: int
     visual: int
     answer: int
@@ -45,12 +57,12 @@ class PromptSize:
 
     @property
     def flops(self) -> float:
-        return float(self.cost.full(Workload(self.text, self.visual)))
+        return float(self.price.full(self.text, self.visual))
 
     @property
     def forced(self) -> float:
         """FLOPs with the answer appended, as a search runs it."""
-        return float(self.cost.full(Workload(self.text + self.answer, self.visual)))
+        return float(self.price.full(self.text + self.answer, self.visual))
 
 
 @dataclass(frozen=True)
@@ -78,14 +90,14 @@ def estimate_evaluation(
 
 def estimate_grid(prompt: PromptSize, machine: Machine, items: int, *, batch: int = 16) -> tuple[int, WorkEstimate]:
     """(configurations, work) of the paper's single-layer grid, each evaluated from layer 0 on."""
-    layers = prompt.cost.num_layers
-    retention = torch.ones(layers - 1, len(RATIOS), layers, dtype=torch.float64)
-    for layer in range(1, layers):
-        retention[layer - 1, :, layer:] = torch.tensor(RATIOS, dtype=torch.float64)[:, None]
-    rows = retention.view(-1, layers)
-    counts = whole_tokens(rows, torch.full((len(rows),), prompt.visual))
-    share = float(prompt.cost.price(counts, Workload(prompt.text, prompt.visual)).double().mean()) / prompt.flops
-    return len(rows), estimate_evaluation(prompt, machine, items * len(rows), fraction=share, batch=batch)
+    text, visual = prompt.text, prompt.visual
+    prices = [
+        prompt.price.dropped(text, visual, layer, math.floor(ratio * visual + HALF))
+        for layer in range(1, prompt.price.num_layers)
+        for ratio in RATIOS
+    ]
+    share = sum(prices) / len(prices) / prompt.flops
+    return len(prices), estimate_evaluation(prompt, machine, items * len(prices), fraction=share, batch=batch)
 
 
 def estimate_gradient_search(prompt: PromptSize, machine: Machine, samples: int) -> WorkEstimate:
@@ -101,11 +113,9 @@ def estimate_static_search(
 
     One step of it is a gradient over some batches, and a few lengths that are tried on them.
     """
-    plan, batch = DescentSettings(), Effort().batch_size
-    seen = min(plan.batches * batch, samples) * plan.outer * plan.inner * plan.starts
-    passes = (
-        _halved(plan.explore or 0, samples / batch) * batch + seen * (1 + len(plan.lengths)) + plan.starts * samples
-    )
+    plan = Descent()
+    seen = min(plan.batches * BATCH, samples) * plan.outer * plan.inner * plan.starts
+    passes = _halved(plan.explore, samples / BATCH) * BATCH + seen * (1 + plan.lengths) + plan.starts * samples
     tried = [passes * budget for budget in budgets]
     steps = 3 * seen * len(budgets)
     flops = (samples + sum(tried) + steps) * prompt.forced

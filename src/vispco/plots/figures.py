@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 from vispco.frontier import Frontier
 from vispco.plots.areas import areas_info, draw_areas
 from vispco.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
@@ -29,7 +29,9 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
     """
     ending = f".{suffix.lower().removeprefix('.')}"
     if ending not in SUFFIXES:
-        raise InvalidInputError(f"Figures were asked for as {suffix!r}. Ask for png, svg or pdf.")
+        raise InvalidInputError(
+            f"Figures were asked for as {suffix!r}. Ask for png, svg or pdf.{did_you_mean(ending, SUFFIXES)}"
+        )
     if not runs:
         raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
     plan = planned([read(path) for path in runs])

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, did_you_mean
 from vispco.layout import Array, TokenLayout
 from vispco.scorers.base import Merge, Scorer, Selection, ranks
 from vispco.scorers.context import ScoringContext
@@ -40,6 +40,7 @@ def check_allocation(name: Any) -> str:
     if name not in ALLOCATIONS:
         raise InvalidInputError(
             f"allocation={name!r} was given. It says how tokens are divided over the pictures of a prompt: {', '.join(ALLOCATIONS)}."
+            f"{did_you_mean(str(name), ALLOCATIONS)}"
         )
     return str(name)
 
