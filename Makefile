@@ -6,7 +6,7 @@ DEMO   ?=
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: install demo test browser lint types bench lower-bounds pictures docs notebook clean
+.PHONY: install demo test browser lint types bench lower-bounds wheel-test pictures docs notebook clean
 
 install: $(STAMP)
 
@@ -53,6 +53,10 @@ bench: install
 # Where a version cannot be had: make lower-bounds LOWER='--replace torch==2.13.0'.
 lower-bounds:
 	$(PYTHON) tests/lower_bounds.py $(LOWER)
+
+# The wheel in an environment of its own, used from another folder; some 2 GB. WHEEL='--venv DIR' keeps the environment.
+wheel-test: install
+	$(BIN)/python tests/wheel_outside.py $(WHEEL)
 
 pictures: install
 	$(BIN)/python benchmarks/pictures.py $(RUNS)

@@ -55,9 +55,11 @@ def describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[
     if found.kind != kind:
         return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
     keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]
-    told = "; ".join(f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys)
+    differences = "; ".join(
+        f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys
+    )
     return (
-        f"{path} holds another run ({found.title}) with other settings ({told}). Give another folder with --out, or "
+        f"{path} holds another run ({found.title}) with other settings ({differences}). Give another folder with --out, or "
         "--overwrite to replace the files of that run."
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -105,6 +107,33 @@ def test_a_limit_keeps_pairs_whole(tmp_path):
         assert ids == sorted(ids)
     seen = {tuple(q.record.id for q in read_benchmarks({"mme": table}, limit=4, seed=seed)) for seed in range(8)}
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("grouped", ["by index", "by g_index"])
+def test_a_limit_keeps_the_rotations_of_an_mmbench_question_together(tmp_path, grouped):
+    """Three questions of four, three and two rotations; the circular score needs all of one."""
+    rotations = {7: 4, 8: 3, 9: 2}
+    rows = [(n, n + 1_000_000 * turn) for n, turns in rotations.items() for turn in range(turns)]
+    by_column = grouped == "by g_index"
+    names = ["index", "image", "question", "A", "B", "answer", *(["g_index"] if by_column else [])]
+    cells = [
+        [
+            place if by_column else index,
+            base64_of(picture(0)),
+            "what?",
+            "white",
+            "red",
+            "A",
+            *([n] if by_column else []),
+        ]
+        for place, (n, index) in enumerate(rows)
+    ]
+    table = write_table(tmp_path / "MMBench_DEV_EN.tsv", names, cells)
+    for limit, seed in itertools.product(range(1, 10), range(3)):
+        kept = read_benchmarks({"mmbench": table}, limit=limit, seed=seed)
+        counts = Counter(int(q.record.meta["g_index"]) if by_column else int(q.record.id) % 1_000_000 for q in kept)
+        assert all(counts[name] == rotations[name] for name in counts)
+        assert len(counts) == 1 or sum(counts.values()) <= limit
 
 
 def test_mme_and_mmbench_have_figures_of_their_own(gemma, tmp_path):

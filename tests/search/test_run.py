@@ -16,7 +16,6 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.planning.deployment import export, load
 from vispco.search import presets
-from vispco.search.calibration import rebalance_by_area
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -158,11 +157,3 @@ def test_presets_are_the_papers_tables():
     assert presets.SearchPreset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
     with pytest.raises(UnknownNameError, match="qwen"):
         presets.get("none")
-
-
-def test_rebalancing_fills_every_bin_alike(samples):
-    chosen, shown = rebalance_by_area(samples, 40, bins=3)
-    assert sum(shown.before) == len(samples)
-    assert len({sample.id for sample in chosen}) == len(chosen) == 40
-    filled = [after for before, after in zip(shown.before, shown.after, strict=True) if before]
-    assert max(filled) - min(filled) <= 1

@@ -72,7 +72,7 @@ def quiet() -> Iterator[None]:
 
 def _no_twin(name: str, error: Exception) -> Report:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    told = " ".join(str(error).split())[:300]
+    sentence = " ".join(str(error).split())[:300]
     return Report(
-        name, "no twin", f"{type(error).__name__}: {told} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+        name, "no twin", f"{type(error).__name__}: {sentence} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
     )

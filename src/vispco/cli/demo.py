@@ -153,9 +153,9 @@ def progress_bar() -> Iterator[Tell]:
             forecast.begin(stage)
             lines.append(ProgressLines())
         forecast.moved(fraction)
-        told = f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}"
-        lines[-1].tell(fraction, None if fraction is None else 1.0, told)
-        bar.update(line, description=told)
+        caption = f"{STAGES.index(stage) + 1}/{len(STAGES)} {stage}: {text}"
+        lines[-1].tell(fraction, None if fraction is None else 1.0, caption)
+        bar.update(line, description=caption)
 
     with bar:
         yield tell

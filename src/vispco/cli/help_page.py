@@ -22,11 +22,11 @@ def width() -> int:
 
 def command_help(command: Any, context: Any, examples_of: str = "Example") -> str:
     """Usage, what it does, examples, arguments and options."""
-    told, _, examples = (command.help or "").partition(examples_of)
+    about, _, examples = (command.help or "").partition(examples_of)
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     usage = " ".join(["Usage:", context.command_path, "[OPTIONS]", *map(_argument, arguments)])
-    parts = [usage, paragraphs(told)]
+    parts = [usage, paragraphs(about)]
     lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
     if lines:
         parts.append("\n".join([heading("Examples"), *(example(line) for line in lines)]))
@@ -97,18 +97,18 @@ def metavar(parameter: Any) -> str:
 
 def describe(parameter: Any) -> str:
     """What it is, and what it is without being given."""
-    told = [parameter.help] if getattr(parameter, "help", None) else []
+    parts = [parameter.help] if getattr(parameter, "help", None) else []
     default = parameter.default
     if parameter.required:
-        told.append("[required]")
+        parts.append("[required]")
     elif parameter.param_type_name == "option" and parameter.show_default and default is not None:
         if isinstance(default, bool):
-            told.append(f"[default: {parameter.opts[0]}]" if default and parameter.secondary_opts else "")
+            parts.append(f"[default: {parameter.opts[0]}]" if default and parameter.secondary_opts else "")
         elif isinstance(default, int | float) or (str(default) and not isinstance(default, list | tuple)):
-            told.append(f"[default: {default}]")
+            parts.append(f"[default: {default}]")
     if getattr(parameter, "envvar", None):
-        told.append(f"[or: {parameter.envvar}]")
-    return " ".join(filter(None, told))
+        parts.append(f"[or: {parameter.envvar}]")
+    return " ".join(filter(None, parts))
 
 
 def paragraphs(text: str) -> str:

@@ -116,8 +116,8 @@ def methods(
                     bars.finish()
 
             found = fill_table(ground, settings, table, on_method=bars.begin, on_rows=keep)
-        told = {**found.details, **about, **facts(loaded.device), "hard_items": len(ground.hard)}
-        found = replace(found, details=told)
+        details = {**found.details, **about, **facts(loaded.device), "hard_items": len(ground.hard)}
+        found = replace(found, details=details)
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))
         write_text(folder.file("methods.tex"), latex_text(found))

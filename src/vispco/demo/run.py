@@ -79,7 +79,7 @@ def _timed(finished: FinishedStages, stage: Stage) -> Iterator[None]:
 
 
 def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> None:
-    samples, told = settings.learn(judge.processor)
+    samples, about = settings.learn(judge.processor)
     tell("search", None, f"searching on {len(samples)} samples")
     search(
         judge.model,
@@ -88,7 +88,7 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, fac
         spec=_spec(settings, judge),
         directory=folder,
         test=judge.samples,
-        facts={"model": settings.spec.model, **facts, "data": told, "label": "VisPCO"},
+        facts={"model": settings.spec.model, **facts, "data": about, "label": "VisPCO"},
         say=lambda line: tell("search", None, line),
     )
 

@@ -26,7 +26,7 @@ ALONE_KINDS = ("moe", "mlp")
 
 
 class Family:
-    """The generic vision-language model of transformers; a family overrides only what is odd about it."""
+    """The generic vision-language model of transformers; a family overrides only what differs from it."""
 
     model_types: ClassVar[tuple[str, ...]] = ()
     first_class: ClassVar[tuple[str, ...]] = ()

@@ -105,19 +105,19 @@ class Ground:
             details=True,
             progress=self.progress,
         )
-        told = evaluator(None).details["predictions"]
-        return frozenset(sample.id for sample in self.test if sample.score(told[sample.id]) < RIGHT)
+        answers = evaluator(None).details["predictions"]
+        return frozenset(sample.id for sample in self.test if sample.score(answers[sample.id]) < RIGHT)
 
     def measures(self, found: Evaluation) -> dict[str, Any]:
         """The fields of a `MethodTableRow` that an evaluation gives."""
-        told, full = found.details["predictions"], self.unpruned.details["predictions"]
-        hard = [sample.score(told[sample.id]) for sample in self.test if sample.id in self.hard]
+        answers, full = found.details["predictions"], self.unpruned.details["predictions"]
+        hard = [sample.score(answers[sample.id]) for sample in self.test if sample.id in self.hard]
         return {
             "accuracy": found.accuracy,
             "low": found.low,
             "high": found.high,
             "tasks": {task.task: (task.accuracy, task.low, task.high) for task in found.tasks},
-            "loyalty": statistics.fmean(told[name] == full[name] for name in full),
+            "loyalty": statistics.fmean(answers[name] == full[name] for name in full),
             "hard_accuracy": statistics.fmean(hard) if hard else None,
             "fraction": found.fraction["exact"],
             "flops": found.flops["exact"],

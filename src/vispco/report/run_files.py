@@ -142,13 +142,13 @@ def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
                 continue
             try:
                 entry = decode_line(line) or {}
-                told = entry.get("user_attr", {})
+                attributes = entry.get("user_attr", {})
                 if "study_name" in entry:
                     names.append(str(entry["study_name"]))
-                elif "vispco" in told:
-                    found[names[entry["study_id"]]] = _flat_identity(told["vispco"])
-                elif STUDY_COPY in told:
-                    copies[str(told[STUDY_COPY]["name"])] = _flat_identity(told[STUDY_COPY]["identity"])
+                elif "vispco" in attributes:
+                    found[names[entry["study_id"]]] = _flat_identity(attributes["vispco"])
+                elif STUDY_COPY in attributes:
+                    copies[str(attributes[STUDY_COPY]["name"])] = _flat_identity(attributes[STUDY_COPY]["identity"])
             except (KeyError, IndexError, TypeError, AttributeError):
                 continue
     return {**found, **copies}  # the copy has its study's name in it, the other only its number

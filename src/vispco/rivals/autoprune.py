@@ -75,8 +75,8 @@ class AutoPrune:
                 f"The search {self.name!r} reads a model's attention, and {type(given.evaluator).__name__} has no model. "
                 "Give a TaskEvaluator."
             )
-        told = {"settings": self.settings(), "samples": 0}
-        return AutoPruneResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=told)
+        provenance = {"settings": self.settings(), "samples": 0}
+        return AutoPruneResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=provenance)
 
     def curve(self, bits: Tensor, num_layers: int, first: int) -> Tensor:
         """The curves of inputs with so much mutual information [S], before they are scaled: float64 [S, L]."""

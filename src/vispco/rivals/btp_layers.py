@@ -58,8 +58,8 @@ class BtpLayers(Rival):
         similarity = layer_similarity(few.evaluator)
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
         layers = pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
-        told = {"layers": layers, "similarity": similarity.tolist(), "looked_at": len(few.sizes)}
-        return Choice(equal_stages(layers, budget, calibration.sizes), provenance=told)
+        provenance = {"layers": layers, "similarity": similarity.tolist(), "looked_at": len(few.sizes)}
+        return Choice(equal_stages(layers, budget, calibration.sizes), provenance=provenance)
 
 
 @torch.no_grad()

@@ -93,9 +93,9 @@ def compare(
 
     def comparison() -> Comparison:
         others = [row for label, row in before.items() if label not in labels]
-        told = {"not_run": dict(not_run)} if not_run else {}
+        failures = {"not_run": dict(not_run)} if not_run else {}
         ordered = [rows[label] for label in labels if label in rows]
-        return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **told})
+        return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **failures})
 
     rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
     own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
@@ -123,10 +123,10 @@ def compare(
 
 def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float | None, beyond: float) -> bool:
     """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
-    told = row.provenance
-    if _settings(method) not in (None, told.get("settings")):
+    provenance = row.provenance
+    if _settings(method) not in (None, provenance.get("settings")):
         return False
-    return told.get("bill") == (None if bill is None else [bill, beyond])
+    return provenance.get("bill") == (None if bill is None else [bill, beyond])
 
 
 def _make_frontier_row(
@@ -158,9 +158,9 @@ def _make_frontier_row(
         points = tuple((b, e.fraction[sizes.cost.name], e.accuracy) for b, e in found.items())
         reached.append(Reached(each.flops, each.seconds, points))
     chosen = run.candidates[asked.main]
-    told = {**chosen.provenance, **({} if bill is None else {"bill": [bill, beyond]})}
+    provenance = {**chosen.provenance, **({} if bill is None else {"bill": [bill, beyond]})}
     if run.under_floor:
-        told["under_floor"] = {f"{b:g}": why for b, why in run.under_floor.items()}
+        provenance["under_floor"] = {f"{b:g}": why for b, why in run.under_floor.items()}
     return Row(
         run.method,
         evaluate(chosen),
@@ -168,7 +168,7 @@ def _make_frontier_row(
         run.seconds,
         run.evaluations,
         chosen.schedule,
-        told,
+        provenance,
         tuple(reached),
     )
 

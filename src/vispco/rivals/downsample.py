@@ -68,8 +68,8 @@ class Downsample:
                 f"The budget {budget:g} is below the floor of 'downsample': with the smallest pictures this model still "
                 f"costs {least:.4g} of the unpruned one, because of its text. Give a budget above it."
             )
-        told = {"settings": self.settings(), "samples": min(LOOKED_AT, len(given.evaluator.samples))}
-        return DownsampleResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=told)
+        provenance = {"settings": self.settings(), "samples": min(LOOKED_AT, len(given.evaluator.samples))}
+        return DownsampleResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=provenance)
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ class Evolution(AnytimeRival):
                     curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
                 known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
                 best = max(known[budget], key=lambda each: known[budget][each])
-                told = {"score": known[budget][best], "curves": len(known[budget])}
-                yield budget, Choice(Schedule(best), provenance=told)
+                provenance = {"score": known[budget][best], "curves": len(known[budget])}
+                yield budget, Choice(Schedule(best), provenance=provenance)
 
     def _child(self, rng: np.random.Generator, parents: list[Curve], first: int) -> Curve:
         one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))

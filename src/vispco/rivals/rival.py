@@ -74,7 +74,7 @@ class Rival(ABC):
     def result(self, choice: Choice, budget: float | None, calibration: Calibration, seconds: float) -> Result:
         """Return a choice with the bill of the calibration set that it was made on."""
         bill, spent = calibration.bill, replace(calibration.bill.spent)
-        told = {
+        provenance = {
             "settings": self.settings(),
             "measure": calibration.measure,
             "cost": calibration.sizes.cost.name,
@@ -82,10 +82,10 @@ class Rival(ABC):
             **choice.provenance,
         }
         if choice.deployed is not None:
-            return PlannerResult(self.label, choice.deployed, spent, seconds, bill.evaluations, told)
+            return PlannerResult(self.label, choice.deployed, spent, seconds, bill.evaluations, provenance)
         assert choice.schedule is not None  # noqa: S101 - one of the two is given
         return RivalResult(
-            self.label, choice.schedule, budget, spent, seconds, bill.evaluations, choice.lift, told, choice.chain
+            self.label, choice.schedule, budget, spent, seconds, bill.evaluations, choice.lift, provenance, choice.chain
         )
 
     def floor_sizes(self, calibration: Calibration) -> SampleSizes:

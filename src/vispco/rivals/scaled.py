@@ -69,8 +69,8 @@ class Scaled(Rival):
         if not scores:
             raise BudgetFloorError(f"No published method meets the budget {budget:g} on this model. Give a larger one.")
         best = max(scores, key=lambda method: scores[method])
-        told = {"method": best, "scores": scores, "left_out": left_out}
-        return Choice(provenance=told, deployed=_pruner(best, calibration, budget))
+        provenance = {"method": best, "scores": scores, "left_out": left_out}
+        return Choice(provenance=provenance, deployed=_pruner(best, calibration, budget))
 
 
 def scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:

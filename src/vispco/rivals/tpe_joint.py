@@ -138,5 +138,5 @@ def _choice(
     """The best trial so far, ready to run."""
     chain = chains[best.params["chain"]]
     params = suggest_steps(optuna.trial.FixedTrial(best.params), calibration.num_layers)
-    told = {"chain": str(chain), "score": best.value, "trial": best.number, "params": params.tolist()}
-    return Choice(provenance=told, deployed=steps_pruner(chain, params, budget, calibration.sizes.cost))
+    provenance = {"chain": str(chain), "score": best.value, "trial": best.number, "params": params.tolist()}
+    return Choice(provenance=provenance, deployed=steps_pruner(chain, params, budget, calibration.sizes.cost))

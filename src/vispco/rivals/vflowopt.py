@@ -83,8 +83,8 @@ class VFlowOpt(AnytimeRival):
             score = few.score(few.sizes.fit(curve, budget))
             study.tell(trial, score)
             if budget not in best or score > best[budget][0]:
-                told = {"before": shares[0], "inside": shares[1], "score": score, "scorer": self.scorer}
-                best[budget] = score, Choice(curve, provenance=told, chain=chain)
+                provenance = {"before": shares[0], "inside": shares[1], "score": score, "scorer": self.scorer}
+                best[budget] = score, Choice(curve, provenance=provenance, chain=chain)
             yield budget, best[budget][1]
 
     def _study(self) -> optuna.Study:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.planning.observation import Observation
 from vispco.search.batch import Batch, run_teacher
-from vispco.sources.sampling import BINS, AreaSample, equalise_areas
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -81,29 +79,3 @@ class CalibrationBatches(Lazy[Batch]):
 def batch_lengths(batches: Sequence[Sized]) -> list[int]:
     """Samples of each batch, without running vision tower and teacher on batches that were not used yet."""
     return batches.lengths if isinstance(batches, CalibrationBatches) else [len(batch) for batch in batches]
-
-
-@dataclass(frozen=True)
-class AreaHistogram:
-    """What the plot shows: edges [bins + 1] in pixels, and how many samples each bin held before and holds after."""
-
-    edges: tuple[float, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-
-def rebalance_by_area(
-    samples: Sequence[Sample], n: int | None = None, *, bins: int = BINS, seed: int = 0, max_repeats: int | None = None
-) -> tuple[list[Sample], AreaHistogram]:
-    """`n` samples (default: as many as there are) with equal numbers in uniform bins of image area.
-
-    A repeated sample has `~1`, `~2`, ... behind its id, so that ids stay unique.
-    """
-    areas = [float(sample.area) for sample in samples]
-    drawn: AreaSample = equalise_areas(areas, n or len(areas), bins=bins, seed=seed, max_repeats=max_repeats)
-    chosen, times = [], dict.fromkeys(drawn.indices, 0)
-    for index in drawn.indices:
-        sample, repeat = samples[index], times[index]
-        chosen.append(sample.with_id(f"{sample.id}~{repeat}") if repeat else sample)
-        times[index] += 1
-    return chosen, AreaHistogram(drawn.edges, drawn.before, drawn.after)

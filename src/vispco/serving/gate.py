@@ -42,11 +42,14 @@ class Gate:
             await send(message)
 
         headers = {name.lower(): value for name, value in scope["headers"]}
-        body, told = await self._read(headers, receive)
+        body, refusal = await self._read(headers, receive)
         if not self._allowed(scope["path"], headers):
-            told = (401, "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client).")
-        if told is not None:
-            await _refuse(counted, *told)
+            refusal = (
+                401,
+                "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client).",
+            )
+        if refusal is not None:
+            await _refuse(counted, *refusal)
         elif body is not None:
             await self._pass_on(scope, body, receive, counted)
 

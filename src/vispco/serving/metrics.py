@@ -70,8 +70,8 @@ class ServerMetrics:
         """The page that Prometheus fetches."""
         with self._lock:
             lines: list[str] = []
-            for name, told in HELP.items():
-                lines += [f"# HELP vispco_{name} {told}", f"# TYPE vispco_{name} counter"]
+            for name, description in HELP.items():
+                lines += [f"# HELP vispco_{name} {description}", f"# TYPE vispco_{name} counter"]
                 if name == "requests_total":
                     rows = sorted(self._statuses.items())
                     lines += [f'vispco_requests_total{{status="{status}"}} {number}' for status, number in rows]

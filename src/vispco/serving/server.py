@@ -89,8 +89,8 @@ async def _refuse_body(_: Request, error: RequestValidationError) -> JSONRespons
 
 async def _fail(_: Request, error: Exception) -> JSONResponse:
     _log.error("A request failed: %s", error, exc_info=error)
-    told = f"The request failed inside the server: {' '.join(str(error).split())}"
-    return JSONResponse(error_body(told, 500), status_code=500)
+    sentence = f"The request failed inside the server: {' '.join(str(error).split())}"
+    return JSONResponse(error_body(sentence, 500), status_code=500)
 
 
 ANSWERS: dict[Any, Any] = {

@@ -175,8 +175,8 @@ class LevelSearch:
         def measure(part: tuple[int, int]) -> Tensor:
             batch, number = batches[part[0]], part[1]
             kl = self.chains.measure_chain(batch, configurations, number, self.level)
-            told = f"budgets near {self.budget:.0%}: {len(configurations)} configurations"
-            self.progress(ranks * self.budget * kl.numel(), told)
+            label = f"budgets near {self.budget:.0%}: {len(configurations)} configurations"
+            self.progress(ranks * self.budget * kl.numel(), label)
             return kl
 
         weights = [float(len(batches[place]) * sizes[number]) for place, number in parts]

@@ -90,8 +90,8 @@ def measure_joint_table(
     found = [search.anchors() for search in searches.values()]
     configurations = Configurations.join([each.configurations for each in found])
     kl, observation = _measure_rest(candidates, batches, configurations, found, settings, progress)
-    told = {level: [(str(chain), loss) for chain, loss in searches[level].ranked] for level in ranking}
-    return JointTable(configurations, observation, kl, told, objective.cost, settings.servable)
+    ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].ranked] for level in ranking}
+    return JointTable(configurations, observation, kl, ranked_chains, objective.cost, settings.servable)
 
 
 def _compare_chains(
