@@ -17,8 +17,7 @@ the sum to as many (None: take the sum as it is). Which tokens stay is up to the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -29,6 +28,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
+from vispco.rivals.candidate import InputResult
 from vispco.rivals.mutual_information import read_mutual_information
 from vispco.rivals.registry import SEARCHES
 from vispco.rivals.rival import solve_curve
@@ -87,24 +87,10 @@ class AutoPrune:
 
 
 @dataclass(frozen=True)
-class AutoPruneResult:
-    """The method at a budget; see `Candidate`. Each input decides for itself."""
+class AutoPruneResult(InputResult):
+    """The method at a budget: each input's attention decides for it."""
 
     rival: AutoPrune
-    budget: float
-    spent: FlopsBill
-    seconds: float
-    evaluations: int = 0
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    schedule: Schedule | None = None
-
-    @property
-    def method(self) -> str:
-        return self.rival.label
-
-    def deploy(self, sizes: SampleSizes) -> Any:
-        """It cannot be told without the inputs: see `evaluate`."""
-        raise InvalidInputError(f"{self.method!r} looks at each of {len(sizes)} inputs. Call evaluate(test, sizes).")
 
     def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
         """Read the attention on the inputs of a `TaskEvaluator`, and evaluate the schedule of each."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from vispco.errors import InvalidInputError
 from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.pruner import Pruner
@@ -107,6 +109,35 @@ class PlannerResult:
 
     def deploy(self, sizes: SampleSizes) -> Any:  # noqa: ARG002  # it meets the budget by itself
         return self.planner
+
+
+@dataclass(frozen=True)
+class InputResult(ABC):
+    """The result of a method that looks at each input before it decides, or changes it; see `Candidate`.
+
+    rival: the method with its settings. Subclasses implement `evaluate`. There is no schedule to tell without the inputs.
+    """
+
+    rival: Any
+    budget: float
+    spent: FlopsBill
+    seconds: float
+    evaluations: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule | None = None
+
+    @property
+    def method(self) -> str:
+        label: str = self.rival.label
+        return label
+
+    def deploy(self, sizes: SampleSizes) -> Any:
+        """Refused: see `evaluate`."""
+        raise InvalidInputError(f"{self.method!r} looks at each of {len(sizes)} inputs. Call evaluate(test, sizes).")
+
+    @abstractmethod
+    def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
+        """Decide for each input of a `TaskEvaluator`, whose samples have these sizes, and evaluate."""
 
 
 def evaluate_candidate(candidate: Candidate, test: Any, sizes: SampleSizes) -> Evaluation:

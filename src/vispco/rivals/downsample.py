@@ -15,8 +15,7 @@ A model whose processor makes every picture the same number of tokens cannot be 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -24,9 +23,9 @@ from vispco.errors import BudgetFloorError, InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
+from vispco.rivals.candidate import InputResult
 from vispco.rivals.registry import SEARCHES
 from vispco.rivals.shrinker import Shrinker
-from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 
 ROUNDING = 1e-9
@@ -73,26 +72,10 @@ class Downsample:
 
 
 @dataclass(frozen=True)
-class DownsampleResult:
-    """The largest pictures within a budget; see `Candidate`."""
+class DownsampleResult(InputResult):
+    """The largest pictures within a budget: the inputs change, and all of their tokens are kept."""
 
     rival: Downsample
-    budget: float
-    spent: FlopsBill
-    seconds: float
-    evaluations: int = 0
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    schedule: Schedule | None = None
-
-    @property
-    def method(self) -> str:
-        return self.rival.label
-
-    def deploy(self, sizes: SampleSizes) -> Any:
-        """It changes the inputs, not what is kept of them: see `evaluate`."""
-        raise InvalidInputError(
-            f"{self.method!r} shrinks the pictures of {len(sizes)} samples. Call evaluate(test, sizes)."
-        )
 
     def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
         """Shrink the pictures of a `TaskEvaluator` and ask the unpruned model."""

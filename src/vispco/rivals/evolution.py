@@ -15,17 +15,16 @@ budgets, and parents are the best of that budget and of the two nearest to it. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar
 
 import numpy as np
 
-from vispco.errors import InvalidInputError
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import AnytimeRival, Choice
+from vispco.rivals.rival import Choice, TrialRival
 from vispco.schedule import Schedule
 
 RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
@@ -35,25 +34,14 @@ Curve = tuple[float, ...]
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class Evolution(AnytimeRival):
-    """Mutations and crossovers of the best curves. trials: measurements of each budget. parents: how many breed."""
+class Evolution(TrialRival):
+    """Mutations and crossovers of the best curves. parents: how many breed."""
 
     name: ClassVar[str] = "evolution"
 
-    trials: int = 40
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "parents": 2, "seed": 0}
+
     parents: int = 6
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.trials < 1 or self.parents < 2 or self.seed < 0:
-            raise InvalidInputError(
-                f"trials={self.trials}, parents={self.parents}, seed={self.seed} were given to {self.name!r}. Give at "
-                "least 1 trial, 2 parents, and a seed from 0."
-            )
-
-    @property
-    def num_steps(self) -> int:
-        return self.trials
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         sizes, rng = calibration.sizes, np.random.default_rng(self.seed)

@@ -9,7 +9,7 @@ estimator or its Gaussian process. The same seed gives the same trials.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import ClassVar, Literal, get_args
@@ -19,11 +19,11 @@ import torch
 
 from vispco import kernels
 from vispco.cost import clamp_budget, solve_kernel
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.errors import UnknownNameError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import AnytimeRival, Choice
+from vispco.rivals.rival import Choice, TrialRival
 from vispco.schedule import Schedule
 
 Sampler = Literal["tpe", "gp"]
@@ -32,28 +32,20 @@ GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(AnytimeRival):
+class PSigmoidBO(TrialRival):
     """Bayesian optimisation of centre and steepness. startup: random trials before the model decides."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
 
-    trials: int = 40
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "startup": 1, "seed": 0}
+
     sampler: Sampler = "tpe"
-    seed: int = 0
     startup: int = 10
 
     def __post_init__(self) -> None:
-        if self.trials < 1 or self.startup < 1 or self.seed < 0:
-            raise InvalidInputError(
-                f"trials={self.trials}, startup={self.startup}, seed={self.seed} were given to {self.name!r}. "
-                "Give at least 1 trial, 1 of startup, and a seed from 0."
-            )
+        super().__post_init__()
         if self.sampler not in get_args(Sampler):
             raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
-
-    @property
-    def num_steps(self) -> int:
-        return self.trials
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         L, sizes = calibration.num_layers, calibration.sizes

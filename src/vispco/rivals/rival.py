@@ -1,6 +1,7 @@
 """`Rival`: the base class of other people's searches. Calibration set and budget in, `RivalResult` out.
 
-An `AnytimeRival` measures one schedule after the other and can be stopped after each: `run_search` gives it a bill.
+An `AnytimeRival` measures one schedule after the other and can be stopped after each: `run_search` gives it a bill. A
+`TrialRival` is one whose settings are counts.
 """
 
 from __future__ import annotations
@@ -113,6 +114,27 @@ class AnytimeRival(Rival):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         return list(islice(self.steps(calibration, (budget,)), self.num_steps))[-1][1]
+
+
+@dataclass(frozen=True)
+class TrialRival(AnytimeRival):
+    """An anytime search whose settings are counts. trials: measurements of each budget. least: the least of each setting."""
+
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "seed": 0}
+
+    trials: int = 40
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in self.least}
+        if any(given[name] < low for name, low in self.least.items()):
+            told = ", ".join(f"{name}={value}" for name, value in given.items())
+            allowed = ", ".join(f"{name} from {low}" for name, low in self.least.items())
+            raise InvalidInputError(f"{told} were given to {self.name!r}. Give {allowed}.")
+
+    @property
+    def num_steps(self) -> int:
+        return self.trials
 
 
 def best_schedule(calibration: Calibration, schedules: list[Schedule]) -> tuple[int, list[float]]:

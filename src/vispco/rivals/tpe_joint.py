@@ -14,7 +14,7 @@ inputs, where VisPCO chooses one for each.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
 from typing import Any, ClassVar
@@ -24,14 +24,13 @@ import torch
 from torch import Tensor
 
 from vispco.cost import BudgetWarning, Cost, counts_for_budget
-from vispco.errors import InvalidInputError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.planning.found_shape import deployed_gamma
 from vispco.planning.planner import BudgetPlanner, static_shape
 from vispco.pruner import Pruner
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import AnytimeRival, Choice
+from vispco.rivals.rival import Choice, TrialRival
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel
@@ -42,26 +41,16 @@ LEAST_GAP = 1e-3  # between two steps at one layer, which become one
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class TpeJoint(AnytimeRival):
+class TpeJoint(TrialRival):
     """Chain and curve together. samples: how many calibration samples a trial looks at. startup: random trials at first."""
 
     name: ClassVar[str] = "tpe-joint"
 
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "samples": 1, "startup": 1, "seed": 0}
+
     trials: int = 24
     samples: int = 64
-    seed: int = 0
     startup: int = 10
-
-    def __post_init__(self) -> None:
-        if min(self.trials, self.samples, self.startup) < 1 or self.seed < 0:
-            raise InvalidInputError(
-                f"trials={self.trials}, samples={self.samples}, startup={self.startup}, seed={self.seed} were given to "
-                f"{self.name!r}. Give at least 1 of each, and a seed from 0."
-            )
-
-    @property
-    def num_steps(self) -> int:
-        return self.trials
 
     def floor_sizes(self, calibration: Calibration) -> SampleSizes:
         return replace(calibration.sizes, earliest_layer=0)

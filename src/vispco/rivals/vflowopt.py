@@ -16,7 +16,7 @@ share would have to exceed the one before, the curve is raised as a whole. Fewer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import ClassVar
@@ -29,7 +29,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import AnytimeRival, Choice, solve_curve
+from vispco.rivals.rival import Choice, TrialRival, solve_curve
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 
@@ -38,32 +38,25 @@ DEPTHS = (9 / 28, 18 / 28)  # of the two stages inside, on the paper's model
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class VFlowOpt(AnytimeRival):
+class VFlowOpt(TrialRival):
     """Bayesian optimisation of three shares. scorer: a chain that begins before layer 0. startup: random calls at first."""
 
     name: ClassVar[str] = "vflowopt"
 
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "samples": 1, "startup": 1, "seed": 0}
+
     trials: int = 32
     samples: int = 30
     scorer: str = "divprune+fastv"
-    seed: int = 0
     startup: int = 4
 
     def __post_init__(self) -> None:
-        if min(self.trials, self.samples, self.startup) < 1 or self.seed < 0:
-            raise InvalidInputError(
-                f"trials={self.trials}, samples={self.samples}, startup={self.startup}, seed={self.seed} were given to "
-                f"{self.name!r}. Give at least 1 of each, and a seed from 0."
-            )
+        super().__post_init__()
         if Chain.of(self.scorer).earliest_layer > 0:
             raise InvalidInputError(
                 f"scorer={self.scorer!r} was given to {self.name!r}, and it cannot choose before the language model. Give "
                 "a chain such as 'divprune+fastv'."
             )
-
-    @property
-    def num_steps(self) -> int:
-        return self.trials
 
     def floor_sizes(self, calibration: Calibration) -> SampleSizes:
         return calibration.sizes.under(Chain.of(self.scorer))
