@@ -216,7 +216,7 @@ def figures_of(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="kinds of parts, or single ones: single,rival-scaled,joint-0")
     parser.add_argument("--samples", type=int, default=48, help="calibration items of each task")
     parser.add_argument("--test", type=int, default=64, help="test items of each task")
     parser.add_argument("--seeds", type=int, default=3)
@@ -242,7 +242,7 @@ def main() -> None:
             known = json.loads(file.read_text()) if file.is_file() else {}
             if known.get("settings") == settings:
                 found.setdefault(model, {})[name] = known["found"]
-            elif not only or name.partition("-")[0] in only:
+            elif not only or not {name, name.partition("-")[0]}.isdisjoint(only):
                 print(f"{time.strftime('%H:%M:%S')} {model} {name}", flush=True)
                 result = part()
                 file.parent.mkdir(parents=True, exist_ok=True)

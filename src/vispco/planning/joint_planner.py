@@ -17,7 +17,7 @@ from vispco.layout import TokenLayout
 from vispco.planning.configurations import text_floor, workload_under
 from vispco.planning.found_shape import deployed_gamma
 from vispco.planning.joint_predictor import JointPredictor
-from vispco.planning.mean_budget import KlCurves, fixed_price
+from vispco.planning.mean_budget import KlCurves, Price, fixed_price
 from vispco.planning.memory_reader import MemoryReader
 from vispco.planning.observation import Observation
 from vispco.scorers import MixedChain
@@ -64,12 +64,9 @@ class JointPlanner:
         self._chain = as_array(self.known.chain)
         self._floors: dict[tuple[int, int], Array] = {}
         self._solved: dict[tuple[Any, ...], Array] = {}
-        self.price: float | None = None
+        self.price: Price | None = None
         if self.budget.is_mean:
-            sizes = predictor.sizes.cpu()
-            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
-            curves = self._curves(as_array(predictor.estimate_known()), as_array(floor))
-            self.price = fixed_price(curves, self.budget.amount)
+            self.price = self._fix_price()
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
@@ -131,6 +128,24 @@ class JointPlanner:
             fill = not self.predictor.config.servable
             counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill)
         return counts
+
+    def _fix_price(self) -> Price:
+        """The price at which the calibration samples, each estimated from the others, spend the mean."""
+        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_known())
+        floor, asked = text_floor(sizes[:, 0], sizes[:, 1], self.cost), as_array(sizes)
+        full = as_array(self.cost.full(Workload(sizes[:, 0], sizes[:, 1], "entry", 0)))
+
+        def realised(budget: Array) -> Array:
+            anchor = self.known.best(np.where(self._usable, estimate, np.inf), budget, self._lowest(asked))
+            counts = self.solve(asked, anchor, budget, self.cost)
+            spent = np.empty(len(budget))
+            for number in np.unique(self._chain[anchor]).tolist():
+                rows = np.flatnonzero(self._chain[anchor] == number)
+                size = workload_under(self.chains[number], sizes[rows, 0], sizes[rows, 1], self.cost.num_layers)
+                spent[rows] = as_array(self.cost.price(torch.from_numpy(counts[rows]), size))
+            return np.asarray(spent / full)
+
+        return fixed_price(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
         inside = self._usable

@@ -7,7 +7,9 @@ spend the mean that was asked for. A decision looks at one input, never at the r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,20 @@ GRID = 0.005  # steps of the levels that an input may take
 ROUNDING = 1e-9
 LEAST = 1e-6  # of an estimated KL: its logarithm is interpolated
 HALVINGS = 60  # of the price's range
+ROUNDS = 8  # of prices that are corrected by what is left over
+CLOSE = 5e-4  # so near below a mean is near enough
+
+
+class Price(NamedTuple):
+    """Two prices that are next to each other, and the share of the lower one.
+
+    Inputs that are asked alike jump together from one spending to the next, so that no single price meets a mean: each
+    takes the weighted mean of what it would spend at the two.
+    """
+
+    high: float
+    low: float
+    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,20 +72,39 @@ class KlCurves:
         over[:, 0] = False
         return cls(levels, kl, np.where(over, np.inf, cost))
 
-    def spend(self, price: float) -> Array:
+    def spend(self, price: Price | float) -> Array:
         """The fraction [B] that each sample spends at a price."""
+        if isinstance(price, Price):
+            return (1.0 - price.share) * self.spend(price.high) + price.share * self.spend(price.low)
         finite = np.isfinite(self.cost)
         total = np.where(finite, self.kl + price * np.where(finite, self.cost, 0.0), np.inf)
         found: Array = np.take_along_axis(self.cost, total.argmin(axis=-1)[:, None], axis=1)[:, 0]
         return found
 
 
-def fixed_price(curves: KlCurves, mean: float) -> float:
-    """The price at which samples spend the mean on average, or just under it."""
+def fixed_price(curves: KlCurves, mean: float, realised: Callable[[Array], Array] = lambda budget: budget) -> Price:
+    """The price at which samples spend the mean on average; less where more money buys nothing.
+
+    realised: what samples spend that are given budgets [B]: whole tokens leave a part of a budget over.
+    """
     low, high = 0.0, float(curves.kl.max()) / GRID + 1.0
     if float(curves.spend(low).mean()) <= mean:
-        return low
+        return Price(low, low, 0.0)
+    asked = mean
+    found = _price_of(curves, asked, low, high)
+    for _ in range(ROUNDS):
+        left = mean - float(realised(curves.spend(found)).mean())
+        if 0.0 <= left < CLOSE:
+            break
+        asked += left
+        found = _price_of(curves, asked, low, high)
+    return found
+
+
+def _price_of(curves: KlCurves, mean: float, low: float, high: float) -> Price:
+    """The price, between two others, at which the budgets of samples have a mean."""
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5 if low > 0 else high * 1e-6
         low, high = (middle, high) if float(curves.spend(middle).mean()) > mean else (low, middle)
-    return high
+    least, most = float(curves.spend(high).mean()), float(curves.spend(low).mean())
+    return Price(high, low, min(1.0, max(0.0, (mean - least) / (most - least))) if most > least else 0.0)

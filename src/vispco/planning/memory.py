@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -59,11 +61,20 @@ class Memory(nn.Module):
         return found
 
     @torch.no_grad()
-    def remember(self, observation: Observation, kl: Tensor, bandwidth: Tensor) -> None:
-        """Fill the memory with samples and their kl [M, K]. Keys are the samples' points on their leading axes."""
+    def remember(
+        self,
+        observation: Observation,
+        kl: Tensor,
+        bandwidth: Tensor,
+        known_by: Callable[[Tensor], Tensor] = lambda points: points,
+    ) -> None:
+        """Fill the memory with samples and their kl [M, K]. Keys are the samples' points on their leading axes.
+
+        known_by: what takes the place of the points [M, F], where samples are to be known by something else.
+        """
         raw = describe(observation)
         centre, spread = scales(raw)
-        points = as_points(raw, centre, spread)
+        points = known_by(as_points(raw, centre, spread))
         axes = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh[: self.axes.shape[1]].T
         self.centre.copy_(centre)
         self.spread.copy_(spread)

@@ -128,9 +128,9 @@ class TrialRival(AnytimeRival):
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in self.least}
         if any(given[name] < low for name, low in self.least.items()):
-            told = ", ".join(f"{name}={value}" for name, value in given.items())
+            settings = ", ".join(f"{name}={value}" for name, value in given.items())
             allowed = ", ".join(f"{name} from {low}" for name, low in self.least.items())
-            raise InvalidInputError(f"{told} were given to {self.name!r}. Give {allowed}.")
+            raise InvalidInputError(f"{settings} were given to {self.name!r}. Give {allowed}.")
 
     @property
     def num_steps(self) -> int:

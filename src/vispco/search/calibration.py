@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.nn.functional import pad
+
 from vispco.data.dataset import Lazy
 from vispco.errors import InvalidInputError
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
-from vispco.planning.observation import Observation
+from vispco.planning.observation import Observation, join_observations
 from vispco.search.batch import Batch, run_teacher
 
 if TYPE_CHECKING:
@@ -65,6 +68,23 @@ class CalibrationBatches(Lazy[Batch]):
         self.cache.put(key, {"teacher": batch.teacher, **vars(batch.observation)})
         self.on_new(batch)
         return batch
+
+    def rows(self, index: Sequence[int]) -> Batch:
+        """Some samples, by their places in the list, as one batch; a teacher that has run is not run again."""
+        samples, teachers, seen = [], [], []
+        for place, row in (divmod(number, self.batch_size) for number in index):
+            if str(place) not in self.cache:
+                self.make(place)
+            kept = {name: tensor[row : row + 1] for name, tensor in self.cache.get(str(place)).items()}
+            teachers.append(kept.pop("teacher")[0])
+            seen.append(Observation(**kept))
+            samples.append(self._chunk(place)[row])
+        encoded = self.store.encode(samples, answers=True)
+        width = encoded.answer_mask.shape[1]
+        # answers end together, at the right
+        teacher = torch.stack([pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in teachers])
+        device = self.model.device
+        return Batch(encoded, teacher.to(device), join_observations(seen).to(device))
 
     def _chunk(self, place: int) -> list[Sample]:
         """The samples of a batch. Once the store knows them, only their names are kept: a picture may be expensive to draw."""

@@ -18,7 +18,8 @@ from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
+from vispco.search.joint.joint_table import measure_joint_table
+from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
 from vispco.search.progress import ProgressBar

@@ -23,8 +23,9 @@ from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.observation import observe
 from vispco.scorers import Chain
-from vispco.search.joint.joint_table import fit_joint_predictor, measure_joint_table
+from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.measuring import Chains
+from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
 from vispco.search.objective import Objective

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from vispco.cost import Workload
 from vispco.planning.configurations import Configurations, budget_at, level_of, text_floor
+from vispco.planning.instruction_groups import group_instructions, left_out_means
 from vispco.planning.memory import bounded
 from vispco.planning.observation import Observation, join_observations
-from vispco.planning.similarity import other_sample_weights
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.choosing import useful_anchors
@@ -22,6 +23,7 @@ from vispco.search.joint.space import ChainShapes, typical_counts
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
 
+NEAR = 1.5  # the best of another kind of chain is kept as long as it loses no more than so many times the least
 NOTHING = torch.empty(0)  # no sample has been measured yet
 
 
@@ -92,7 +94,7 @@ class LevelSearch:
     def refine(self) -> None:
         """Shapes near the best ones, of their chains."""
         count = self.settings.at(self.settings.neighbours, self.budget)
-        leaders = self.best(max(2, count // 4))
+        leaders = self._shortlist(max(2, count // 2))
         wanted = []
         for chain in dict.fromkeys(trial.chain for trial in leaders):
             own = torch.stack([trial.counts for trial in leaders if trial.chain == chain])
@@ -112,11 +114,13 @@ class LevelSearch:
         return sorted(self._seen, key=lambda trial: (-trial.looks, trial.loss))[:count]
 
     def anchors(self) -> MeasuredConfigurations:
-        """The configurations that serve best together, of those that were measured on all looks."""
+        """The configurations that serve best together, of those that were measured on all looks, and the best others."""
         most = max(trial.looks for trial in self._seen)
-        found = _one_kind([trial for trial in self._seen if trial.looks == most])
+        found = _one_kind(sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss))
         kl = torch.stack([trial.kl for trial in found], dim=-1)
-        places = useful_anchors(kl, self._observation(len(kl)), self.settings.anchors)
+        size = self.settings.anchors
+        useful = useful_anchors(kl, self.groups[: len(kl)], size)
+        places = [*useful, *(place for place in range(len(found)) if place not in useful)][:size]
         parts = [self._configurations([found[place]]) for place in places]
         return MeasuredConfigurations(Configurations.join(parts), kl[:, places])
 
@@ -126,9 +130,9 @@ class LevelSearch:
         return [trial for trial in self.trials.values() if trial.looks >= 0]
 
     def _is_worth_it(self, chain: Chain) -> bool:
-        """Whether the first layers of a chain, which may have to be full, take at most a third of the level."""
+        """Whether the first layers of a chain, which may have to be full, take at most half of the level."""
         size = self.chains.objectives[chain].workload(self.size.num_text, self.size.num_visual)
-        return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 3
+        return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 2
 
     def _pool(self, chain: Chain) -> ChainShapes:
         if chain not in self.pools:
@@ -187,26 +191,44 @@ class LevelSearch:
         return torch.cat([torch.empty(0, len(configurations)), *kls])
 
     def _shortlist(self, size: int) -> list[Trial]:
-        """Of the trials that have come furthest, most by their loss, the others by how well they serve together."""
+        """Of the trials that have come furthest: the best, the best of each other first scorer, those that serve together.
+
+        Chains that begin alike lose the same samples, so that a ranking alone would end with several of one kind.
+        """
         most = max(trial.looks for trial in self._seen)
         among = sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
-        best = list(range(min(len(among), size - size // 4)))
-        kl = bounded(torch.stack([trial.kl for trial in among], dim=-1))
-        together = greedy_anchors(kl, other_sample_weights(self._observation(len(kl))) @ kl, size)
-        return [among[place] for place in [*best, *(place for place in together if place not in best)][:size]]
+        kinds: dict[str, int] = {}
+        for place, trial in enumerate(among):
+            kinds.setdefault(_kind(trial.chain), place)
+        near = [place for place in kinds.values() if among[place].loss <= NEAR * among[0].loss]
+        loss = bounded(torch.stack([trial.kl for trial in among], dim=-1))
+        together = greedy_anchors(loss, left_out_means(loss, self.groups[: len(loss)]), size - size // 4)
+        wanted = dict.fromkeys([*near, *together, *range(len(among))])
+        return [among[place] for place in list(wanted)[:size]]
 
-    def _observation(self, count: int) -> Observation:
-        """What a predictor sees of the first samples."""
-        batches = [batch for part in self.batches for batch in part]
-        return join_observations([batch.observation.to("cpu") for batch in batches]).take(torch.arange(count))
+    @cached_property
+    def observation(self) -> Observation:
+        """What a predictor sees of the samples of all looks."""
+        return join_observations([batch.observation.to("cpu") for part in self.batches for batch in part])
+
+    @cached_property
+    def groups(self) -> Tensor:
+        """The kind of instruction of each of these samples: int64 [n]."""
+        return group_instructions(self.observation)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredConfigurations:
-    """Configurations of one level, and their KL [samples, K] on the first samples."""
+    """Configurations of some levels, and their KL [samples, K] on the first samples."""
 
     configurations: Configurations
     kl: Tensor
+
+    @staticmethod
+    def join(parts: Sequence[MeasuredConfigurations]) -> MeasuredConfigurations:
+        """Those of several levels, measured on the same samples."""
+        every = Configurations.join([part.configurations for part in parts])
+        return MeasuredConfigurations(every, torch.cat([part.kl for part in parts], dim=1))
 
 
 def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
@@ -221,6 +243,11 @@ def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
             used += 1
         found.append(part)
     return found
+
+
+def _kind(chain: Chain) -> str:
+    """Which scorer chooses before the language model; empty for chains that begin inside it."""
+    return str(chain.scorers[0]) if chain.earliest_layer == 0 else ""
 
 
 def _stages(chain: Chain) -> tuple[int, ...]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from vispco.search.calibration import batch_lengths
 
-FAIR = 0.35  # at budgets above it fewer configurations are measured, so that no level takes all the work
+FAIR = 0.35  # at budgets above it fewer configurations are measured, below it more, so that levels cost about the same
+CHEAP = 1.5  # so many times as many at most
 
 
 @dataclass(frozen=True)
@@ -14,30 +15,41 @@ class JointSettings:
 
     levels: shares of what can be pruned that get configurations of their own; each serves the budgets around it.
     ranking: the levels at which all chains are compared. The others begin with what the levels beside them found.
-    looks: samples of the three looks. shapes: shapes of each kind of chain in the first look. chains: the best ones, under
+    looks: samples of the three looks; behind the first stage the last one has all hard samples. shapes: shapes of each kind of chain in the first look. chains: the best ones, under
     which the best shape is tried. neighbours: shapes near the best that are added then. carried: configurations that a level takes
     over from the level beside it. shortlist: configurations in the second and in the third look.
-    anchors: at most so many configurations of each level, between which the predictor chooses. levels_per_batch: at so many
-    levels each further batch is measured. servable: only configurations that prune once, before layer 0.
-    seed: of which shapes are looked at first.
+    anchors: configurations of each level between which the predictor may choose.
+    easy: where stages end. Up to the first, levels are measured on all samples. Behind each, on the samples that hold the
+    share `hard` of what is lost there, and on as many of the others as `probes` says, which stand for the rest.
+    servable: only configurations that prune once, before layer 0. seed: of which shapes are looked at first.
     """
 
-    levels: tuple[float, ...] = (0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5, 0.7)
-    ranking: tuple[float, ...] = (0.08, 0.25, 0.5)
+    levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
+    ranking: tuple[float, ...] = (0.08, 0.3)
     looks: tuple[int, int, int] = (32, 64, 128)
-    shapes: int = 5
+    shapes: int = 6
     chains: int = 4
     neighbours: int = 7
-    carried: int = 3
-    shortlist: tuple[int, int] = (8, 4)
-    anchors: int = 3
-    levels_per_batch: int = 3
+    carried: int = 2
+    shortlist: tuple[int, int] = (8, 6)
+    anchors: int = 4
+    easy: tuple[float, ...] = (0.13, 0.3)
+    hard: float = 0.97
+    probes: int = 32
     servable: bool = False
     seed: int = 0
 
     def at(self, number: int, budget: float) -> int:
-        """How many of so many configurations are measured at a budget: all of them up to a fair one, then fewer."""
-        return max(min(2, number), round(number * min(1.0, FAIR / budget)))
+        """How many of so many configurations are measured at a budget: more where they are cheap, fewer where dear."""
+        factor = min(CHEAP, FAIR / budget)
+        return int(number * factor) if factor > 1.0 else max(min(2, number), round(number * factor))
+
+    def stages(self) -> list[list[float]]:
+        """The levels of each stage, from low to high."""
+        stages: dict[int, list[float]] = {}
+        for level in sorted(self.levels):
+            stages.setdefault(sum(level > end for end in self.easy), []).append(level)
+        return list(stages.values())
 
     def expected_cost(self, chains: int, batches: Sequence[Sized]) -> float:
         """Unpruned passes over a sample that the search comes to, about; for a progress bar."""
@@ -47,6 +59,6 @@ class JointSettings:
         first = sum(min(level, FAIR) for level in self.ranking) * chains * self.shapes / 2
         level = (self.neighbours + 2 * self.carried) * looks[0]
         level += sum(n * (b - a) for n, a, b in zip(self.shortlist, looks, looks[1:], strict=False))
-        share = self.levels_per_batch / len(self.levels)
-        rest = sum(self.levels) * share * self.anchors * max(0, samples - looks[-1])
+        rest = sum(sum(levels) / (1 + stage) for stage, levels in enumerate(self.stages()))
+        rest *= self.anchors * max(0, samples - looks[-1])
         return first * looks[0] + sum(fair) * (level + 2 * looks[-1]) + rest

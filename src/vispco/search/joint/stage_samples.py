@@ -1,0 +1,131 @@
+"""Which samples the levels of a stage are measured on: those of the looks, and of the rest those that are hard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from vispco.planning.configurations import Configurations
+from vispco.planning.memory import bounded
+from vispco.planning.observation import Observation, join_observations
+from vispco.search.batch import Batch
+from vispco.search.calibration import CalibrationBatches, batch_lengths
+from vispco.search.joint.measuring import Chains
+from vispco.search.joint.settings import JointSettings
+from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
+
+TELLING = 3  # configurations that tell which samples are hard
+
+
+@dataclass(frozen=True, eq=False)
+class StageSamples:
+    """The samples of a stage. first: the numbers of those of the looks, in order. hard: bool [M], of all samples."""
+
+    batches: Sequence[Batch]
+    settings: JointSettings
+    first: tuple[int, ...]
+    hard: Tensor
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch], settings: JointSettings) -> StageSamples:
+        """Of the first stage: all samples, in their order."""
+        lengths, count = batch_lengths(batches), 0
+        for length in lengths:
+            count += length if count < settings.looks[-1] else 0
+        return cls(batches, settings, tuple(range(count)), torch.ones(sum(lengths), dtype=torch.bool))
+
+    def looks(self) -> Sequence[Batch]:
+        """The samples of the looks as batches."""
+        if self.first == tuple(range(len(self.first))):
+            return self.batches
+        return [self._pick(part) for part in self._parts(self.first)]
+
+    @property
+    def behind(self) -> list[int]:
+        """The hard samples that are not in the looks."""
+        known = set(self.first)
+        return [number for number in self.hard.nonzero()[:, 0].tolist() if number not in known]
+
+    def measure_behind(
+        self, candidates: Chains, configurations: Configurations, progress: Progress
+    ) -> tuple[Tensor, Observation | None]:
+        """KL [n, K] of configurations, each at its own level, on the samples `behind`.
+
+        Also what a predictor sees of them; None of no samples. Of many ranks, each measures a part of them, and runs vision
+        tower and teacher for it.
+        """
+        ranks = rank_and_size()[1]
+
+        def measure(part: Sequence[int]) -> tuple[Tensor, Observation]:
+            batch = self._pick(part)
+            kl = torch.empty(len(batch), len(configurations))
+            for level in configurations.levels:
+                places = (configurations.level == level).nonzero()[:, 0]
+                kl[:, places] = candidates.measure(batch, configurations.take(places), level).T
+                progress(ranks * level * len(places) * len(batch), f"table: up to sample {1 + max(part)}")
+            return kl, batch.observation.to("cpu")
+
+        measured = shared_over_ranks(self._parts(self.behind), measure, candidates.objective)
+        if not measured:
+            return torch.empty(0, len(configurations)), None
+        return torch.cat([kl for kl, _ in measured]), join_observations([seen for _, seen in measured])
+
+    def spread(self, first: Tensor, behind: Tensor) -> Tensor:
+        """KL of the looks [n, K] and of the samples `behind` as one table [M, K], infinite elsewhere."""
+        kl = torch.full((len(self.hard), first.shape[1]), torch.inf)
+        kl[list(self.first)] = first
+        kl[self.behind] = behind
+        return kl
+
+    def after(self, kl: Tensor) -> StageSamples:
+        """Of the next stage, from the KL [M, K] at the highest level of this one: the hard samples, mixed, then probes.
+
+        Samples that cannot be put together anew (batches that were made elsewhere) stay as they are.
+        """
+        if not isinstance(self.batches, CalibrationBatches):
+            return self
+        settings = self.settings
+        loss = torch.where(kl.isfinite(), bounded(kl), 0.0)
+        best = loss.mean(0).argsort()[:TELLING]
+        loss, order = loss[:, best].mean(-1).sort(descending=True, stable=True)
+        held = loss.cumsum(0) - loss < settings.hard * loss.sum()  # the samples before it are not the share yet
+        held[: settings.looks[1]] = True
+        hard = torch.zeros_like(self.hard)
+        hard[order[held]] = True
+        mixed = torch.randperm(len(hard), generator=torch.Generator().manual_seed(settings.seed)).tolist()
+        first = [number for number in mixed if hard[number]]
+        probes = [number for number in mixed if not hard[number]][: settings.probes]
+        own = replace(settings, looks=(*settings.looks[:2], len(first) + len(probes)))
+        return replace(self, settings=own, first=(*first, *probes), hard=hard)
+
+    def _parts(self, numbers: Sequence[int]) -> list[Sequence[int]]:
+        """Numbers of samples in parts of at most the size of a batch, in their order."""
+        width = max(batch_lengths(self.batches))
+        return [numbers[start : start + width] for start in range(0, len(numbers), width)]
+
+    def _pick(self, numbers: Sequence[int]) -> Batch:
+        """Samples by their numbers as one batch: one of the batches itself where it holds just these."""
+        start = 0
+        for place, length in enumerate(batch_lengths(self.batches)):
+            if tuple(numbers) == tuple(range(start, start + length)):
+                return self.batches[place]
+            start += length
+        assert isinstance(self.batches, CalibrationBatches)  # noqa: S101 - others keep their order, see `after`
+        return self.batches.rows(numbers)
+
+
+def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
+    """KL [M, K] where samples that were not measured have the mean of the easy ones that were.
+
+    hard: bool [M], the samples that none of these stands for. The few easy ones say little about each configuration, so the
+    mean of one is drawn half-way to the mean of all.
+    """
+    missing = ~kl.isfinite().all(-1)
+    easy = ~missing & ~hard
+    if not bool(missing.any()) or not bool(easy.any()):
+        return torch.where(missing[:, None], 0.0, kl)
+    means = (kl[easy].mean(0) + kl[easy].mean()) / 2.0
+    return torch.where(missing[:, None], means, kl)

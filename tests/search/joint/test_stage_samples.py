@@ -1,0 +1,74 @@
+"""Samples that lost nothing at a lower level are not measured at a higher one, and no pass is made twice for it."""
+
+import pytest
+import torch
+
+from search.random_batches import zoo_model
+from vispco.data import dataset
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
+from vispco.search.objective import Objective
+
+SETTINGS = JointSettings(looks=(1, 2, 4), hard=0.9, probes=3)
+
+
+@pytest.fixture(scope="module")
+def batches():
+    model, processor = zoo_model()
+    runs = []
+    samples = dataset("calibration", limit=2)[:10]
+    made = CalibrationBatches(model, processor, samples, batch_size=4, on_new=runs.append)
+    return made, runs
+
+
+def test_the_first_stage_has_all_samples_in_their_order(batches):
+    stage = StageSamples.of(batches[0], SETTINGS)
+    assert stage.first == (0, 1, 2, 3)
+    assert stage.behind == [4, 5, 6, 7, 8, 9]
+    assert stage.looks() is batches[0]
+
+
+def test_the_next_stage_has_the_samples_that_hold_the_loss_and_some_others(batches):
+    kl = torch.zeros(10, 1)
+    kl[2], kl[5], kl[8] = 0.5, 3.0, 1e-3
+    stage = StageSamples.of(batches[0], SETTINGS).after(kl)
+    assert stage.hard.nonzero()[:, 0].tolist() == [2, 5]
+    assert set(stage.first[:2]) == {2, 5}
+    assert len(set(stage.first)) == 2 + 3
+    assert stage.settings.looks == (1, 2, 5)
+    assert stage.behind == []
+    assert [len(batch) for batch in stage.looks()] == [4, 1]
+    table = stage.spread(torch.arange(1.0, 6.0)[:, None], torch.empty(0, 1))
+    assert table[list(stage.first), 0].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert int(table.isinf().sum()) == 5
+    later = stage.after(table)  # what was not measured stays easy
+    assert set(later.hard.nonzero()[:, 0].tolist()) <= set(stage.first)
+
+
+def test_samples_of_several_batches_are_put_together_as_they_are_alone(batches):
+    made, runs = batches
+    whole = list(made)
+    before = len(runs)
+    picked = made.rows([6, 1, 9])
+    assert len(runs) == before  # no teacher ran again
+    assert picked.encoded.ids == tuple(made.samples[number].id for number in (6, 1, 9))
+    objective = Objective(made.model, "fastv")
+    counts = torch.full((len(picked), objective.cost.num_layers), 6)
+    counts[:, 0] = picked.num_visual
+    found = objective.measure_kl(picked, counts[None])[0]
+    for place, number in enumerate((6, 1, 9)):
+        batch, row = whole[number // 4], number % 4
+        own = torch.full((len(batch), objective.cost.num_layers), 6)
+        own[:, 0] = batch.num_visual
+        alone = objective.measure_kl(batch, own[None])[0, row]
+        torch.testing.assert_close(found[place], alone, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(picked.observation.visual[place], batch.observation.visual[row])
+        assert picked.observation.sizes[place].tolist() == batch.observation.sizes[row].tolist()
+
+
+def test_what_was_not_measured_is_like_the_easy_ones_that_were():
+    kl = torch.tensor([[9.0, 9.0], [0.1, 0.3], [0.3, 0.5], [torch.inf, torch.inf]])
+    found = fill_unmeasured(kl, torch.tensor([True, False, False, False]))
+    assert torch.equal(found[:3], kl[:3])
+    assert found[3].tolist() == pytest.approx([0.25, 0.35])  # half-way from 0.2 and 0.4 to 0.3, without the hard one
