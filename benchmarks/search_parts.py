@@ -199,7 +199,7 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     _bill(found, objective, seconds)
     found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}
     described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
-    size = typical_size(objective, batches)
+    size = typical_size(objective, batches).workload
     curves = {
         f"{each.budget:g}": each.schedule(kernel, size, objective.cost).tensor().tolist() for each in outcome.found
     }

@@ -7,8 +7,9 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import grow
-from vispco.zoo.layer_removal import layer_removed, measure_layer_removal
+from vispco.zoo.layer_removal import layer_removed, measure_layer_removal, removal_penalty
 from vispco.zoo.model_trainer import ModelTrainer
+from vispco.zoo.packed_batch import answers, visual_tokens
 from vispco.zoo.recipe import Growth, Recipe, Round, recipe
 
 GROWTH = recipe("tiny-deep").growth
@@ -104,3 +105,28 @@ def test_a_round_may_have_its_own_smoothing():
     )
     assert [plan.smoothing_at(step) for step in range(4)] == [0.1, 0.1, 0.0, 0.1]
     assert Recipe.from_dict(plan.to_dict()) == plan
+
+
+def test_the_penalty_of_removal_is_zero_where_a_layer_matters_and_its_gradient_makes_one_matter(tmp_path):
+    plan = Recipe(steps=2, warmup=0, pictures=1, questions=2, tower=0.0, polish=2, rounds=(Round(0.5, removal=0.03),))
+    trainer = ModelTrainer("tiny-qwen", tmp_path, plan=plan)
+    batch = trainer.batch(0)
+    features = visual_tokens(trainer.model, batch.pixels).detach()
+
+    def penalty(layer, least=0.03):
+        logits, _, _ = answers(trainer.model, batch, features)
+        return removal_penalty(trainer.model, batch, features, logits, layer, least)
+
+    assert float(penalty(0, least=1e-6)) == 0.0
+    weak = trainer.model.model.language_model.layers[5]
+    for branch in (weak.self_attn.o_proj, weak.mlp.down_proj):
+        branch.weight.data.mul_(1e-3)
+    before = penalty(5)
+    assert float(before) > 1.0
+    before.backward()
+    with torch.no_grad():
+        for parameter in trainer.parameters.values():
+            if parameter.grad is not None:
+                parameter -= 1e-3 * parameter.grad / (parameter.grad.norm() + 1e-12)
+    assert float(penalty(5)) < float(before)
+    trainer.step()

@@ -6,6 +6,7 @@ most likely one. That needs one forward pass for each layer that is left out.
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vispco.zoo.packed_batch import Packer, answers, visual_tokens
+from vispco.zoo.packed_batch import PackedBatch, Packer, answers, visual_tokens
 from vispco.zoo.training_scenes import TrainingExample
 
 if TYPE_CHECKING:
@@ -50,6 +51,20 @@ def layer_removed(model: Any, layer: int) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+def removal_penalty(
+    model: Any, batch: PackedBatch, features: Tensor, whole: Tensor, layer: int, least: float
+) -> Tensor:
+    """How far the KL of leaving out a layer is below `least`, as a difference of logarithms; 0 where it is above.
+
+    whole: the logits of the whole model [A, V]. Its gradient makes the other layers rely on this one.
+    """
+    with layer_removed(model, layer):
+        without, _, _ = answers(model, batch, features)
+    log_without = without.log_softmax(-1)
+    kl = (log_without.exp() * (log_without - whole.log_softmax(-1))).sum(-1).mean()
+    return (math.log(least) - kl.clamp_min(1e-8).log()).clamp_min(0.0)
 
 
 @torch.inference_mode()

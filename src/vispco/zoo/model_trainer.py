@@ -1,4 +1,4 @@
-"""The training loop: from a name and a seed to weights, tower_rate any number of interruptions."""
+"""The training loop: from a name and a seed to weights, through any number of interruptions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from vispco.data.tasks import TASKS
 from vispco.errors import VispcoError
 from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import grow, scale_branches
+from vispco.zoo.layer_removal import removal_penalty
 from vispco.zoo.muon import Muon
 from vispco.zoo.packed_batch import PackedBatch, Packer, answer_loss, answers, right_by_task, visual_tokens
 from vispco.zoo.recipe import Recipe, recipe
@@ -31,6 +32,8 @@ from vispco.zoo.training_state import SMOOTH, TrainingProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
+STRIDE = 13  # from the layer that a step leaves out to that of the next step
 POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 TOWERS = ("model.visual.", "model.vision_tower.", "model.multi_modal_projector.", "dense.")
 
@@ -117,9 +120,14 @@ class ModelTrainer:
             for key, value in seen.items():
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
-            logits, targets, asked = answers(self.model, batch, features.detach() if tower_rate is None else features)
+            seen_by_answers = features.detach() if tower_rate is None else features
+            logits, targets, asked = answers(self.model, batch, seen_by_answers)
             of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
+            if part is not None and part.removal:
+                layer = 1 + progress.step * STRIDE % (self.model.config.text_config.num_hidden_layers - 1)
+                missing = removal_penalty(self.model, batch, seen_by_answers, logits, layer, part.removal)
+                loss = loss + REMOVAL_WEIGHT * missing
             progress.blend("loss", float(of_answers.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
                 momentum = SMOOTH ** (total / 8)

@@ -19,6 +19,7 @@ class Round:
     scaled_layers: tuple[int, int] = (0, 0)  # first layer, and the one after the last, whose branches are scaled
     branch_scale: float = 1.0  # the factor, applied before the first step of the round
     smoothing: float | None = None  # in place of the recipe's
+    removal: float = 0.0  # if above 0: the KL that leaving out any one layer should cost at least
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Round:
@@ -154,7 +155,7 @@ RECIPES = {
         rounds=(
             Round(1.5, crowds=0.5),
             Round(1.5, crowds=0.5, scaled_layers=(8, 32), branch_scale=2.2),
-            Round(1.5, crowds=0.5, scaled_layers=(9, 36), branch_scale=2.8, smoothing=0.0),
+            Round(1.5, crowds=0.5, scaled_layers=(9, 36), branch_scale=2.8, smoothing=0.0, removal=0.03),
         ),
         growth=Growth("tiny-qwen", (1, 3, 4, 4, 4, 4, 4, 4, 4, 4), (1.0, 0.45, 0.35, 0.35, *(1.0,) * 6)),
         smoothing=0.1,
