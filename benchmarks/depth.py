@@ -185,7 +185,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         kept = json.loads(file.read_text()) if file.is_file() else {}
         if kept.get("settings") == settings:
             found[name] = kept["found"]
-        elif not only or name in only or name.partition(".")[0] in only:
+        elif not only or {name, *name.split(".")} & set(only):
             print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
             file.parent.mkdir(parents=True, exist_ok=True)
             started = time.perf_counter()
@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--scorer", default="fastv")
     parser.add_argument("--calibration", type=int, default=24, help="samples per task")
     parser.add_argument("--test", type=int, default=24, help="samples per task")
-    parser.add_argument("--only", default="", help="these parts alone (grid, or grid.36), with commas between them")
+    parser.add_argument("--only", default="", help="these parts alone (grid, grid.36 or 36), with commas between them")
     parser.add_argument("--cache", type=Path, default=Path("runs/bench-depth"))
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
