@@ -35,7 +35,7 @@ def write(name: str, figures: dict[str, Figure], details: Any, seed: int, into: 
     from vispco.files import write_json
 
     data = {
-        "command": " ".join(["python", *(os.path.relpath(a) if os.path.exists(a) else a for a in sys.argv)]),
+        "command": " ".join(["python", *(os.path.relpath(a) if os.path.exists(a) else a for a in sys.argv)]),  # noqa: PTH110 - false for what is no path
         "versions": {"vispco": __version__, "python": sys.version.split()[0], **{p: version(p) for p in PACKAGES}},
         "machine": {
             "cores": os.cpu_count(),
