@@ -53,11 +53,11 @@ class TokenLayout:
         The masks are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
         """
         given = [mask.bool() for mask in (visual, real, answers) if mask is not None]
-        maps = iter((torch.stack(given) if len(given) > 1 else given[0][None]).cpu().numpy())
-        seen = next(maps)
-        there = np.ones_like(seen) if real is None else next(maps)
-        asked = there if answers is None else there & (np.logical_or.accumulate(next(maps), axis=1) == 0)
-        query = np.where(asked, np.arange(seen.shape[1]), -1).max(axis=1)
+        maps = iter(given if visual.device.type == "cpu" else torch.stack(given).cpu())
+        seen = next(maps).numpy()
+        there = np.ones_like(seen) if real is None else next(maps).numpy()
+        asked = there if answers is None else there & ~np.logical_or.accumulate(next(maps).numpy(), axis=1)
+        query = np.where(asked.any(axis=1), seen.shape[1] - 1 - asked[:, ::-1].argmax(axis=1), -1)
         if query.min() < 0:
             raise InvalidInputError(
                 f"Sample {int(query.argmin())} of the batch has no instruction token (only padding or answer tokens). "
@@ -85,7 +85,7 @@ class TokenLayout:
     @cached_property
     def num_text(self) -> tuple[int, ...]:
         """Text tokens of each sample; padding is neither."""
-        return tuple((self.real_map.sum(axis=1) - self.visual_map.sum(axis=1)).tolist())
+        return tuple((self.real_map & ~self.visual_map).sum(axis=1).tolist())
 
     @cached_property
     def num_prompt(self) -> tuple[int, ...]:
@@ -121,6 +121,11 @@ class TokenLayout:
     def query(self) -> Tensor:
         """Position of the last instruction token of each sample: int64 [B]."""
         return self.on_device(self.query_at)
+
+    @cached_property
+    def query_is_last(self) -> bool:
+        """Whether the query of every sample is the last token of all: padding, if any, stands in front."""
+        return bool((self.query_at == self.length - 1).all())
 
     @cached_property
     def slots(self) -> Array:
@@ -251,10 +256,12 @@ class TokenLayout:
 
 def packed(mask: Array, width: int) -> Array:
     """Positions of the marked tokens of each row, in order: bool [B, N] -> int64 [B, width], padded with N."""
-    length = mask.shape[1]
+    length, numbers = mask.shape[1], mask.sum(axis=1)
+    if (numbers == width).all():
+        return np.nonzero(mask)[1].reshape(len(mask), width)
     order = np.argsort(~mask, axis=1, kind="stable")[:, :width]
     found = np.full((len(mask), width), length, dtype=np.int64)
-    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], order, length)
+    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < numbers[:, None], order, length)
     return found
 
 

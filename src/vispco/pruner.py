@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vispco.engine import Engine, EngineOptions, Mode, Planner, Relaxation, TokenPlan, engine_on, unwrap
+from vispco.engine import Engine, EngineOptions, Mode, Planner, PlanMemory, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
@@ -56,6 +56,7 @@ class Pruner:
             )
         self.chain = Chain.of(scorer) if allocation is None else Chain.of(scorer).with_allocation(allocation)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
+        self._plans = PlanMemory()
         self._source: PrunerSource | None = None  # what it was loaded from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
 
@@ -166,7 +167,7 @@ class Pruner:
             raise PrunerStateError(
                 "No prefill with pictures was run under this pruner. Ask inside the block, after one."
             )
-        return engine.state.counts
+        return engine.state.counts.clone()  # the plan itself is used again
 
     def _engine(self, model: nn.Module) -> Engine | None:
         """The engine of this pruner on a model; the model itself knows it."""
@@ -176,7 +177,8 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            return TokenPlan(self.schedule.counts(layout.num_visual))
+            schedule, sizes = self.schedule, layout.num_visual
+            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:

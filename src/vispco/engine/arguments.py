@@ -72,7 +72,7 @@ class ArgumentCutter:
             held.expected = True
         open_ = mask is None and self.stage.valid is not None and not self.flat_masks and self._sees_ahead(layer)
         if held is None or not held.held():  # layers that are handed the same get the same
-            values = tuple(arguments.values())
+            values = arguments.values()
             key = ("all", open_, *map(id, values))
             new = dict(self._once(key, lambda: self._cut_all(arguments, None, open_=open_), *values))
         else:
@@ -203,14 +203,15 @@ class ArgumentCutter:
 
     def _once(self, key: tuple[Any, ...], compute: Callable[[], T], *about: object) -> T:
         """The same result for the same key; what the ids in the key belong to is kept alive with it."""
-        if key not in self._done:
-            self._done[key] = (compute(), about)
-        found: T = self._done[key][0]
+        known = self._done.get(key)
+        if known is None:
+            known = self._done[key] = (compute(), about)
+        found: T = known[0]
         return found
 
 
 def _device_of(arguments: Arguments, default: torch.device) -> torch.device:
     """Where a layer runs, as its rotary embeddings say."""
     rotary = arguments.get("position_embeddings")
-    first = rotary[0] if isinstance(rotary, tuple | list) else rotary
-    return first.device if isinstance(first, Tensor) else default
+    first = rotary[0] if type(rotary) in (tuple, list) else rotary
+    return getattr(first, "device", default)

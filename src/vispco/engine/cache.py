@@ -207,8 +207,8 @@ def tracked(cache: Cache | None, layer: int) -> TrackedLayer | None:
     """The layer of the cache if it is one that was pruned, else None."""
     if cache is None or layer >= len(cache.layers):
         return None
-    found = cache.layers[layer]
-    return found if isinstance(found, PrunedLayer | PrunedSlidingLayer) else None
+    found: Any = cache.layers[layer]
+    return found if isinstance(found, _Tracked) else None  # type: ignore[return-value]  # two classes are
 
 
 def has_tracked(cache: Cache | None) -> bool:
@@ -219,8 +219,11 @@ def has_tracked(cache: Cache | None) -> bool:
 def track(cache: Cache, layer: int, new: KeptTokens) -> TrackedLayer:
     """Put a tracked layer in place of a plain one, with everything that it holds; `new` is what will come next."""
     old = cache_layer(cache, layer)
-    if isinstance(old, PrunedLayer | PrunedSlidingLayer):
-        return old
+    if isinstance(old, _Tracked):  # the classes of transformers are abstract ones, which take long to compare
+        return old  # type: ignore[return-value]
+    if type(old) is DynamicLayer and not old.is_initialized:
+        fresh = cache.layers[layer] = PrunedLayer(new.nothing(), 0)
+        return fresh
     seen = int(old.get_seq_length())
     held = 0 if old.keys is None or old.keys.numel() == 0 else old.keys.shape[-2]
     kept = new.nothing()

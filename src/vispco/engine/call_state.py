@@ -43,6 +43,7 @@ class CallState(threading.local):
     written: int = 0  # tokens that it has written already
     check: RowCheck | None = None
     past: int = 0
+    untouched: int = 0  # so many layers, from the first on, are handed what the model hands them
     tracked: bool = False  # whether its cache was pruned before
     injected: Injections | None = None
     # of the last prefill:

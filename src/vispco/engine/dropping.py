@@ -46,18 +46,13 @@ class DropPass(PruningPass):
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
         self._places = _Places(None, layout)
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
-        self._untouched = 0  # so many layers run as they are
+        self.untouched = 0  # before so many layers `enter_layer` would change nothing and note nothing
         if not (self.past or prefill.record or prefill.injections is not None or prefill.layers.key_sources):
-            every = range(len(prefill.layers))
-            busy = (i for i in every if self.chooses_before(i) or self._keeps_states(i))
-            self._untouched = next(busy, len(prefill.layers))
+            self.untouched = self.choices.untouched
 
     @property
     def stage(self) -> Stage | None:
         return self.cutter.stage
-
-    def leaves_alone(self, layer: int) -> bool:
-        return layer < self._untouched and self.cutter.stage is None
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if self.prefill.injections is not None:

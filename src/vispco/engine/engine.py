@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,19 +28,21 @@ from vispco.engine.attention import (
 )
 from vispco.engine.cache import check_cache, check_own_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
+from vispco.engine.choices import Choices
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual
-from vispco.engine.hooks import Hook, engine_on
+from vispco.engine.hooks import Hook, LayerHook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.passes import Arguments, Pass, Prefill
-from vispco.engine.plan import Planner, check_masking, check_plan
+from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
+from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 
 SERVED = ("eager", "sdpa", *FLASH)
@@ -76,7 +79,8 @@ class Engine:
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
         self._signature = inspect.signature(self.base.forward)
-        self._flash = False
+        self._flash = self._trusted = False
+        self._plans: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
         self._check_model()
 
     @property
@@ -98,6 +102,7 @@ class Engine:
 
     def _attach(self) -> None:
         self._flash = implementation_of(self.text) in FLASH  # a config takes long to say it
+        self._trusted = False
         if self.chain.taps_attention or self.options.mode == "mask":
             masks = self.options.mode == "mask"
             tapped = (self.map.modules, self._text_configs(), self._attend)
@@ -162,9 +167,6 @@ class Engine:
             self.family.check_vision(self.model)
 
     def _hook_layer(self, index: int, layer: nn.Module) -> None:
-        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return self._on_layer(index, args, kwargs)
-
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
             current = self.current
             return None if current is None else (current.enter_ffn(index, args[0]), *args[1:])
@@ -173,7 +175,7 @@ class Engine:
             current = self.current
             return None if current is None else current.leave_ffn(index, output)
 
-        self._before(layer, enter)
+        self._handles.append(layer.register_forward_pre_hook(LayerHook(self, self._on_layer, index), with_kwargs=True))
         if self.chain.site_at(index + 1) == "mid":
             ffn = self.family.ffn(layer)
             self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
@@ -226,10 +228,12 @@ class Engine:
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
         state.layout = state.expected = state.current = state.check = None
-        state.written = 0
+        state.written = state.untouched = 0
         check_not_checkpointing(self.layers)
-        inputs = dict(self._signature.bind_partial(*args, **kwargs).arguments)
-        inputs |= inputs.pop("kwargs", {})
+        inputs = kwargs
+        if args:
+            inputs = dict(self._signature.bind_partial(*args, **kwargs).arguments)
+            inputs |= inputs.pop("kwargs", {})
         cache = inputs.get("past_key_values")
         check_cache(cache)
         past = 0 if cache is None else int(cache.get_seq_length())
@@ -285,23 +289,34 @@ class Engine:
             state.current = self._continuation(embeddings, past)
             return
         plan = self.planner(layout, embeddings)
-        check_plan(plan, layout, self.map, self.chain)
-        if self.options.mode == "mask":
-            check_masking(plan, layout, self.map)
+        choices = self._look_at(plan, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
-            *(layout, plan, self.chain, self.map, embeddings, past, vision),
+            *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written),
         )
         state.plan = plan
-        state.check = row_check(self.text)
+        state.check = None if self._trusted else row_check(self.text)
+        self._trusted = state.check is None
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:
-            state.current = DropPass(prefill, flat_masks=self._flash)
+            dropping = DropPass(prefill, flat_masks=self._flash)
+            state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
+
+    def _look_at(self, plan: TokenPlan, layout: TokenLayout) -> Choices:
+        """Refuse a plan that cannot be carried out, and work out what it asks for; a plan that comes again is known."""
+        known = self._plans.get(plan)
+        if known is None or known[0] != layout.num_visual:
+            check_plan(plan, layout, self.map, self.chain)
+            if self.options.mode == "mask":
+                check_masking(plan, layout, self.map)
+            known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.map))
+            self._plans[plan] = known
+        return known[1]
 
     def _continuation(self, embeddings: Tensor, past: int) -> Pass:
         if self.options.mode == "mask":
@@ -315,9 +330,14 @@ class Engine:
             if index or (state.layout is None and state.expected is None):
                 return None
             self._begin(args[0] if args else kwargs["hidden_states"])
+            if index < state.untouched:
+                return None
         current = state.current
-        if current is None or (current.leaves_alone(index) and not state.tracked):
+        if current is None:
             return None
+        if len(args) == 1:  # as most models call their layers
+            changed, arguments = current.enter_layer(index, args[0], kwargs)
+            return (changed,), arguments
         arguments = self.map.bind(index, args, kwargs)
         name = self.map.names[index][0]
         changed, arguments = current.enter_layer(index, arguments.pop(name), arguments)
@@ -326,6 +346,7 @@ class Engine:
     def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
         state = self.state
         current, state.current = state.current, None
+        state.untouched = 0
         if current is None:
             return None
         if state.check is not None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall
+from vispco.engine.choices import Choices
 from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -43,10 +44,6 @@ class Pass:
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:  # noqa: ARG002
         """What a layer is handed: hidden [B, M, D] and its keyword arguments."""
         return hidden, arguments
-
-    def leaves_alone(self, layer: int) -> bool:  # noqa: ARG002
-        """Whether `enter_layer` would change nothing and note nothing."""
-        return False
 
     def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
         """Whether the attention call of a layer is needed to choose what enters the next one."""
@@ -95,7 +92,7 @@ class Entry:
 class Prefill:
     """What a pruning pass is about.
 
-    layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
+    choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
     written: how many of the last tokens a generation has written itself.
     """
@@ -103,6 +100,7 @@ class Prefill:
     layout: TokenLayout
     plan: TokenPlan
     chain: Chain
+    choices: Choices
     layers: LayerMap
     embeddings: Tensor
     past: int = 0
@@ -121,6 +119,7 @@ class PruningPass(Pass):
         self.prefill, self.layout, self.plan, self.chain = prefill, layout, prefill.plan, prefill.chain
         self.past = prefill.past
         self.live = layout.is_visual_slot
+        self.choices = prefill.choices
         self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
         self.most_live = max(layout.num_visual, default=0)
         self.memo: dict[str, Any] = {}
@@ -135,8 +134,7 @@ class PruningPass(Pass):
         self.trace: list[Tensor] | None = [] if prefill.record else None
         self._counts: Tensor | None = None
         self._columns: Tensor | None = None
-        self._find_choices()
-        self.first_choice = next((i for i, chooses in enumerate(self._choices) if chooses), None)
+        self.first_choice = self.choices.first
 
     @property
     def counts(self) -> Tensor:
@@ -149,40 +147,17 @@ class PruningPass(Pass):
         unchanged = self.rows is self.plan.rows
         return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
-    def _find_choices(self) -> None:
-        """Before which layers is there a choice to make? Host arithmetic only."""
-        rows = np.array(self.rows)
-        before = np.column_stack([np.array(self.layout.num_visual), rows[:, :-1]])
-        self._falls: list[bool] = np.any(rows < before, axis=0).tolist()
-        scorers = [self.chain.scorer_at(layer) for layer in range(rows.shape[1])]
-        self._choices = [
-            scorer is not None and (fall or scorer.acts_at(layer))
-            for layer, (fall, scorer) in enumerate(zip(self._falls, scorers, strict=True))
-        ]
-        self._wanted = [self._is_read(layer) for layer in range(len(scorers))]
-
     def chooses_before(self, layer: int) -> bool:
         """Is there a choice to make before this layer?"""
-        return layer < len(self._choices) and self._choices[layer]
+        return layer < len(self.choices.made) and self.choices.made[layer]
 
     @property
     def more_to_choose(self) -> bool:
         """Whether a later layer chooses again."""
-        return any(self._choices[self.decided + 1 :])
+        return any(self.choices.made[self.decided + 1 :])
 
     def wants_attention(self, layer: int) -> bool:
-        return self._wanted[layer]
-
-    def _is_read(self, layer: int) -> bool:
-        # layers without attention may follow: what is chosen behind them is read here, too
-        readable = self.prefill.layers.readable_before
-        for boundary in range(layer + 1, len(readable)):
-            if readable[boundary] != layer:
-                return False
-            scorer = self.chain.scorer_at(boundary)
-            if scorer is not None and scorer.needs_attention and self.chooses_before(boundary):
-                return True
-        return False
+        return self.choices.read[layer]
 
     def leaves_mid(self, layer: int) -> bool:
         return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
@@ -197,7 +172,7 @@ class PruningPass(Pass):
             self.entry = None
         if self.decided == layer:
             hidden = self._take_effect(layer, hidden)
-        if self._keeps_states(layer):
+        if self.choices.states_kept[layer]:
             self.previous = hidden
         if self.trace is not None:
             self.trace.append(self.live)
@@ -220,7 +195,7 @@ class PruningPass(Pass):
             )
         if scorer.decides_count:
             self._note_counts(layer, selection.keep)
-        if self._falls[layer] or selection.merge is not None or selection.mask is not None:
+        if self.choices.falls[layer] or selection.merge is not None or selection.mask is not None:
             self._apply(layer, selection)  # else the pass stays as it is, to the bit
         self.live, self.decided, self.previous = selection.keep, layer, None
         if self.prefill.layers.attentions[layer] is not None:
@@ -250,11 +225,7 @@ class PruningPass(Pass):
             for row, n in zip(self.rows, kept, strict=True)
         ]
         self._counts = torch.from_numpy(np.array(self.rows)).to(self.layout.device, non_blocking=True)
-        self._find_choices()
-
-    def _keeps_states(self, layer: int) -> bool:
-        scorer = self.chain.scorer_at(layer + 1)
-        return scorer is not None and scorer.needs_previous_hidden and self.chooses_before(layer + 1)
+        self.choices = Choices.of(self.rows, self.layout.num_visual, self.chain, self.prefill.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
         return ScoringContext(

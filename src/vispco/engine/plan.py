@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,24 @@ class TokenPlan:
     def at(self, layer: int) -> list[int]:
         """The count of each sample at a layer."""
         return [row[layer] for row in self.rows]
+
+
+class PlanMemory:
+    """Plans by what they follow from: the same object for the same key, so that the engine knows it again."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self.most = most
+        self._known: dict[Hashable, TokenPlan] = {}
+
+    def recall(self, key: Hashable, make: Callable[[], TokenPlan]) -> TokenPlan:
+        """The plan of a key, made if it is asked for the first time."""
+        found = self._known.get(key)
+        if found is None:
+            found = make()
+            if len(self._known) >= self.most:
+                self._known.clear()
+            self._known[key] = found
+        return found
 
 
 Planner = Callable[[TokenLayout, Tensor], TokenPlan]

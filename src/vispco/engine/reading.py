@@ -56,7 +56,8 @@ class AttentionReader:
             )
         seen = self.before() if of == "before" else self.entering(rotary=rotary)
         index, present, weights = self._rows(rows, weights, seen.places)
-        request = RowRequest(index.clamp(max=seen.width - 1), seen.columns, heads, weights, present)
+        at_end = rows == "last" and self.layout.query_is_last
+        request = RowRequest(index.clamp(max=seen.width - 1), seen.columns, heads, weights, present, at_end)
         found = received_attention(seen.call, request, seen.hidden_keys)
         return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs
 

@@ -25,6 +25,7 @@ class RowRequest:
 
     rows: int64 [B, R] and columns: int64 [B, V], places among this pass's tokens (0..M-1). present: bool [B, R] leaves rows
     out, weights: float [B, R] weighs them. heads: how the head dimension is reduced first, row by row.
+    at_end: the rows are the last tokens of all, which have no future.
     """
 
     rows: Tensor
@@ -32,6 +33,7 @@ class RowRequest:
     heads: Heads = "mean"
     weights: Tensor | None = None
     present: Tensor | None = None
+    at_end: bool = False
 
 
 def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Tensor | None = None) -> Tensor:
@@ -51,23 +53,27 @@ def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Te
     total: Tensor | None = None
     for start in range(0, rows.shape[1], block):
         part = slice(start, start + block)
-        weights = attention_weights(call, rows[:, part], hidden_keys)  # [B, H, r, K]
+        weights = attention_weights(call, rows[:, part], hidden_keys, at_end=request.at_end)  # [B, H, r, K]
         reduced = weights.mean(1) if request.heads == "mean" else weights.amax(1)
         summed = (reduced if factor is None else reduced * factor[:, part, None]).sum(1).gather(1, columns)
         total = summed if total is None else total + summed
     return torch.zeros(columns.shape, device=keys.device) if total is None else total
 
 
-def attention_weights(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None) -> Tensor:
+def attention_weights(
+    call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None, *, at_end: bool = False
+) -> Tensor:
     """The attention of some queries, rows int64 [B, R]: float32 [B, H, R, K]."""
-    logits = attention_logits(call, rows, hidden_keys)
+    logits = attention_logits(call, rows, hidden_keys, at_end=at_end)
     if call.sinks is None:
         return logits.softmax(-1)
     sinks = call.sinks.float().view(1, -1, 1, 1).expand(logits.shape[0], -1, logits.shape[2], -1)
     return torch.cat([logits, sinks], dim=-1).softmax(-1)[..., :-1]
 
 
-def attention_logits(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None) -> Tensor:
+def attention_logits(
+    call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None, *, at_end: bool = False
+) -> Tensor:
     """What softmax is taken of, masks included: rows int64 [B, R] -> float32 [B, H, R, K]."""
     query = call.query[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, H, d]
     batch, count, num_heads, dim = query.shape
@@ -79,6 +85,8 @@ def attention_logits(call: AttentionCall, rows: Tensor, hidden_keys: Tensor | No
     logits = torch.bmm(grouped, keys).view(batch, num_heads, count, -1).float() * call.scale
     if call.softcap is not None:
         logits = torch.tanh(logits / call.softcap) * call.softcap
+    if at_end and call.mask is None and hidden_keys is None:
+        return logits
     return _masked(call, logits, rows, hidden_keys)
 
 

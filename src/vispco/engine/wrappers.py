@@ -140,7 +140,7 @@ def forget_compiled() -> None:
 
 def check_not_checkpointing(layers: Iterable[nn.Module]) -> None:
     """Refuse layers that would run a second time in the backward pass."""
-    if any(getattr(layer, "gradient_checkpointing", False) and layer.training for layer in layers):
+    if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in layers):
         raise UnsupportedModelError(
             "Gradient checkpointing is on: it runs the layers a second time in the backward pass, when the tokens of the forward "
             "pass are gone. Call model.gradient_checkpointing_disable() first; pruning saves memory of its own."

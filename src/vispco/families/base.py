@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -118,11 +120,13 @@ class Family:
 
     def visual_token_ids(self, model: nn.Module) -> tuple[int, ...]:
         """Ids of the placeholders that pictures and videos take the place of."""
-        ids = self._known_ids(self.base(model))
+        known: WeakKeyDictionary[nn.Module, tuple[int, ...]] = self.__dict__.setdefault("_ids", WeakKeyDictionary())
+        ids = known.get(model) or self._known_ids(self.base(model))
         if not ids:
             raise UnsupportedModelError(
                 f"The config of {type(model).__name__} names no image_token_id, so visual tokens cannot be found."
             )
+        known[model] = ids  # a config takes long to say them, and every prefill asks
         return ids
 
     def _known_ids(self, module: nn.Module) -> tuple[int, ...]:
@@ -186,13 +190,14 @@ class Family:
 
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
         """Where the visual tokens are: bool [B, N]."""
-        given, ids = self._given(inputs), inputs.get("input_ids")
+        ids = inputs.get("input_ids")
         if ids is not None:
-            return torch.isin(ids, torch.tensor(self.visual_token_ids(model), device=given.device))
+            found: Tensor = functools.reduce(torch.logical_or, (ids == known for known in self.visual_token_ids(model)))
+            return found
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
-        return self._placeholders_in(model, given)
+        return self._placeholders_in(model, self._given(inputs))
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
 from vispco.cost.host import Array, HostPricing, as_array
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
 from vispco.planning.configurations import text_floor, workload_under
@@ -64,6 +65,7 @@ class JointPlanner:
         self._chain = as_array(self.known.chain)
         self._floors: dict[tuple[int, int], Array] = {}
         self._solved: dict[tuple[Any, ...], Array] = {}
+        self._plans = PlanMemory()
         self.price: Price | None = None
         if self.budget.is_mean:
             self.price = self._fix_price()
@@ -105,9 +107,12 @@ class JointPlanner:
         return JointChoice(anchor, self._chain[anchor], budget)
 
     def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
+        keys = tuple(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
+        return self._plans.recall(keys, lambda: self._make_plan(keys, sizes, choice))
+
+    def _make_plan(self, keys: Sequence[tuple[Any, ...]], sizes: Array, choice: JointChoice) -> TokenPlan:
         number = {chain: place for place, chain in enumerate(self.used)}
         groups = tuple(number[chain] for chain in choice.chain.tolist())
-        keys = list(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
         new = [place for place, key in enumerate(keys) if key not in self._solved]
         if new:
             if len(self._solved) > REMEMBERED:

@@ -108,9 +108,11 @@ class MemoryReader:
 
 def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Numbers:
     """What `similarity.describe` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
-    behind = layout.prompt_map[:, ::-1].cumsum(axis=1)[:, ::-1]
-    maps = np.stack([layout.prompt_map & (behind <= MAX_TEXT), layout.visual_map], axis=1)  # [B, 2, N]
-    numbers = maps.sum(axis=2, keepdims=True).clip(1)
+    words, counts = layout.prompt_map, np.array([layout.num_prompt, layout.num_visual]).T
+    if max(layout.num_prompt) > MAX_TEXT:  # the last ones speak
+        words = words & (words[:, ::-1].cumsum(axis=1)[:, ::-1] <= MAX_TEXT)
+        counts[:, 0] = counts[:, 0].clip(max=MAX_TEXT)
+    maps, numbers = np.stack([words, layout.visual_map], axis=1), counts[..., None].clip(1)  # [B, 2, N], [B, 2, 1]
     states: Numbers = as_numbers(embeddings.detach().float())
     means: Numbers = (maps / numbers).astype(np.float32)
     size: Numbers = np.log(numbers[:, 1]).astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, MovableCurves, Site, Workload
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import Array, TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
@@ -43,12 +43,16 @@ class BudgetPlanner:
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.site, self.fill = shape, kernel, budget, cost, site, fill
         self._known: dict[tuple[Any, ...], Array] = {}
+        self._plans = PlanMemory()
         self._curves = self._movable(shape.params) if isinstance(shape, AnchorChooser) else None
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         curves, rows, shapes = self._shapes(layout, embeddings)
-        keys = list(zip(layout.num_prompt, layout.num_visual, shapes, strict=True))
+        keys = tuple(zip(layout.num_prompt, layout.num_visual, shapes, strict=True))
+        return self._plans.recall(keys, lambda: self._plan(keys, curves, rows))
+
+    def _plan(self, keys: Sequence[tuple[Any, ...]], curves: MovableCurves | Tensor, rows: Array) -> TokenPlan:
         new = [place for place, key in enumerate(keys) if key not in self._known]
         if new:
             if len(self._known) > REMEMBERED:
