@@ -95,8 +95,9 @@ def called_from(depth: int, function: Callable[..., float], *args: Any) -> float
 
 
 def first_word_seconds(model: Any, encoded: Encoded, pruner: Pruner | None) -> float:
-    """The whole prefill, vision tower and planning included."""
+    """The whole prefill, vision tower and planning included; not the first one after a pruner was put on or taken off."""
     with nullcontext() if pruner is None else pruner(model):
+        model(**encoded.inputs, use_cache=True, logits_to_keep=1)
         start = now(model.device)
         model(**encoded.inputs, use_cache=True, logits_to_keep=1)
         return now(model.device) - start

@@ -7,9 +7,9 @@ layer needs of it goes to the device once, when it is first asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,22 @@ from vispco.errors import InvalidInputError
 
 ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
+T = TypeVar("T")
+REMEMBERED, SMALL = 64, 1 << 13  # how many layouts are kept, and of how many tokens at most
+
+
+class _Shared(Generic[T]):
+    """A property that is computed once for all layouts with the same maps: prompts of one size are frequent."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, layout: TokenLayout, _: object = None) -> T:
+        known: dict[str, T] = layout.known
+        if self.name not in known:
+            known[self.name] = self.compute(layout)
+        found = layout.__dict__[self.name] = known[self.name]  # the next time Python finds it there
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +53,8 @@ class TokenLayout:
     query_at: Array
     device: torch.device
     sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What follows from the maps alone, by name."""
 
     @classmethod
     def build(
@@ -53,17 +71,19 @@ class TokenLayout:
         The masks are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
         """
         given = [mask.bool() for mask in (visual, real, answers) if mask is not None]
-        maps = iter(given if visual.device.type == "cpu" else torch.stack(given).cpu())
-        seen = next(maps).numpy()
-        there = np.ones_like(seen) if real is None else next(maps).numpy()
-        asked = there if answers is None else there & ~np.logical_or.accumulate(next(maps).numpy(), axis=1)
+        maps = iter((torch.stack(given) if len(given) > 1 else given[0][None]).cpu().numpy())
+        seen = next(maps)
+        there = np.ones_like(seen) if real is None else next(maps)
+        asked = there if answers is None else there & ~np.logical_or.accumulate(next(maps), axis=1)
         query = np.where(asked.any(axis=1), seen.shape[1] - 1 - asked[:, ::-1].argmax(axis=1), -1)
         if query.min() < 0:
             raise InvalidInputError(
                 f"Sample {int(query.argmin())} of the batch has no instruction token (only padding or answer tokens). "
                 "Every sample needs at least one token of text."
             )
-        return cls(seen & there, there, query, visual.device, image_sizes)
+        visible = seen & there
+        known = _known_of(visible, there, query, visual.device) if visible.size <= SMALL else {}
+        return cls(visible, there, query, visual.device, image_sizes, known)
 
     @property
     def batch_size(self) -> int:
@@ -77,78 +97,78 @@ class TokenLayout:
     def has_visual(self) -> bool:
         return any(self.num_visual)
 
-    @cached_property
+    @_Shared
     def num_visual(self) -> tuple[int, ...]:
         """Visual tokens of each sample."""
         return tuple(self.visual_map.sum(axis=1).tolist())
 
-    @cached_property
+    @_Shared
     def num_text(self) -> tuple[int, ...]:
         """Text tokens of each sample; padding is neither."""
         return tuple((self.real_map & ~self.visual_map).sum(axis=1).tolist())
 
-    @cached_property
+    @_Shared
     def num_prompt(self) -> tuple[int, ...]:
         """Text tokens up to the query: without an answer that stands behind it."""
         return tuple(self.prompt_map.sum(axis=1).tolist())
 
-    @cached_property
+    @_Shared
     def num_instruction(self) -> int:
         """The largest number of instruction tokens that can see a visual token."""
         return int(self._instruction_map.sum(axis=1).max())
 
-    @cached_property
+    @_Shared
     def prompt_map(self) -> Array:
         """Text up to the query: bool [B, N] on the host."""
         return self.real_map & ~self.visual_map & (np.arange(self.length) <= self.query_at[:, None])
 
-    @cached_property
+    @_Shared
     def _instruction_map(self) -> Array:
         found: Array = self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
         return found
 
-    @cached_property
+    @_Shared
     def visual(self) -> Tensor:
         """Image and video placeholders: bool [B, N]."""
         return self.on_device(self.visual_map)
 
-    @cached_property
+    @_Shared
     def real(self) -> Tensor:
         """Everything but padding: bool [B, N]."""
         return self.on_device(self.real_map)
 
-    @cached_property
+    @_Shared
     def query(self) -> Tensor:
         """Position of the last instruction token of each sample: int64 [B]."""
         return self.on_device(self.query_at)
 
-    @cached_property
+    @_Shared
     def query_is_last(self) -> bool:
         """Whether the query of every sample is the last token of all: padding, if any, stands in front."""
         return bool((self.query_at == self.length - 1).all())
 
-    @cached_property
+    @_Shared
     def slots(self) -> Array:
         """`visual_index` on the host."""
         return packed(self.visual_map, max(self.num_visual, default=0))
 
-    @cached_property
+    @_Shared
     def visual_index(self) -> Tensor:
         """Position in the sequence of each visual token; int64 [B, V], V the largest count, padded with N."""
         return self.on_device(self.slots)
 
-    @cached_property
+    @_Shared
     def is_visual_slot(self) -> Tensor:
         """Which of the V slots hold a token; bool [B, V]."""
         return self.on_device(self.slots < self.length)
 
-    @cached_property
+    @_Shared
     def visual_shares(self) -> Tensor:
         """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
         filled = self.slots < self.length
         return self.on_device((filled / filled.sum(axis=1, keepdims=True).clip(1)).astype(np.float32))
 
-    @cached_property
+    @_Shared
     def slot_at(self) -> Array:
         """The visual slot of each token; V for text, V + 1 for padding: int64 [B, N] on the host."""
         count = self.slots.shape[1]
@@ -156,7 +176,7 @@ class TokenLayout:
         found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
         return found
 
-    @cached_property
+    @_Shared
     def instruction_index(self) -> Tensor:
         """Positions of the instruction's text tokens that can see a visual token; int64 [B, R], padded with N.
 
@@ -166,7 +186,7 @@ class TokenLayout:
         index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
         return self.on_device(index)
 
-    @cached_property
+    @_Shared
     def has_instruction(self) -> Tensor | None:
         """Which places of `instruction_index` hold a token: bool [B, R]; None if all do."""
         number = self._instruction_map.sum(axis=1).clip(1)
@@ -174,7 +194,7 @@ class TokenLayout:
             return None
         return self.on_device(np.arange(max(self.num_instruction, 1)) < number[:, None])
 
-    @cached_property
+    @_Shared
     def after_image(self) -> Tensor:
         """Position of the first text token after the last visual one: int64 [B].
 
@@ -251,7 +271,26 @@ class TokenLayout:
 
     def on_device(self, values: Array) -> Tensor:
         """A host array as a tensor beside the model's inputs."""
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+        with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
+            return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+
+
+_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _known_of(visible: Array, there: Array, query: Array, device: torch.device) -> dict[str, Any]:
+    key = (visible.tobytes(), there.tobytes(), query.tobytes(), device)
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= REMEMBERED:
+            _KNOWN.clear()
+        found = _KNOWN[key] = {}
+    return found
+
+
+def forget_layouts() -> None:
+    """What was computed for layouts is computed again."""
+    _KNOWN.clear()
 
 
 def packed(mask: Array, width: int) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vispco.engine import Engine, EngineOptions, Mode, Planner, PlanMemory, Relaxation, TokenPlan, engine_on, unwrap
+from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout

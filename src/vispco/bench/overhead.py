@@ -14,6 +14,7 @@ from vispco.bench.operations import Counts, count, counting
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
 from vispco.families import family_of
+from vispco.layout import forget_layouts
 from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.predictor import Predictor
 from vispco.pruner import Pruner
@@ -30,6 +31,7 @@ def prefill(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None)
         if pruner is not None:
             with torch.no_grad():
                 model(**call)  # once for each model, the first prefill checks that its attention is read right
+        forget_layouts()  # as for a prompt of a new size
         return count(model, **call)
 
 
@@ -45,7 +47,10 @@ def planning(model: Any, inputs: Mapping[str, Any], make: Callable[[], Planner])
     """The counts of one plan, and of the same plan asked for again, as they are on a device that is not the host."""
     with recorded_embeddings(model) as seen:
         model(**inputs)
-    layouts = [family_of(model).layout(model, inputs) for _ in range(2)]
+    layouts = []
+    for _ in range(2):
+        forget_layouts()
+        layouts.append(family_of(model).layout(model, inputs))
     with all_on_devices():
         planner = make()
         first, again = (count(planner, layout, seen[0]) for layout in layouts)

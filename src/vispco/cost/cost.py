@@ -62,6 +62,13 @@ class Cost(ABC):
         return 0.0
 
     @property
+    def least_saving(self) -> float:
+        """The fraction of the unpruned price that a second or later drop must save to be made. For costs that do not see what
+        a drop itself takes.
+        """
+        return 0.0
+
+    @property
     def num_layers(self) -> int:
         return self.dimensions.num_layers
 
@@ -116,6 +123,10 @@ class Cost(ABC):
             return pricing.fits(counts + member * extra[..., None], budget)
 
         return largest_count(fits, room)
+
+    def host_stairs(self, tokens: Array) -> Array:
+        """Tokens that layers process, [...], rounded down to where the price has a stair, if there is one just below."""
+        return tokens
 
     def host_share(self, start: Array, direction: Array, budget: Array, pricing: HostPricing) -> Array:
         """The largest s in [0, 1] at which the curve start + s * direction ([n, L] each) costs at most the budget: [n]."""

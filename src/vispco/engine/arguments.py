@@ -212,6 +212,7 @@ class ArgumentCutter:
 
 def _device_of(arguments: Arguments, default: torch.device) -> torch.device:
     """Where a layer runs, as its rotary embeddings say."""
-    rotary = arguments.get("position_embeddings")
+    rotary: Any = arguments.get("position_embeddings")
     first = rotary[0] if type(rotary) in (tuple, list) else rotary
-    return getattr(first, "device", default)
+    found: torch.device = getattr(first, "device", default)
+    return found

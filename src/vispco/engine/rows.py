@@ -55,7 +55,8 @@ def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Te
         part = slice(start, start + block)
         weights = attention_weights(call, rows[:, part], hidden_keys, at_end=request.at_end)  # [B, H, r, K]
         reduced = weights.mean(1) if request.heads == "mean" else weights.amax(1)
-        summed = (reduced if factor is None else reduced * factor[:, part, None]).sum(1).gather(1, columns)
+        weighted = reduced if factor is None else reduced * factor[:, part, None]
+        summed = (weighted[:, 0] if weighted.shape[1] == 1 else weighted.sum(1)).gather(1, columns)
         total = summed if total is None else total + summed
     return torch.zeros(columns.shape, device=keys.device) if total is None else total
 
