@@ -91,9 +91,32 @@ class Formulas:
 
         ends = (torch.full((len(params),), end, dtype=torch.float64) for end in (-1.0, 1.0))
         counts = rounded(halved(lambda shift: self.of_counts(rounded(shift)) <= limit, *ends, 30))
+        counts = self.joined(counts, limit) if fill else counts
         for most in (1, 10**9) if fill else ():
             counts = self.filled(counts, limit, most)
         return counts
+
+    def spent(self, row, b):
+        N = [int(self.text[b]) + count for count in row]
+        return sum(n * (a + self.quadratic * n) for n, a in zip(N, self.linear.tolist(), strict=True))
+
+    def joined(self, counts, limit):
+        """Plateaus of which the last drop saves less than a hundredth of all FLOPs, from the last one on, as one."""
+        rows = []
+        for b, row in enumerate(counts.tolist()):
+            runs = plateaus(row)
+            for k in range(len(runs) - 1, 0, -1):
+                (start, here), (_, stop) = runs[k - 1], runs[k]
+                level, low = row[start], row[here]
+                kept = [*row[:here], *[level] * (stop - here), *row[stop:]]
+                saves = self.spent(kept, b) - self.spent(row, b)
+                if level == int(self.visual[b]) or saves >= 0.01 * int(self.full()[b]):
+                    continue
+                tried = ([*row[:start], *[c] * (stop - start), *row[stop:]] for c in range(level, low - 1, -1))
+                row = next(each for each in tried if self.spent(each, b) <= int(limit[b]))  # noqa: PLW2901
+                runs[k - 1] = (start, stop)
+            rows.append(row)
+        return torch.tensor(rows)
 
     def filled(self, counts, limit, most):
         """One token after the other through each plateau, front to back."""
@@ -104,9 +127,7 @@ class Formulas:
                 before = int(self.visual[b]) if start == 0 else row[start - 1]
                 for _ in range(most):
                     more = [*row[:start], *(count + 1 for count in row[start:stop]), *row[stop:]]
-                    N = [int(self.text[b]) + count for count in more]
-                    spent = sum(n * (a + self.quadratic * n) for n, a in zip(N, self.linear.tolist(), strict=True))
-                    if more[start] > before or spent > int(limit[b]):
+                    if more[start] > before or self.spent(more, b) > int(limit[b]):
                         break
                     row = more
             rows.append(row)

@@ -104,3 +104,22 @@ def test_a_table_that_falls_is_refused():
         Measured(SIZE, (8, 16), (2.0, 1.0))
     with pytest.raises(InvalidInputError, match="vispco profile"):
         Measured(SIZE)
+
+
+def test_a_count_just_above_a_stair_is_rounded_down_to_it():
+    edge = np.array([64, 65, 66, 70, 128, 129, 130, 131, 300])
+    assert STAIRS.host_stairs(edge).tolist() == [64, 64, 66, 70, 128, 128, 128, 131, 300], "two of a hundred at most"
+    tokens = np.array([101, 102, 103, 110, 99])
+    sharp = Measured(SIZE, (8, 100, 102, 200), (1.0, 2.0, 3.0, 3.2), 3.0, 0.5)
+    assert sharp.host_stairs(tokens).tolist() == [100, 100, 103, 110, 99]
+
+
+def test_what_is_rounded_down_to_a_stair_is_faster_and_lacks_few_tokens():
+    sharp = Measured(SIZE, (8, 100, 102, 200), (1.0, 2.0, 3.0, 3.2), 3.0, 0.5)
+    kernel, workload = kernels.get("single"), Workload([10], [180])
+    params = kernel.initial(L, layer=2, r=0.5)[None]
+    for share in np.arange(0.70, 0.95, 0.01):
+        budget = torch.tensor([share], dtype=torch.float64)
+        counts = cost.counts_for_budget(kernel, params, budget, workload, sharp, gamma=torch.inf)[0]
+        assert int(counts[-1]) + 10 not in (101, 102), "a token or two more would take half a layer more"
+        assert float(sharp.predict(counts[None], workload)[0]) <= share * float(sharp.full(workload)[0]) + 1e-9

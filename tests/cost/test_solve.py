@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -201,3 +202,29 @@ def test_the_whole_budget_is_the_whole_model():
         schedule = cost.schedule_for_budget(kernels.get("steps"), torch.zeros(6), 1.0, Workload(5, 50, site), model)
         assert schedule.retention == (1.0,) * L
         assert not schedule.per_sample
+
+
+@LAW
+@given(samples, st.floats(-3, 3))
+def test_no_later_drop_saves_less_than_it_is_worth(rows, slope):
+    deep = replace(SMALL, num_layers=24, windows=(None,) * 24)
+    model, kernel = cost.get("exact", deep), kernels.get("linear")
+    budget, text, visual = columns(rows)
+    workload = Workload(text, visual)
+    params = kernel.initial(24)
+    params[-1] += slope
+    params = params.expand(len(rows), -1)
+    counts = quietly(cost.counts_for_budget, kernel, params, budget, workload, model)
+    unjoined = quietly(cost.counts_for_budget, kernel, params, budget, workload, model, fill=False)
+    assert_on_budget(counts, budget, workload, model)
+    for b, row in enumerate(counts.tolist()):
+        one, full = Workload(int(text[b]), int(visual[b])), int(model.full(workload)[b])
+        starts = [start for start, _ in plateaus(row)][1:]
+        assert len(starts) <= max(1, len(plateaus(unjoined[b].tolist())))
+        for before, layer in pairwise(starts):  # the first drop stays, whatever it saves
+            end = next((end for start, end in plateaus(row) if start == layer))
+            kept = [*row[:layer], *[row[before]] * (end - layer), *row[end:]]
+            saved = int(model.price(torch.tensor(kept), one)) - int(model.price(torch.tensor(row), one))
+            # filling came after: it brings a plateau nearer to the one before by less than a token a layer
+            spare = int(model.price(torch.tensor([c + 1 for c in row]), one)) - int(model.price(torch.tensor(row), one))
+            assert saved >= model.least_saving * full - spare, f"the drop at {layer} of {row}"

@@ -111,7 +111,7 @@ class HostPricing:
             counts = self._solved(curve, left, fill=fill)
             found = self._falls(counts)
             if (found <= drops).all():
-                return self._without_needless_drops(counts)
+                return self._on_stairs(self._without_needless_drops(counts))
             drops = np.maximum(drops, found)
 
     def without_drops(self, curve: Array, budget: Array) -> Array:
@@ -126,6 +126,7 @@ class HostPricing:
         exact = self.meet(curve, budget) * self.visual[:, None]
         counts = self._rounded(exact, budget)
         if fill:
+            counts = self._with_fewer_drops(counts, budget) if self.cost.least_saving else counts
             for most in (1, ALL):  # first spread what is left as single tokens, so that the curve keeps its shape
                 counts = self.fill(counts, budget, most)
         return counts
@@ -144,6 +145,38 @@ class HostPricing:
             needless = (counts[:, layer] < before) & (self.price(raised) - self.price(counts) <= self.cost.drop_price)
             counts = np.where(needless[:, None], raised, counts)
         return counts
+
+    def _with_fewer_drops(self, counts: Array, budget: Array) -> Array:
+        """Plateaus joined with the one before, from the last one on, where the drop between them saves too little.
+
+        They get as many tokens as the budget allows, between the two numbers that they had. The first drop stays.
+        """
+        worth = self.cost.least_saving * self.full
+        layers = np.arange(counts.shape[1])
+        falls = np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0  # [n, L]
+        for layer in np.flatnonzero(falls.any(axis=0))[::-1].tolist():
+            begin = np.where(falls & (layers < layer), layers, -1).max(
+                axis=1
+            )  # of the plateau before; -1 if it is whole
+            behind = np.where(falls & (layers > layer), layers, len(layers)).min(axis=1)
+            this = (layers >= layer) & (layers < behind[:, None])
+            before = counts[:, layer - 1]
+            saved = self.price(np.where(this, before[:, None], counts)) - self.price(counts)
+            join = falls[:, layer] & (begin >= 0) & (saved < worth)
+            if not join.any():
+                continue
+            both = (this | ((layers >= begin[:, None]) & (layers < layer))) & join[:, None]
+            low = np.where(both, counts[:, layer : layer + 1], counts)
+            room = np.where(join, before - counts[:, layer], 0)
+            counts = low + both * self.cost.host_most(low, both, room, budget, self)[:, None]
+            falls[:, layer] &= ~join
+        return counts
+
+    def _on_stairs(self, counts: Array) -> Array:
+        """Whole tokens at the edge of a stair where that is just below; layers that have all of their tokens keep them."""
+        text = self.text[:, None]
+        lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
+        return np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
 
     def _rounded(self, exact: Array, budget: Array) -> Array:
         """One rounding threshold per sample, the most generous that fits: layers that keep the same share round alike."""

@@ -15,6 +15,10 @@ from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
 from vispco.errors import InvalidInputError
 
+NEAR, STEEP = (
+    0.02,
+    2.0,
+)  # a stair is taken for so small a share of the tokens, if they take so many times their share of time
 BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 
 
@@ -60,16 +64,32 @@ class Measured(Cost):
     def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
         return self._time(retention * pricing.visual[:, None] + pricing.text[:, None])
 
+    def host_stairs(self, tokens: Array) -> Array:
+        """A measured size just below, where so few tokens take much more than their share of a layer's time."""
+        sizes, here = np.array(self.tokens), self._layer(tokens)
+        removed = (tokens[..., None] - sizes) / np.maximum(tokens[..., None], 1)  # [..., sizes]
+        near = (removed > 0) & (removed <= NEAR) & (here[..., None] > 0)
+        steep = (here[..., None] - self._layer(sizes)) / np.where(near, removed * here[..., None], 1.0)
+        best = np.where(near, steep, 0.0).argmax(axis=-1)
+        found: Array = np.where(np.where(near, steep, 0.0).max(axis=-1) >= STEEP, sizes[best], tokens)
+        return found
+
     def predict(self, counts: Tensor, workload: Workload) -> Tensor:
         """Milliseconds with drops: counts [..., L] -> [...], float64."""
         before = torch.cat([workload.num_visual[..., None], counts[..., :-1]], dim=-1)
         return self.price(counts, workload) + self.drop_ms * (counts < before).sum(dim=-1)
 
     def _time(self, N: Array) -> Array:
+        """Of all layers and what stands around them: N [..., L] tokens -> [...]."""
+        found: Array = self._layer(N).sum(axis=-1) + self.fixed_ms
+        return found
+
+    def _layer(self, N: Array) -> Array:
+        """Of one layer with so many tokens: [...] -> [...]."""
         x, y = np.array(self.tokens, dtype=np.float64), np.array(self.layer_ms, dtype=np.float64)
         slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
         ends = np.array([0.0]), np.array([BEYOND * x[-1]])
         first = max(0.0, y[0] - (y[1] - y[0]) / (x[1] - x[0]) * x[0])
         times = np.concatenate([[min(first, y[0])], y, y[-1:] + slope * (BEYOND - 1) * x[-1]])
-        found: Array = np.interp(N, np.concatenate([ends[0], x, ends[1]]), times).sum(axis=-1) + self.fixed_ms
+        found: Array = np.interp(N, np.concatenate([ends[0], x, ends[1]]), times)
         return found

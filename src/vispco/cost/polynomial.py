@@ -14,6 +14,9 @@ from vispco.cost.cost import Cost
 from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
 
+LEAST_SAVING = 0.01
+"""Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""
+
 
 @dataclass(frozen=True)
 class PolynomialCost(Cost):
@@ -37,6 +40,10 @@ class PolynomialCost(Cost):
     @abstractmethod
     def ffn_linear(self) -> int:
         """FLOPs of the feed-forward network, per token."""
+
+    @property
+    def least_saving(self) -> float:
+        return LEAST_SAVING
 
     @property
     def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
