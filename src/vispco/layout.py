@@ -158,6 +158,16 @@ class TokenLayout:
         return self.on_device(self.slots)
 
     @_Shared
+    def visual_columns(self) -> Tensor:
+        """`visual_index` with any place in the sequence for an empty slot: int64 [B, V]."""
+        return self.on_device(np.minimum(self.slots, self.length - 1))
+
+    @_Shared
+    def query_column(self) -> Tensor:
+        """`query` as a column: int64 [B, 1]."""
+        return self.on_device(self.query_at[:, None])
+
+    @_Shared
     def is_visual_slot(self) -> Tensor:
         """Which of the V slots hold a token; bool [B, V]."""
         return self.on_device(self.slots < self.length)
@@ -175,6 +185,11 @@ class TokenLayout:
         found: Array = np.where(self.real_map, count, count + 1)
         found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
         return found
+
+    @_Shared
+    def slot_index(self) -> Tensor:
+        """`slot_at` as a tensor: int64 [B, N]."""
+        return self.on_device(self.slot_at)
 
     @_Shared
     def instruction_index(self) -> Tensor:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from vispco.engine.layer_map import LayerMap
+from vispco.engine.plan import TokenPlan, check_masking, check_plan
+from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 
 
@@ -53,3 +56,22 @@ class Choices:
         """So many layers, from the first on, run as if there were no plan."""
         busy = (layer for layer, does in enumerate(zip(self.made, self.states_kept, strict=True)) if any(does))
         return next(busy, len(self.made))
+
+
+class KnownPlans:
+    """Plans that an engine has looked at: one that comes again, for pictures of the same sizes, is known."""
+
+    def __init__(self, chain: Chain, layers: LayerMap, *, masks: bool) -> None:
+        self.chain, self.layers, self.masks = chain, layers, masks
+        self._known: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
+
+    def look_at(self, plan: TokenPlan, layout: TokenLayout) -> Choices:
+        """Refuse a plan that cannot be carried out, and say what it asks for."""
+        known = self._known.get(plan)
+        if known is None or known[0] != layout.num_visual:
+            check_plan(plan, layout, self.layers, self.chain)
+            if self.masks:
+                check_masking(plan, layout, self.layers)
+            known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.layers))
+            self._known[plan] = known
+        return known[1]

@@ -90,7 +90,7 @@ class DropPass(PruningPass):
     def _apply(self, layer: int, selection: Selection) -> None:
         wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
         if self._slots is None:
-            self._slots = self.layout.on_device(self.layout.slot_at)
+            self._slots = self.layout.slot_index
         stays = torch.cat([selection.keep, text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
         here = stays.gather(1, self._slots)
         self.upcoming = next_stage(here, self.stage, max(wanted), exact=min(wanted) == max(wanted))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -26,30 +25,24 @@ from vispco.engine.attention import (
     check_flash_window,
     implementation_of,
 )
-from vispco.engine.cache import check_cache, check_own_cache, has_tracked
+from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
-from vispco.engine.choices import Choices
+from vispco.engine.choices import KnownPlans
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual
 from vispco.engine.hooks import Hook, LayerHook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
+from vispco.engine.model_checks import check_model
 from vispco.engine.passes import Arguments, Pass, Prefill
-from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
+from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
-from vispco.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
+from vispco.errors import PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
-from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
-
-SERVED = ("eager", "sdpa", *FLASH)
-UNSERVED_GENERATION = {
-    "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
-    "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
-}
 
 
 class Engine:
@@ -80,8 +73,8 @@ class Engine:
         self._vision: VisionTap | None = None
         self._signature = inspect.signature(self.base.forward)
         self._flash = self._trusted = False
-        self._plans: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
-        self._check_model()
+        self._plans = KnownPlans(self.chain, self.map, masks=self.options.mode == "mask")
+        check_model(self.model, self.chain, self.options, self.family)
 
     @property
     def current(self) -> Pass | None:
@@ -133,38 +126,6 @@ class Engine:
                 tap.remove()
         self._tap = self._vision = None
         self.state = CallState()
-
-    def _check_model(self) -> None:
-        name = implementation_of(self.text)
-        if name not in SERVED:
-            raise UnsupportedModelError(
-                f"The model runs attention as {name!r}; the engine serves {', '.join(SERVED)}. "
-                "Call model.set_attn_implementation('sdpa') first."
-            )
-        generation: Any = getattr(self.model, "generation_config", None)
-        for setting, why in UNSERVED_GENERATION.items():
-            value = getattr(generation, setting, None)
-            if value not in (None, "dynamic"):
-                raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")
-        if self.options.mode not in ("drop", "mask"):
-            raise InvalidInputError(f"mode={self.options.mode!r} was given. It is 'drop' or 'mask'.")
-        if self.options.mode == "mask" and self.chain.merges:
-            raise InvalidInputError(
-                f"The chain {self.chain.name!r} merges tokens, and a merged token cannot be expressed by a mask. Use "
-                "mode='drop', or the method without merging (for SparseVLM: recycle=false)."
-            )
-        if self.chain.stages[-1][0] >= len(self.layers):
-            layer, scorer = self.chain.stages[-1]
-            raise InvalidInputError(
-                f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(self.layers) - 1}."
-            )
-        check_own_cache(self.text.config)
-        if self.chain.taps_attention or self.options.mode == "mask":
-            self.family.check_attention(self.model)
-        if any(scorer.site == "mid" for scorer in self.chain.scorers):
-            self.family.ffn(self.layers[0])
-        if self.chain.needs_vision:
-            self.family.check_vision(self.model)
 
     def _hook_layer(self, index: int, layer: nn.Module) -> None:
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
@@ -289,7 +250,7 @@ class Engine:
             state.current = self._continuation(embeddings, past)
             return
         plan = self.planner(layout, embeddings)
-        choices = self._look_at(plan, layout)
+        choices = self._plans.look_at(plan, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
@@ -306,17 +267,6 @@ class Engine:
         else:
             dropping = DropPass(prefill, flat_masks=self._flash)
             state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
-
-    def _look_at(self, plan: TokenPlan, layout: TokenLayout) -> Choices:
-        """Refuse a plan that cannot be carried out, and work out what it asks for; a plan that comes again is known."""
-        known = self._plans.get(plan)
-        if known is None or known[0] != layout.num_visual:
-            check_plan(plan, layout, self.map, self.chain)
-            if self.options.mode == "mask":
-                check_masking(plan, layout, self.map)
-            known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.map))
-            self._plans[plan] = known
-        return known[1]
 
     def _continuation(self, embeddings: Tensor, past: int) -> Pass:
         if self.options.mode == "mask":

@@ -57,7 +57,8 @@ class AttentionReader:
         seen = self.before() if of == "before" else self.entering(rotary=rotary)
         index, present, weights = self._rows(rows, weights, seen.places)
         at_end = rows == "last" and self.layout.query_is_last
-        request = RowRequest(index.clamp(max=seen.width - 1), seen.columns, heads, weights, present, at_end)
+        index = index if rows == "last" else index.clamp(max=seen.width - 1)  # the query never leaves
+        request = RowRequest(index, seen.columns, heads, weights, present, at_end)
         found = received_attention(seen.call, request, seen.hidden_keys)
         return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs
 
@@ -117,7 +118,10 @@ class AttentionReader:
         return self._seen(self.probed[rotary], self.state.to_stage, self.state.live)
 
     def _seen(self, call: AttentionCall, places: Places, live: Tensor) -> SeenCall:
-        columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
+        if getattr(places, "stage", None) is None and call.query.shape[2] == self.layout.length:  # nothing left before
+            columns = self.layout.visual_columns
+        else:
+            columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
         return SeenCall(call, places, live, columns, self.state.hidden_keys(live))
 
     def _present(self, seen: SeenCall) -> Tensor:
@@ -158,7 +162,7 @@ class AttentionReader:
         """Places of the rows in a call, int64 [B, R]; which of them are there; and the weights in their order."""
         state, layout = self.state, self.layout
         if rows == "last":
-            return places(layout.query[:, None]), None, weights
+            return places(layout.query_column), None, weights
         if rows == "after-image":
             return places(layout.after_image[:, None]), None, weights
         if rows == "text":

@@ -1,0 +1,56 @@
+"""What a model must be to be pruned, said before any of it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from vispco.engine.attention import FLASH, implementation_of
+from vispco.engine.cache import check_own_cache
+from vispco.engine.call_state import EngineOptions
+from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.families import Family
+from vispco.scorers.chain import Chain
+
+SERVED = ("eager", "sdpa", *FLASH)
+UNSERVED_GENERATION = {
+    "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
+    "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
+}
+
+
+def check_model(model: nn.Module, chain: Chain, options: EngineOptions, family: Family) -> None:
+    """Refuse a model, its settings, or a chain and a mode that do not fit it."""
+    text: Any = family.text_model(model)
+    layers = family.layers(model)
+    name = implementation_of(text)
+    if name not in SERVED:
+        raise UnsupportedModelError(
+            f"The model runs attention as {name!r}; the engine serves {', '.join(SERVED)}. "
+            "Call model.set_attn_implementation('sdpa') first."
+        )
+    generation: Any = getattr(model, "generation_config", None)
+    for setting, why in UNSERVED_GENERATION.items():
+        value = getattr(generation, setting, None)
+        if value not in (None, "dynamic"):
+            raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")
+    if options.mode not in ("drop", "mask"):
+        raise InvalidInputError(f"mode={options.mode!r} was given. It is 'drop' or 'mask'.")
+    if options.mode == "mask" and chain.merges:
+        raise InvalidInputError(
+            f"The chain {chain.name!r} merges tokens, and a merged token cannot be expressed by a mask. Use "
+            "mode='drop', or the method without merging (for SparseVLM: recycle=false)."
+        )
+    if chain.stages[-1][0] >= len(layers):
+        layer, scorer = chain.stages[-1]
+        raise InvalidInputError(
+            f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(layers) - 1}."
+        )
+    check_own_cache(text.config)
+    if chain.taps_attention or options.mode == "mask":
+        family.check_attention(model)
+    if any(scorer.site == "mid" for scorer in chain.scorers):
+        family.ffn(layers[0])
+    if chain.needs_vision:
+        family.check_vision(model)
