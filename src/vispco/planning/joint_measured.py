@@ -8,11 +8,11 @@ from torch import Tensor
 
 from vispco.cost import Budget, KvBytes
 from vispco.cost.host import Array, HostPricing
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.layout import TokenLayout
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
-from vispco.planning.measured_planner import STEPS, MeasuredCosts, Priced, beside_longest, time_share
+from vispco.planning.measured_planner import STEPS, Priced, TimeLimits, beside_longest
 
 
 class JointMeasuredPlanner:
@@ -29,36 +29,42 @@ class JointMeasuredPlanner:
         first = self._planner(STEPS // 2)
         self.chain, self.cost = first.chain, first.cost
         self.priced = Priced(first.kernel, first.cost.dimensions)
-        self.costs = MeasuredCosts(first.cost.dimensions)
+        self._limits = TimeLimits(budget, self.priced)
+        self._plans = PlanMemory()
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
         plan = self._by_bytes if self.budget.kind == "bytes" else self._by_time
-        counts, chains = plan(sizes, layout, embeddings)
+        return plan(layout, embeddings)
+
+    def _as_plan(self, counts: Array, chains: Array) -> TokenPlan:
         used = self._planner(STEPS // 2).used
         groups = tuple(used.index(chain) for chain in chains.tolist())
         return TokenPlan(torch.from_numpy(counts), groups=groups if len(used) > 1 else None)
 
-    def _by_bytes(self, sizes: Array, layout: TokenLayout, embeddings: Tensor) -> tuple[Array, Array]:
+    def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
         cost, workload = KvBytes(self.cost.dimensions), self.priced.workload(*sizes.T)
         budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
         planner = self._planner(self.priced.step(budget, workload, cost))
         choice = planner.choose_batch(layout, embeddings)
-        return planner.solve(sizes, choice.anchor, budget, cost), choice.chain
+        return self._as_plan(planner.solve(sizes, choice.anchor, budget, cost), choice.chain)
 
-    def _by_time(self, sizes: Array, layout: TokenLayout, embeddings: Tensor) -> tuple[Array, Array]:
-        cost = self.costs.at(layout.batch_size, embeddings)
-        longest = int(sizes.sum(axis=1).argmax())
-        own = sizes[longest : longest + 1]
-        workload = self.priced.workload(*own.T)
-        budget = time_share(self.budget, workload, cost)
-        planner = self._planner(self.priced.step(budget, workload, cost))
+    def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        sizes = tuple(zip(layout.num_prompt, layout.num_visual, strict=True))
+        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place]))
+        limit = self._limits.of(sizes[longest], len(sizes), embeddings)
+        planner = self._planner(limit.step)
         choice = planner.choose_batch(layout, embeddings)
-        anchor, chain = choice.anchor[longest : longest + 1], choice.chain[longest]
-        kept = planner.solve(own, anchor, budget, cost)[0]
-        counts = beside_longest(kept, sizes, longest)
-        return counts, np.full(len(sizes), chain)
+
+        def make() -> TokenPlan:
+            rows = np.array(sizes)
+            own = slice(longest, longest + 1)
+            kept = planner.solve(rows[own], choice.anchor[own], limit.share, limit.cost)[0]
+            chains = np.full(len(rows), choice.chain[longest])
+            return self._as_plan(beside_longest(kept, rows, longest), chains)
+
+        return self._plans.recall((limit, sizes, int(choice.anchor[longest])), make)
 
     def _planner(self, step: int) -> JointPlanner:
         """The planner for a share of the FLOPs, in steps."""

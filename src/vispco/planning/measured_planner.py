@@ -13,7 +13,7 @@ from torch import Tensor
 from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, Site, TimeProfile, Workload
 from vispco.cost.host import Array, HostPricing
 from vispco.cost.solve import counts_for_budget
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
@@ -86,6 +86,39 @@ def beside_longest(kept: Array, sizes: Array, longest: int) -> Array:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class TimeLimit:
+    """What a batch is planned with: its longest sample, and the share [1] of that sample's unpruned time.
+
+    step: the fraction of the FLOPs that it comes to, in whole steps.
+    """
+
+    workload: Workload
+    share: Array
+    cost: Measured
+    step: int
+
+
+class TimeLimits:
+    """The limits of a budget of time by the size of a batch's longest sample, each worked out once."""
+
+    def __init__(self, budget: Budget, priced: Priced) -> None:
+        self.budget, self.priced = budget, priced
+        self.costs = MeasuredCosts(priced.dimensions)
+        self._known: dict[tuple[Any, ...], TimeLimit] = {}
+
+    def of(self, longest: tuple[int, int], batch: int, embeddings: Tensor) -> TimeLimit:
+        """For so many text and visual tokens."""
+        cost = self.costs.at(batch, embeddings)
+        key = (*longest, batch, embeddings.device, embeddings.dtype)
+        found = self._known.get(key)
+        if found is None:
+            workload = self.priced.workload([longest[0]], [longest[1]])
+            share = time_share(self.budget, workload, cost)
+            found = self._known[key] = TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
+        return found
+
+
 class MeasuredPlanner:
     """The engine's `Planner` for a budget of time or of bytes.
 
@@ -96,36 +129,34 @@ class MeasuredPlanner:
     def __init__(self, budget: Budget, make_shape: MakeShape, priced: Priced) -> None:
         self.budget, self.make_shape, self.priced = budget, make_shape, priced
         self._shapes: dict[int, Any] = {}
-        self.costs = MeasuredCosts(priced.dimensions)
-        self._known: dict[tuple[Any, ...], Array] = {}
+        self._limits = TimeLimits(budget, priced)
+        self._plans = PlanMemory()
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         plan = self._by_bytes if self.budget.kind == "bytes" else self._by_time
-        return TokenPlan(torch.from_numpy(plan(layout, embeddings)))
+        return plan(layout, embeddings)
 
-    def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> Array:
+    def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         cost = KvBytes(self.priced.dimensions)
         workload = self.priced.workload(layout.num_prompt, layout.num_visual)
-        pricing = HostPricing(cost, workload)
-        budget = np.minimum(1.0, self.budget.amount / pricing.divisor)
-        params = self._params(budget, workload, cost, layout, embeddings)
-        return self.priced.counts(params, budget, workload, cost)
+        budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
+        params = self._params(self.priced.step(budget, workload, cost), layout, embeddings)
+        return TokenPlan(torch.from_numpy(self.priced.counts(params, budget, workload, cost)))
 
-    def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> Array:
-        cost = self.costs.at(layout.batch_size, embeddings)
-        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
-        longest = int(sizes.sum(axis=1).argmax())
-        workload = self.priced.workload(*sizes[longest : longest + 1].T)
-        budget = time_share(self.budget, workload, cost)
-        params = self._params(budget, workload, cost, layout, embeddings)[longest : longest + 1]
-        key = (cost.batch, *sizes[longest].tolist(), params.numpy().tobytes())
-        if key not in self._known:
-            self._known[key] = self.priced.counts(params, budget, workload, cost)[0]
-        return beside_longest(self._known[key], sizes, longest)
+    def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        sizes = tuple(zip(layout.num_prompt, layout.num_visual, strict=True))
+        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place]))
+        limit = self._limits.of(sizes[longest], len(sizes), embeddings)
+        params = self._params(limit.step, layout, embeddings)[longest : longest + 1]
 
-    def _params(self, budget: Array, workload: Workload, cost: Cost, layout: TokenLayout, embeddings: Tensor) -> Tensor:
-        """The shape of each sample, for the fraction of the FLOPs that the budget comes to: [B, P], on the host."""
-        step = self.priced.step(budget, workload, cost)
+        def make() -> TokenPlan:
+            kept = self.priced.counts(params, limit.share, limit.workload, limit.cost)[0]
+            return TokenPlan(torch.from_numpy(beside_longest(kept, np.array(sizes), longest)))
+
+        return self._plans.recall((limit, sizes, params.numpy().tobytes()), make)
+
+    def _params(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Tensor:
+        """The shape of each sample, for a fraction of the FLOPs in whole steps: [B, P], on the host."""
         if step not in self._shapes:
             self._shapes[step] = self.make_shape(min(1.0, step / STEPS))
         shape = self._shapes[step]
