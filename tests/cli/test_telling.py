@@ -1,5 +1,6 @@
 """What a command says while it works: on stderr with and without --json, as much as was asked for, and in a log file."""
 
+import io
 import json
 import logging
 
@@ -130,3 +131,18 @@ def test_a_logging_configuration_of_another_library_does_not_silence_it(invoke):
     for name in ("vispco", "vispco.said", telling.PROGRESS.name):
         logging.getLogger(name).disabled = True  # as dictConfig does unless it is told not to
     assert "tiny-qwen, unpruned" in invoke(*WORK).err
+
+
+def test_a_sentence_is_broken_between_words_on_a_terminal_alone(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    sentence = (
+        "Give another folder with --out, or runs/a-name-that-is-longer-than-the-terminal-is-wide/report.html now."
+    )
+    lines = telling.fill_lines(sentence, Terminal()).splitlines()
+    assert " ".join(lines) == sentence
+    assert [line for line in lines if len(line) > 40 and " " in line] == []
+    assert telling.fill_lines(sentence, io.StringIO()) == sentence

@@ -138,7 +138,7 @@ def _fail(sentence: str, code: int) -> None:
     if os.environ.get("VISPCO_DEBUG") and code != INTERRUPTED:
         raise  # noqa: PLE0704 - called from an except block only
     telling.note_error(sentence)
-    typer.secho(f"error: {sentence}", fg="red", err=True)
+    typer.secho(telling.fill_lines(f"error: {sentence}", sys.stderr), fg="red", err=True)
     sys.stderr.flush()
     telling.end()
     sys.exit(code)

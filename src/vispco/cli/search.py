@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
 from vispco.cli.preset import PresetOptions
-from vispco.cli.telling import draws_bars, is_first, say
+from vispco.cli.telling import draws_bars, fill_lines, is_first, say
 from vispco.run_record import record_output
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def search(
     if not json:
         unpruned = unpruned_of(folder.path)
         show({}, as_json=False, table=tasks_table(frontier, unpruned))
-        typer.echo(verdict(frontier, unpruned.accuracy, cost))
+        typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, cost), sys.stdout))
         tell_next(
             folder.path,
             f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",

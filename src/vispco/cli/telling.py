@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from vispco.errors import InvalidInputError
 from vispco.progress_lines import LOGGER as PROGRESS
@@ -30,7 +32,19 @@ class Screen(logging.Handler):
         if record.name == PROGRESS.name and draws_bars():
             return  # the bar shows it
         mark = "note: " if record.levelno >= logging.WARNING else ""
-        print(f"{mark}{record.getMessage()}", file=sys.stderr, flush=True)  # noqa: T201 - as a progress bar has it
+        line = fill_lines(f"{mark}{record.getMessage()}", sys.stderr)
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 - as a progress bar has it
+
+
+def fill_lines(text: str, stream: TextIO) -> str:
+    """A sentence in lines of a terminal's width, broken between words; as it is where no terminal shows it."""
+    if not stream.isatty():
+        return text
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(
+        textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) if len(line) > columns else line
+        for line in text.splitlines()
+    )
 
 
 def begin(*, quiet: bool = False, verbose: bool = False, log_file: Path | None = None) -> None:

@@ -62,9 +62,9 @@ def time_left(settled_now: int, left: int, seconds: float) -> float | None:
 
 
 def status_line(progress: Progress) -> str:
-    """Return the numbers of configurations and the time left as one line."""
-    left = "…" if progress.eta is None else str(timedelta(seconds=round(progress.eta)))
-    line = f"{progress.settled}/{progress.total} configurations, {progress.running} running, {left} left"
+    """Return the numbers of configurations, and the time left once it can be told, as one line."""
+    line = f"{progress.settled}/{progress.total} configurations, {progress.running} running"
+    line += "" if progress.eta is None else f", {timedelta(seconds=round(progress.eta))} left"
     return f"{line}, {progress.failed} failed" if progress.failed else line
 
 
