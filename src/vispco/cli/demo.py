@@ -16,7 +16,7 @@ from vispco.cli.choice import ONE_CHAIN, chain_of
 from vispco.cli.completion import complete_scorers
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.cli.output import show
+from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, run_folder
 from vispco.cli.telling import draws_bars, say
 from vispco.files import read_json
@@ -171,23 +171,25 @@ def batch_of(out: Path) -> str:
 
 
 def _table(rows: Sequence[OutcomeRow], title: str, batch: str) -> Any:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
 
-    table = Table(title=title, caption=f"TTFT: time to first token in ms, {batch}; ×: how much faster than unpruned")
-    for column in ("budget", "FLOPs", "searched", "of a sweep", "TTFT", "×", "× by FLOPs"):
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = ("budget", "FLOPs", "searched", "of a sweep", "TTFT", "×", "× by FLOPs")
+    cells = []
     for row in rows:
         spread_of = "" if row.low is None or row.high is None else f" ± {50 * (row.high - row.low):.1f}"
-        table.add_row(
-            "unpruned" if row.budget >= 1 else f"{row.budget:.0%}",
-            _percent(row.fraction),
-            _percent(row.accuracy) + spread_of,
-            _percent(row.empirical),
-            "" if row.ttft_ms is None else f"{row.ttft_ms:.2f}",
-            gain(row.speedup),
-            "" if row.implied is None else f"{row.implied:.2f}",
+        cells.append(
+            (
+                "unpruned" if row.budget >= 1 else f"{row.budget:.0%}",
+                _percent(row.fraction),
+                _percent(row.accuracy) + spread_of,
+                _percent(row.empirical),
+                "" if row.ttft_ms is None else f"{row.ttft_ms:.2f}",
+                gain(row.speedup),
+                "" if row.implied is None else f"{row.implied:.2f}",
+            )
         )
-    return table
+    caption = f"TTFT: time to first token in ms, {batch}; ×: how much faster than unpruned"
+    return Group(fitted_table(columns, cells, title), caption)
 
 
 def gain(speedup: float | None) -> str:

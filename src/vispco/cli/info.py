@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.output import show
+from vispco.cli.output import fitted_table, show
 from vispco.declared_names import WEIGHTS, shipped_models
 from vispco.errors import InvalidInputError, did_you_mean
 from vispco.model_source import LoadError, looks_like_a_path
@@ -179,32 +179,30 @@ def _table(data: dict[str, Any]) -> Any:
 
 
 def _methods(rows: list[dict[str, Any]], text: int) -> Any:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
 
-    table = Table(
-        title="published settings on LLaVA-1.5-7B: 576 visual tokens, 32 layers",
-        caption="visual tokens of a mean layer; FLOPs of a prefill of the language model (exact, "
-        f"{text} text tokens), and their share of the unpruned ones.\nlabel: what the number in a setting's name counts. "
-        "*: after the method, see its docstring",
-        caption_justify="left",
-    )
-    table.add_column("method")
-    table.add_column("setting")
-    table.add_column("label")
-    for column in ("inputs", "outputs", "TFLOPs", "FLOPs"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        known = row["flops"] is not None
-        table.add_row(
+    cells = [
+        (
             row["method"] + ("*" if row["after"] else ""),
             row["setting"],
             row["label"] or "",
-            f"{row['mean_inputs']:.1f}" if known else "by sample",
-            f"{row['mean_outputs']:.1f}" if known else "",
-            f"{row['flops'] / 1e12:.2f}" if known else "",
-            f"{row['fraction']:.1%}" if known else "",
+            *(
+                (f"{row['mean_inputs']:.1f}", f"{row['mean_outputs']:.1f}", f"{row['flops'] / 1e12:.2f}")
+                if row["flops"] is not None
+                else ("varies", "", "")
+            ),
+            "" if row["flops"] is None else f"{row['fraction']:.1%}",
         )
-    return table
+        for row in rows
+    ]
+    columns = ("method", "setting", "label", "inputs", "outputs", "TFLOPs", "FLOPs")
+    title = "published settings on LLaVA-1.5-7B: 576 visual tokens, 32 layers"
+    return Group(
+        fitted_table(columns, cells, title, left=("setting", "label")),
+        "visual tokens of a mean layer; FLOPs of a prefill of the language model (exact, "
+        f"{text} text tokens), and their share of the unpruned ones.\nlabel: what the number in a setting's name counts. "
+        "*: after the method, see its docstring",
+    )
 
 
 WORK = {

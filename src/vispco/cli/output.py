@@ -46,11 +46,16 @@ def fitted_table(
 
     parts: list[Table] = []
     needs = widths(columns, rows)
-    for places in fitting(needs, Console().width):
+    for places in fitting(needs, width := Console().width):
         table = Table(title=None if parts or not title else title)
+        spare = width - 1 - sum(needs[place] + 3 for place in places)
         for place in places:
+            more = max(
+                0, min(spare, len(columns[place]) - needs[place])
+            )  # a header stays in one line where there is room
+            spare -= more
             side: Literal["left", "right"] = "left" if place == 0 or columns[place] in left else "right"
-            table.add_column(columns[place], justify=side, min_width=needs[place])
+            table.add_column(columns[place], justify=side, width=needs[place] + more)
         for row in rows:
             table.add_row(*(row[place] for place in places))
         parts.append(table)
