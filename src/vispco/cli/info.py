@@ -201,7 +201,7 @@ def _methods(rows: list[dict[str, Any]], text: int) -> Any:
         fitted_table(columns, cells, title, left=("setting", "label")),
         "visual tokens of a mean layer; FLOPs of a prefill of the language model (exact, "
         f"{text} text tokens), and their share of the unpruned ones.\nlabel: what the number in a setting's name counts. "
-        "*: after the method, see its docstring",
+        "varies: tokens differ by sample. *: after the method, see its docstring",
     )
 
 
