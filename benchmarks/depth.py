@@ -136,6 +136,7 @@ def searches(lab: Callable[[], Lab], cache: Path) -> dict[str, Part]:
         "unpruned": lambda: parts.unpruned(lab(), cache),
         "table": lambda: parts.table(lab(), cache, SCOUTING),
         "grid": lambda: parts.grid(lab(), cache),
+        "joint": lambda: depth_searches.joint(lab()),
         "line-single": static("single", "line", "line"),
         "lagrangian-single": static("single", "static", "lagrangian"),
         "lagrangian-multi-step": static("multi-step", "static", "lagrangian"),
@@ -227,7 +228,8 @@ def search_figures(found: dict[str, Any]) -> dict[str, Figure]:
         for figure, name, quality, price in (
             ("paper", algorithm_1(deep), 0.99, 0.021),
             ("paper_predictor", "predictor-lagrangian-multi-step", None, None),
-            ("best", "table", 1.05, 0.02),
+            ("table", "table", None, None),
+            ("best", "joint", 1.05, 0.02),
         ):
             if name in deep:
                 ratio = deep[name]["volume"] / whole["volume"]

@@ -1,6 +1,7 @@
-"""Searches of `depth.py` that `search.py` does not have: NSGA-II, random shapes, and an evolution strategy.
+"""Searches of `depth.py` that `search.py` does not have: NSGA-II, random shapes, an evolution strategy, and the joint one.
 
-All three use the shapes of the table predictor (two steps), the same calibration samples, and its bill in FLOPs.
+The first three use the shapes of the table predictor (two steps), the same calibration samples, and its bill in FLOPs. The
+joint search, which is the default of `vispco search`, chooses among chains of scorers as well.
 """
 
 from __future__ import annotations
@@ -8,16 +9,23 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from search_lab import BUDGETS, Lab
-from vispco import kernels
+from joint import violations
+from search_lab import BUDGETS, Judged, Lab
+from vispco import Pruner, kernels
+from vispco.data import dataset
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.planning.joint_planner import JointPlanner
 from vispco.search.batch import Batch
+from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import counts_at_budget
 from vispco.search.shapes.initial import initial_shapes
+from vispco.search.spec import SearchSpec
 
 BATCHES = 4  # of 8 calibration samples that each trial is measured on
 Shape = torch.Tensor  # parameters of the kernel [P]
@@ -125,6 +133,25 @@ def evolution_strategy(
             kept = min(kept, (kl, params), key=lambda each: each[0])
         best[budget] = kept[1]
     return problem.judged(best, trials)
+
+
+def joint(lab: Lab) -> dict[str, Any]:
+    """The default search of a user: chains and schedules together, from the same calibration samples."""
+    started = time.perf_counter()
+    samples = list(dataset("calibration", limit=lab.sizes["calibration"]))
+    run = SearchRun.prepare(lab.model, lab.processor, samples, SearchSpec.of_chains(seed=0))
+    outcome = run_mode(run)
+    seconds = time.perf_counter() - started
+    tests = list(dataset("test", limit=lab.sizes["test"]))
+    judge = TaskEvaluator(lab.model, lab.processor, tests, batch_size=32)
+    found = Judged(flops=float(run.objective.spent.total), seconds=seconds)
+    for budget in BUDGETS:
+        planner = JointPlanner(outcome.predictor, str(budget))
+        result = judge(Pruner(planner.chain, planner))
+        spent = result.details["spending"]["exact"]
+        found.points[f"{budget:g}"] = [spent["mean"], result.accuracy]
+    found.violations = violations(SimpleNamespace(model=lab.model, processor=lab.processor, test=tests), outcome)
+    return {**found.to_dict(), "samples": len(samples)}
 
 
 def _inside(problem: Problem, params: Shape) -> Shape:
