@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -20,31 +20,18 @@ from vispco.search.joint.choosing import useful_anchors
 from vispco.search.joint.measuring import Chains
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, typical_counts
+from vispco.search.joint.trials import (
+    NOTHING,
+    MeasuredConfigurations,
+    Trial,
+    carried_together,
+    first_scorer,
+    stage_layers,
+)
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
 
 NEAR = 1.5  # the best of another kind of chain is kept as long as it loses no more than so many times the least
-NOTHING = torch.empty(0)  # no sample has been measured yet
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One configuration at a level. counts: [L], its tokens for a sample of the typical size. kl: on the first samples."""
-
-    chain: Chain
-    params: Tensor
-    counts: Tensor
-    looks: int
-    kl: Tensor
-
-    @property
-    def key(self) -> tuple[Chain, bytes]:
-        """Trials with the same key prune the same tokens."""
-        return self.chain, self.counts.numpy().tobytes()
-
-    @property
-    def loss(self) -> float:
-        return float(bounded(self.kl).mean())
 
 
 class LevelSearch:
@@ -73,7 +60,7 @@ class LevelSearch:
     def swap(self, chains: Sequence[Chain]) -> None:
         """The best shape under the other chains whose scorers begin at the same layers."""
         best = self.best(1)[0]
-        others = [chain for chain in chains if chain != best.chain and _stages(chain) == _stages(best.chain)]
+        others = [chain for chain in chains if chain != best.chain and stage_layers(chain) == stage_layers(best.chain)]
         self._look([trial for chain in others for trial in self._add(chain, best.params[None])], 0)
 
     @property
@@ -116,7 +103,9 @@ class LevelSearch:
     def anchors(self) -> MeasuredConfigurations:
         """The configurations that serve best together, of those that were measured on all looks, and the best others."""
         most = max(trial.looks for trial in self._seen)
-        found = _one_kind(sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss))
+        found = carried_together(
+            sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
+        )
         kl = torch.stack([trial.kl for trial in found], dim=-1)
         size = self.settings.anchors
         useful = useful_anchors(kl, self.groups[: len(kl)], size)
@@ -199,7 +188,7 @@ class LevelSearch:
         among = sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
         kinds: dict[str, int] = {}
         for place, trial in enumerate(among):
-            kinds.setdefault(_kind(trial.chain), place)
+            kinds.setdefault(first_scorer(trial.chain), place)
         near = [place for place in kinds.values() if among[place].loss <= NEAR * among[0].loss]
         loss = bounded(torch.stack([trial.kl for trial in among], dim=-1))
         together = greedy_anchors(loss, left_out_means(loss, self.groups[: len(loss)]), size - size // 4)
@@ -217,20 +206,6 @@ class LevelSearch:
         return group_instructions(self.observation)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredConfigurations:
-    """Configurations of some levels, and their KL [samples, K] on the first samples."""
-
-    configurations: Configurations
-    kl: Tensor
-
-    @staticmethod
-    def join(parts: Sequence[MeasuredConfigurations]) -> MeasuredConfigurations:
-        """Those of several levels, measured on the same samples."""
-        every = Configurations.join([part.configurations for part in parts])
-        return MeasuredConfigurations(every, torch.cat([part.kl for part in parts], dim=1))
-
-
 def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
     """The batches that each look adds, so that it sees at least so many samples, if there are as many."""
     found: list[list[Batch]] = []
@@ -243,25 +218,3 @@ def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
             used += 1
         found.append(part)
     return found
-
-
-def _kind(chain: Chain) -> str:
-    """Which scorer chooses before the language model; empty for chains that begin inside it."""
-    return str(chain.scorers[0]) if chain.earliest_layer == 0 else ""
-
-
-def _stages(chain: Chain) -> tuple[int, ...]:
-    return tuple(layer for layer, _ in chain.stages)
-
-
-def _one_kind(trials: Sequence[Trial]) -> list[Trial]:
-    """Trials that one batch can carry: of those whose tokens leave at one kind of place, the kind of the best one.
-
-    See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
-    """
-
-    def kind(chain: Chain) -> object:
-        return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
-
-    best = min(trials, key=lambda trial: trial.loss)
-    return [trial for trial in trials if kind(trial.chain) == kind(best.chain)]

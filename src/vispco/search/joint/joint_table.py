@@ -16,11 +16,12 @@ from vispco.planning.instruction_groups import group_instructions
 from vispco.planning.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
-from vispco.search.joint.halving import LevelSearch, MeasuredConfigurations
+from vispco.search.joint.halving import LevelSearch
 from vispco.search.joint.measuring import Chains
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
+from vispco.search.joint.trials import MeasuredConfigurations
 from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
 
