@@ -5,6 +5,8 @@ STAMP  := $(VENV)/.installed
 DEMO   ?=
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
+# BROWSER=install is for `make browser`: in the environment of a command it would be the name of a browser.
+unexport BROWSER
 
 .PHONY: install demo test browser lint types bench lower-bounds wheel-test pictures docs notebook clean
 
