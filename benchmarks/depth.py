@@ -56,7 +56,7 @@ STATIC = parts.StaticPlan(
     seen=4, budgets=(0.2, 0.3, 0.4, 0.6, 0.8), descent=DescentSettings(outer=2, batches=2, explore=16)
 )
 # Algorithm 1 once more, with the kernel that is best on the calibration samples and as many budgets as its bill allows.
-PAPER = replace(STATIC, budgets=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8))
+PAPER = replace(STATIC, budgets=(0.2, 0.3, 0.4, 0.5, 0.7, 0.8), monotone=True)
 SCOUTING = ScoutingSettings(anchors=2, explore=24, scouts=8, shortlist=6, budgets=(0.25, 0.4, 0.6))
 Part = Callable[[], dict[str, Any]]
 

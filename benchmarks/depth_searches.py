@@ -137,9 +137,9 @@ def evolution_strategy(
 
 
 def joint(lab: Lab) -> dict[str, Any]:
-    """The search over chains and schedules together, from half of the calibration samples and with few chains, for its bill."""
+    """The search over chains and schedules together, with few chains, from as many samples as 2 % of the grid pays for."""
     started = time.perf_counter()
-    samples = list(dataset("calibration", limit=lab.sizes["calibration"] // 2))
+    samples = list(dataset("calibration", limit=3 * lab.sizes["calibration"] // 8))
     run = SearchRun.prepare(lab.model, lab.processor, samples, SearchSpec.of_chains(CHAINS, seed=0))
     outcome = run_mode(run)
     seconds = time.perf_counter() - started

@@ -176,8 +176,13 @@ def flattered(lab: Lab, _: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StaticPlan:
-    """What a search of one schedule for each budget may do. Budgets between its own take the nearest shape."""
+    """What a search of one schedule for each budget may do. Budgets between its own take the nearest shape.
 
+    monotone: a shape of a smaller budget is taken where it has less KL on the calibration samples: with more money it
+    cannot get worse by much, and a solver that is stopped early leaves such shapes.
+    """
+
+    monotone: bool = False
     seen: int = SEARCHED  # batches of calibration samples
     budgets: tuple[float, ...] = BUDGETS
     descent: DescentSettings = field(default_factory=DescentSettings)
@@ -195,6 +200,11 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     outcome = run_mode(SearchRun(spec, objective, batches, say=lambda line: print("   ", line, flush=True)))
     seconds = time.perf_counter() - started
     nearest = {budget: min(outcome.found, key=lambda each: abs(each.budget - budget)) for budget in BUDGETS}
+    if plan.monotone:
+        nearest = {
+            budget: min((each for each in outcome.found if each.budget <= own.budget), key=lambda each: each.kl)
+            for budget, own in nearest.items()
+        }
     found = lab.judged(kernel, lambda batch, budget: nearest[budget].params.expand(len(batch), -1))
     _bill(found, objective, seconds)
     found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}

@@ -75,3 +75,9 @@ def test_packing_agrees_with_a_loop(rows, left):
         assert [i for i in found.visual_index[b].tolist() if i < width] == positions
         assert found.num_visual[b] == len(positions)
         assert found.query[b] == max(i for i, t in enumerate(row) if t != P)
+
+
+def test_a_query_may_be_a_visual_token():
+    visual = torch.tensor([[False, True, True], [True, True, False]])
+    assert not TokenLayout.build(visual).query_is_text
+    assert TokenLayout.build(visual[1:]).query_is_text

@@ -148,6 +148,11 @@ class TokenLayout:
         return bool((self.query_at == self.length - 1).all())
 
     @_Shared
+    def query_is_text(self) -> bool:
+        """Whether the query of every sample is a text token. Where a prompt ends with its picture, it is a visual one."""
+        return not bool(np.take_along_axis(self.visual_map, self.query_at[:, None], axis=1).any())
+
+    @_Shared
     def slots(self) -> Array:
         """`visual_index` on the host."""
         return packed(self.visual_map, max(self.num_visual, default=0))

@@ -47,7 +47,7 @@ MIDST = {
     "export": ("vispco.planning.deployment.export", ("{run}",)),
     "ask": ("vispco.asking.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
-    "info": ("vispco.cost.get", ("tiny-llava",)),
+    "info": ("vispco.estimates.known_config.read_known_config", ("tiny-llava",)),
     "zoo list": ("vispco.zoo.shipped.path", ()),
     "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),
 }

@@ -193,7 +193,7 @@ def test_the_heading_of_an_evaluation_names_the_scorer_of_the_run(invoke, run, t
 def test_a_result_that_cannot_be_written_is_told_before_the_work(invoke, tmp_path, option):
     place = tmp_path / "results.json"
     place.mkdir()
-    done = invoke("evaluate", "no-such-model", option, place)
+    done = invoke("evaluate", "tiny-qwen", option, place)
     assert done.code == 1
     assert "is a folder" in done.err
 
@@ -201,8 +201,8 @@ def test_a_result_that_cannot_be_written_is_told_before_the_work(invoke, tmp_pat
 @pytest.mark.parametrize(
     "command",
     [
-        ("evaluate", "no-such-model", "--out"),
-        ("evaluate", "no-such-model", "--predictions"),
+        ("evaluate", "tiny-qwen", "--out"),
+        ("evaluate", "tiny-qwen", "--predictions"),
         ("report", "{run}", "--out"),
         ("export", "{run}", "--out"),
     ],

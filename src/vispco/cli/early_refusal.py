@@ -80,6 +80,14 @@ def _check_searches(text: str) -> None:
             _check("searches", part)
 
 
+def _check_learned(text: str) -> None:
+    """A method that is trained; another method is known, too, but has nothing to train."""
+    learned = declared_names("learned")
+    if text not in learned and text in {*declared_names("scorers"), *declared_names("methods")}:
+        raise InvalidInputError(f"The method {text!r} has nothing to train. Methods that have: {', '.join(learned)}.")
+    _check("learned", text)
+
+
 def _check_solver(text: str) -> None:
     known = declared_solvers()
     if text not in known:
@@ -125,7 +133,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "methods": _check_methods,
     "compare searches:methods": _check_searches,
     "compare methods:search": _check_searches,
-    "train:method": _one("learned"),
+    "train:method": _check_learned,
     "kernel": _one("kernels"),
     "cost": _one("costs"),
     "mode": _one("modes"),
