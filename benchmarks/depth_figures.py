@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
-from depth import algorithm_1
 from figures import RESULTS
 from pictures import keep
 from vispco.plots import style
@@ -22,7 +22,9 @@ from vispco.plots.retention import RetentionInfo, draw_retention
 
 Parts = dict[str, Any]
 NAMES = {
+    "joint": "joint search (ours)",
     "table": "table predictor (ours)",
+    "paper": "Algorithm 1, best kernel",
     "line-single": "line search",
     "tpe": "TPE",
     "nsga2": "NSGA-II",
@@ -118,11 +120,15 @@ def draw_cost(parts: Parts, path: Path) -> Path:
 def main() -> None:
     found = json.loads((RESULTS / "depth.json").read_text())["details"]["parts"]
     parts = {name.removesuffix(".36"): part for name, part in found.items() if name.endswith(".36")}
-    paper = algorithm_1(parts)
+    paper = "paper"
     kernels = [name for name in parts if name.startswith(("lagrangian-", "projection-"))]
-    curves = tuple((f"{float(budget):.0%}", tuple(curve)) for budget, curve in parts[paper]["curves"].items())
+    curves = tuple(
+        (f"{float(budget):.0%}", tuple(np.ravel(curve).tolist())) for budget, curve in parts[paper]["curves"].items()
+    )
     drawings: dict[str, Callable[[Path], Path]] = {
-        "depth-frontier": lambda path: draw_lines(parts, ["table", "grid", paper], path, parts["grid"]["calibration"]),
+        "depth-frontier": lambda path: draw_lines(
+            parts, ["joint", "table", "grid", paper], path, parts["grid"]["calibration"]
+        ),
         "depth-kernels": lambda path: draw_lines(parts, kernels, path),
         "depth-convergence": lambda path: draw_convergence(parts[paper], path),
         "depth-cost": lambda path: draw_cost(parts, path),
