@@ -4,7 +4,7 @@ Planning is inside all times: a predictor of the kind that a search makes choose
 does for every prefill; what it has solved for a size it remembers, as it does in use.
 `slowest.*` at batch 1 is over eight prompts with pictures of different sizes, one after the other. The layers of
 Qwen2.5-VL-3B's size (`.large`) have random weights; there are few of them and the picture is small, so that a run is short.
-It is done in parts (--part), each of a few minutes; the last one that is missing writes the result.
+It is done in parts (--part), each of a few minutes; the result has all parts that are there.
 """
 
 # ruff: noqa: A005 - named after its result; the interpreter's own `time` is built in, and found first
@@ -182,12 +182,10 @@ def main() -> None:
         found = {"figures": {key: asdict(figure) for key, figure in figures.items()}, "details": details}
         (args.parts / f"time-{name}.json").write_text(json.dumps(found))
         print(name, {key: round(figure.value, 3) for key, figure in figures.items()}, file=sys.stderr, flush=True)
-    every = [args.parts / f"time-{name}.json" for name in PARTS]
-    if not all(path.exists() for path in every):
-        return
-    parts = [json.loads(path.read_text()) for path in every]
-    joined = {key: Figure(**figure) for part in parts for key, figure in part["figures"].items()}
-    about = {name: part["details"] for name, part in zip(PARTS, parts, strict=True)}
+    files = {name: args.parts / f"time-{name}.json" for name in PARTS}
+    parts = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
+    joined = {key: Figure(**figure) for part in parts.values() for key, figure in part["figures"].items()}
+    about = {name: part["details"] for name, part in parts.items()}
     write("time", joined, {"threads": torch.get_num_threads(), "rounds": args.rounds, **about}, args.seed)
 
 
