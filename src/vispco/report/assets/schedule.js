@@ -39,6 +39,11 @@ function drawSchedule(width) {
   box.setAttribute("role", "img");
 }
 
+// A shade for a place from 0 to 1: light ones under dark letters, dark ones under light letters, none in between.
+const shaded = (place) => (place < 0.5
+  ? `--shade: ${0.14 + 0.4 * place}; color: var(--ink)`
+  : `--shade: ${0.66 + 0.4 * (place - 0.5)}; color: var(--paper)`);
+
 // Which method runs where: a row for each chain that samples followed, a cell where tokens leave before a layer.
 function drawChains() {
   const box = byId("chains");
@@ -52,7 +57,7 @@ function drawChains() {
   chains.forEach((row) => {
     const cells = row.scorers.map((name, layer) => h("span", {
       class: name ? "chain-cell used" : "chain-cell",
-      style: name ? `--shade: ${0.28 + 0.5 * (names.indexOf(name) / Math.max(1, names.length - 1 || 1))}` : null,
+      style: name ? shaded(names.indexOf(name) / Math.max(1, names.length - 1)) : null,
       title: name ? `before layer ${layer}: ${name}` : `before layer ${layer}: nothing leaves`,
     }, name));
     box.append(h("div", { class: "chain-row" },
