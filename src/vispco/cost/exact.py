@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from vispco.cost.polynomial import PolynomialCost
+from vispco.layer_flops import LayerFlops, exact_layer_flops
 
 
 class Exact(PolynomialCost):
@@ -23,15 +24,6 @@ class Exact(PolynomialCost):
         return tuple(size.mixer for size in layers), tuple(s.pairs for s in layers), tuple(s.network for s in layers)
 
     @property
-    def attention_linear(self) -> int:
+    def layer_flops(self) -> LayerFlops:
         size = self.dimensions
-        return 4 * size.hidden * size.heads * size.head_dim + 4 * size.hidden * size.kv_heads * size.head_dim
-
-    @property
-    def attention_quadratic(self) -> int:
-        return 4 * self.dimensions.heads * self.dimensions.head_dim
-
-    @property
-    def ffn_linear(self) -> int:
-        size = self.dimensions
-        return (6 if size.gated else 4) * size.hidden * size.ffn
+        return exact_layer_flops(size.hidden, size.heads, size.kv_heads, size.head_dim, size.ffn, gated=size.gated)

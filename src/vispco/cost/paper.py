@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from vispco.cost.polynomial import PolynomialCost
+from vispco.layer_flops import LayerFlops, paper_layer_flops
 
 
 class Paper(PolynomialCost):
@@ -11,13 +12,5 @@ class Paper(PolynomialCost):
     name: ClassVar[str] = "paper"
 
     @property
-    def attention_linear(self) -> int:
-        return 8 * self.dimensions.hidden**2
-
-    @property
-    def attention_quadratic(self) -> int:
-        return 4 * self.dimensions.hidden
-
-    @property
-    def ffn_linear(self) -> int:
-        return 16 * self.dimensions.hidden**2
+    def layer_flops(self) -> LayerFlops:
+        return paper_layer_flops(self.dimensions.hidden)

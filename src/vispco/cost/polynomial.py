@@ -13,6 +13,7 @@ from torch import Tensor
 from vispco.cost.cost import Cost
 from vispco.cost.host import Array, HostPricing, as_array
 from vispco.cost.workload import Workload
+from vispco.layer_flops import LayerFlops
 
 LEAST_SAVING = 0.01
 """Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""
@@ -28,18 +29,23 @@ class PolynomialCost(Cost):
 
     @property
     @abstractmethod
+    def layer_flops(self) -> LayerFlops:
+        """attention_linear, attention_quadratic and ffn_linear."""
+
+    @property
     def attention_linear(self) -> int:
         """FLOPs of the four projections of attention, per token."""
+        return self.layer_flops[0]
 
     @property
-    @abstractmethod
     def attention_quadratic(self) -> int:
         """FLOPs of scores and weighted values, per pair of tokens."""
+        return self.layer_flops[1]
 
     @property
-    @abstractmethod
     def ffn_linear(self) -> int:
         """FLOPs of the feed-forward network, per token."""
+        return self.layer_flops[2]
 
     @property
     def least_saving(self) -> float:
@@ -48,8 +54,8 @@ class PolynomialCost(Cost):
     @property
     def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """attention_linear, attention_quadratic and ffn_linear of each layer; all alike unless a cost says otherwise."""
-        number = self.num_layers
-        return (self.attention_linear,) * number, (self.attention_quadratic,) * number, (self.ffn_linear,) * number
+        attention, pairs, network = ((flops,) * self.num_layers for flops in self.layer_flops)
+        return attention, pairs, network
 
     @property
     def quadratic(self) -> Array:

@@ -72,7 +72,7 @@ class Engine:
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
         self._signature = inspect.signature(self.base.forward)
-        self._flash = self._trusted = False
+        self._flash = False
         self._plans = KnownPlans(self.chain, self.map, masks=self.options.mode == "mask")
         check_model(self.model, self.chain, self.options, self.family)
 
@@ -260,8 +260,7 @@ class Engine:
             *(self.options.record, injected, self._probe, state.written),
         )
         state.plan = plan
-        state.check = None if self._trusted else row_check(self.text)
-        self._trusted = state.check is None
+        state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
         else:

@@ -92,7 +92,8 @@ class Entry:
 class Prefill:
     """What a pruning pass is about.
 
-    choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model. past: tokens that the cache has seen before.
+    choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
+    past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
     written: how many of the last tokens a generation has written itself.
     """

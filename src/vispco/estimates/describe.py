@@ -10,7 +10,7 @@ from vispco.declared_names import declared_names
 from vispco.errors import InvalidInputError, did_you_mean
 from vispco.estimates.known_config import FAMILY, GENERIC, KnownConfig
 from vispco.estimates.model_size import DTYPES, count_parameters, visual_tokens
-from vispco.estimates.prefill_size import ModelSize, known_size, model_size
+from vispco.estimates.prefill_size import PrefillSize, known_prefill_size, prefill_size
 from vispco.estimates.work import (
     Machine,
     PromptSize,
@@ -58,7 +58,7 @@ def describe(
         )
     visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
     known = isinstance(config, KnownConfig)
-    size = known_size(config, at.dtype) if known else model_size(config, at.dtype)
+    size = known_prefill_size(config, at.dtype) if known else prefill_size(config, at.dtype)
     counted, family, path = count_parameters(config), *_family(config)
     sliding = sum(window is not None for window in size.windows)
     prompt = PromptSize(
@@ -115,7 +115,7 @@ def describe(
     }
 
 
-def _kv_bytes(size: ModelSize, text: int, visual: int, budget: float) -> int:
+def _kv_bytes(size: PrefillSize, text: int, visual: int, budget: float) -> int:
     """Of one sample, when tokens leave at layer 2 so that the budget is met; at the floor where it cannot be."""
     keep = size.prices["exact"].most(text, visual, EARLY, budget)
     return size.kv_bytes([text + (visual if layer < EARLY else keep) for layer in range(size.layers)])

@@ -1,7 +1,7 @@
-"""Prices of a prompt in whole numbers, without torch: FLOPs of the prefill by both formulas, and bytes of the cache.
+"""The size of a prefill in whole numbers, without torch: FLOPs by both formulas, and bytes of the cache.
 
-They are those of `vispco.cost` for one sample whose tokens leave at the entry of a layer. Models whose layers are not all
-alike are counted there.
+The numbers are those of `vispco.cost` for one sample whose tokens leave at the entry of a layer. Models whose layers are
+not all alike are counted there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vispco.estimates.known_config import BYTES, KnownConfig
+from vispco.layer_flops import exact_layer_flops, paper_layer_flops
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class PrefillPrice:
 
 
 @dataclass(frozen=True)
-class ModelSize:
+class PrefillSize:
     """The sizes of a language model, its prices by formula, and what its cache keeps.
 
     windows: of each layer, in tokens; None where attention is full. entry_bytes: of a token in the cache of each layer.
@@ -79,7 +80,7 @@ class ModelSize:
         )
 
 
-def known_size(config: KnownConfig, dtype: str | None = None) -> ModelSize:
+def known_prefill_size(config: KnownConfig, dtype: str | None = None) -> PrefillSize:
     """Of a known model type: grouped-query attention, and a feed-forward network with a gate."""
     text = config.text
     D, H, K, d, F = (
@@ -90,13 +91,16 @@ def known_size(config: KnownConfig, dtype: str | None = None) -> ModelSize:
         text.intermediate_size,
     )
     number, size = text.num_hidden_layers, BYTES[dtype or config.dtype]
-    exact = PrefillPrice((4 * D * H * d + 4 * D * K * d + 6 * D * F,) * number, (4 * H * d,) * number)
-    paper = PrefillPrice((24 * D * D,) * number, (4 * D,) * number)
-    prices, entry = {"exact": exact, "paper": paper}, (2 * K * d * size,) * number
-    return ModelSize(number, D, H, K, d, F, text.windows, size, prices, entry)
+    by_formula = {"exact": exact_layer_flops(D, H, K, d, F), "paper": paper_layer_flops(D)}
+    prices = {
+        name: PrefillPrice((attention + network,) * number, (pairs,) * number)
+        for name, (attention, pairs, network) in by_formula.items()
+    }
+    entry = (2 * K * d * size,) * number
+    return PrefillSize(number, D, H, K, d, F, text.windows, size, prices, entry)
 
 
-def model_size(config: Any, dtype: str | None = None) -> ModelSize:
+def prefill_size(config: Any, dtype: str | None = None) -> PrefillSize:
     """Of a transformers config, as `vispco.cost` counts it."""
     import torch  # noqa: PLC0415 - seconds, only for what is not known
 
@@ -111,7 +115,7 @@ def model_size(config: Any, dtype: str | None = None) -> ModelSize:
         prices[name] = PrefillPrice(tuple(a + n for a, n in zip(attention, network, strict=True)), tuple(pairs))
     alike = [2 * size.kv_heads * size.head_dim] * size.num_layers
     entries = alike if size.layers is None else [layer.entries for layer in size.layers]
-    return ModelSize(
+    return PrefillSize(
         layers=size.num_layers,
         hidden=size.hidden,
         heads=size.heads,

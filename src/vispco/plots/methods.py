@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vispco.method_table import MethodTable
 from vispco.plots import style
@@ -94,7 +95,7 @@ def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
     return Path(path)
 
 
-def _explain(plot: object, info: MethodsInfo) -> None:
+def _explain(plot: Any, info: MethodsInfo) -> None:
     """What the marks mean, under the figure."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
@@ -108,4 +109,4 @@ def _explain(plot: object, info: MethodsInfo) -> None:
         Line2D([], [], color=style.SOFT, linestyle=(0, (4, 3)), label="unpruned"),
     ]  # fmt: skip
     title = f"{info.model}: accuracy" if info.model else "accuracy"
-    plot.figure.legend(handles=entries, loc="outside lower left", ncols=4, title=title, alignment="left")  # type: ignore[attr-defined]
+    plot.figure.legend(handles=entries, loc="outside lower left", ncols=4, title=title, alignment="left")
