@@ -25,7 +25,7 @@ BEGIN, END = "<!-- classes: begin -->", "<!-- classes: end -->"
 SHOWN = {"right": "served", "no visual tokens": "nothing to prune"}
 
 
-def told(name: str, report: Report, seconds: float) -> None:
+def print_line(name: str, report: Report, seconds: float) -> None:
     print(f"{name:44} {report.verdict:17} {seconds:5.1f} s  {report.why[:160]}", flush=True)
 
 
@@ -34,7 +34,7 @@ def run(kinds: list[str] | None) -> dict[str, Report]:
     start = time.perf_counter()
     for kind, report in walk(kinds):
         found[kind] = report
-        told(kind, report, time.perf_counter() - start)
+        print_line(kind, report, time.perf_counter() - start)
         start = time.perf_counter()
     return found
 
@@ -44,7 +44,7 @@ def run_variants() -> dict[str, Report]:
     for name in VARIANTS:
         start = time.perf_counter()
         found[name] = check_variant(name)
-        told(name, found[name], time.perf_counter() - start)
+        print_line(name, found[name], time.perf_counter() - start)
     return found
 
 

@@ -41,7 +41,7 @@ def untrained(trained: Any, model: Any, processor: Any) -> LearnedScorer:
     return fresh
 
 
-def told(found: Evaluation) -> dict[str, float]:
+def rounded_figures(found: Evaluation) -> dict[str, float]:
     figures = {"accuracy": found.accuracy, "low": found.low, "high": found.high, "flops": found.fraction["exact"]}
     return {key: round(float(value), 4) for key, value in figures.items()}
 
@@ -72,7 +72,7 @@ def main() -> None:
         model, processor = zoo.load(name)
         evaluate = TaskEvaluator(model, processor, list(dataset("test", limit=given.limit)))
         if only is None:
-            details[name] = {"unpruned": told(evaluate(None))}
+            details[name] = {"unpruned": rounded_figures(evaluate(None))}
         for method in asked:
             place = "" if given.weights is None else f"(weights={given.weights / name / method})"
             trained = Chain.of(f"{method}{place}").for_model(model).scorers[0]
@@ -80,9 +80,9 @@ def main() -> None:
             own = evaluate(Pruner(trained, schedule))
             share = own.fraction["exact"]
             rows = {
-                "trained": told(own),
-                "untrained": told(evaluate(Pruner(untrained(trained, model, processor), schedule))),
-                "fastv": told(evaluate(presets.pruner("fastv", model, budget=share))),
+                "trained": rounded_figures(own),
+                "untrained": rounded_figures(evaluate(Pruner(untrained(trained, model, processor), schedule))),
+                "fastv": rounded_figures(evaluate(presets.pruner("fastv", model, budget=share))),
             }
             details[name][method] = rows
             print(name, method, *(f"{key} {row['accuracy']:.3f} at {row['flops']:.3f};" for key, row in rows.items()))

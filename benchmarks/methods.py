@@ -63,7 +63,7 @@ def gain(table: MethodTable, method: str, budget: float) -> float | None:
     return 100 * (found.accuracy - own.accuracy)
 
 
-def told(row: MethodTableRow) -> dict[str, Any]:
+def rounded_row(row: MethodTableRow) -> dict[str, Any]:
     """A row of the details: rounded, with each task's accuracy."""
     numbers = {name: getattr(row, name) for name in KEPT}
     return {
@@ -123,7 +123,7 @@ def main() -> None:
             for name, table in tables.items()
         },
         "minutes": {name: round(table.seconds / 60, 1) for name, table in tables.items()},
-        **{name: [told(row) for row in table.rows] for name, table in tables.items()},
+        **{name: [rounded_row(row) for row in table.rows] for name, table in tables.items()},
     }
     write("methods", figures, details, SEED)
 

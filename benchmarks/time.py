@@ -3,7 +3,7 @@
 Planning is inside all times: a predictor of the kind that a search makes chooses the shape and solves it for the budget, as it
 does for every prefill; what it has solved for a size it remembers, as it does in use.
 `slowest.*` at batch 1 is over eight prompts with pictures of different sizes, one after the other. The layers of
-Qwen2.5-VL-3B's size (`.large`) have random weights; there are few of them and the picture is small, so that a run is short.
+Qwen2.5-VL-3B's size (`.large`) have random weights; there are few of them, so that a run is short.
 It is done in parts (--part), each of a few minutes; the result has all parts that are there.
 """
 
@@ -47,7 +47,7 @@ LEAST = {8: 0.98, 1: 0.93}
 DEPTHS = range(0, 56, 7)  # of the stack, over about one piece of it
 PARTS = (*MODELS, "demo", "large")
 SHARE = 0.5  # of the FLOPs, on the large layers
-LARGE_LAYERS, LARGE_SIDE = 4, 20
+LARGE_LAYERS, LARGE_SIDE, LARGE_ROUNDS = 4, 32, 2
 Part = tuple[dict[str, Figure], dict[str, Any]]
 
 
@@ -131,7 +131,7 @@ def demo(args: Any) -> Part:
         implied = count_flops(model, encoded, None) / count_flops(model, encoded, pruner)
         found = speedups(model, [encoded], [pruner], args.rounds)[0]
         figures[f"ttft_speedup_vs_implied.{100 * budget:.0f}"] = Figure(found / implied, "higher", 0.7, "ratio")
-    errors, held = compare_predictions(model, prompts(model, processor, 8), profile, args)
+    errors, held = compare_predictions(model, prompts(model, processor, 8), profile, args, args.rounds)
     return figures | error_figures(errors, held, ""), {"demo_batch": batch, "errors": errors}
 
 
@@ -143,15 +143,15 @@ def large(args: Any) -> Part:
     figures, details = {}, {"layers": LARGE_LAYERS, "visual": LARGE_SIDE**2, "text": prefill.TEXT}
     for kind in ("single", "multi-step"):
         pruner = planned(model, SHARE, kind)
-        found = speedups(model, [encoded], [pruner], args.rounds)[0]
+        found = speedups(model, [encoded], [pruner], max(3, args.rounds // 2))[0]
         price, size = cost.get("exact", model.config), cost.Workload(encoded.num_text, encoded.num_visual)
         with pruner(model):
             model(**x)
             spent = float(price.fraction_of_counts(pruner.token_counts(model), size)[0])
         figures[f"speedup_vs_flops.{kind}"] = Figure(found * spent, "higher", 0.97, "ratio")
         details[kind] = {"speedup": found, "flops": spent}
-    profile = profile_prompts(model, {1: encoded}, tokens=10, rounds=2)
-    errors, held = compare_predictions(model, encoded, profile, args)
+    profile = profile_prompts(model, {1: encoded}, tokens=10, rounds=LARGE_ROUNDS)
+    errors, held = compare_predictions(model, encoded, profile, args, LARGE_ROUNDS, warm=False)
     return figures | error_figures(errors, held, ".large"), {**details, "errors": errors}
 
 
@@ -189,7 +189,9 @@ def main() -> None:
     write("time", joined, {"threads": torch.get_num_threads(), "rounds": args.rounds, **about}, args.seed)
 
 
-def compare_predictions(model: Any, encoded: Encoded, profile: Any, args: Any) -> tuple[list[float], float]:
+def compare_predictions(
+    model: Any, encoded: Encoded, profile: Any, args: Any, rounds: int, *, warm: bool = True
+) -> tuple[list[float], float]:
     """Relative errors over random schedules that no profile was fitted to, and how often a budget of time is held.
 
     Budgets are fractions of the unpruned prefill's time, measured in the same round: milliseconds without the machine's drift.
@@ -213,9 +215,11 @@ def compare_predictions(model: Any, encoded: Encoded, profile: Any, args: Any) -
             predicted = predict_batch(price, schedule.counts(encoded.num_visual), encoded.num_text, encoded.num_visual)
             fixed, planned = Pruner("fastv", schedule), Pruner("fastv", timed)
             ratios: list[tuple[float, float]] = []
-            for number in range(max(3, args.rounds // 3) + 1):
-                unpruned, one, two = (language_seconds(model, encoded, each) for each in (None, fixed, planned))
-                ratios += [(one / unpruned, two / unpruned)] if number else []
+            for _round in range(rounds):
+                unpruned, one, two = (
+                    language_seconds(model, encoded, each, warm=warm) for each in (None, fixed, planned)
+                )
+                ratios.append((one / unpruned, two / unpruned))
             measured, spent = (statistics.median(column) for column in zip(*ratios, strict=True))
             errors.append(abs(predicted / whole / measured - 1))
             within.append(spent <= 1.03 * share)

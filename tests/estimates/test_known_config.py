@@ -12,6 +12,7 @@ from vispco.cli.info import read_config, read_preprocessor
 from vispco.estimates import DescribeSettings, describe
 from vispco.estimates.known_config import MODELS, known_config
 from vispco.estimates.work import BATCH, BUDGETS, HALF, PASSES, RATIOS, Descent
+from vispco.model_source import LoadError
 
 FILES = {
     path.parent.name if path.name == "config.json" else path.stem: path
@@ -130,3 +131,20 @@ def test_info_imports_neither_torch_nor_transformers(given):
     done = subprocess.run([sys.executable, "-c", code, given], capture_output=True, text=True, check=True, cwd=ROOT)
     assert json.loads(done.stdout)["layers"] in (10, 32)
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"model_type": "llava", "text_config": {"model_type": "llama", "hidden_size": "wide"}},
+        {"model_type": "llava", "text_config": 7},
+        {"model_type": 5},
+        [1, 2],
+    ],
+    ids=["a field of a wrong type", "a number for a part", "a number for the type", "a list"],
+)
+def test_a_config_that_cannot_be_one_is_refused_in_a_sentence(data, tmp_path):
+    file = tmp_path / "wrong.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(LoadError, match=r"No config could be read from .*wrong\.json"):
+        read_config(str(file))

@@ -327,3 +327,10 @@ def test_a_folder_with_the_table_alone_has_a_page_and_a_figure(table, tmp_path):
             shown = "return [...document.querySelectorAll('section:not([hidden])')].map((x) => x.id)"
             assert driver.execute_script(shown) == ["sec-published", "sec-provenance"]
             assert browser.complaints(driver) == []
+
+
+def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
+    file = tmp_path / "methods.json"
+    file.write_text('{"rows": []}')
+    with pytest.raises(InvalidInputError, match=r"methods\.json cannot be read\. This is not a table of methods"):
+        MethodTable.load(file)

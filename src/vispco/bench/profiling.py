@@ -1,7 +1,8 @@
 """`profile_model`: what a layer takes as a function of its tokens and of the batch, what a drop takes, and the rest.
 
-The layers are timed on prompts of text, which can have any length. What stands around them, and a drop, are timed on prompts
-with pictures. Everything is run in rounds, and a figure is the median of its rounds.
+The layers are timed on prompts of text, which can have any length. Prompts with pictures are timed unpruned and under a few
+schedules, to which what stands around the layers, the price of a drop and the scale of the layers' times are fitted.
+Everything is run in rounds, and a figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 
 from vispco.bench.clock import now
 from vispco.bench.prefill import last_logits, without_pixels
@@ -79,8 +81,8 @@ def profile_prompts(
     sizes = sizes_up_to(most, tokens) if isinstance(tokens, int) else tuple(sorted(set(tokens)))
     layers = family_of(model).layers(model)
     times: dict[tuple[int, int], list[float]] = {(b, n): [] for b in batches for n in sizes}
-    wholes: dict[int, list[float]] = {b: [] for b in batches}
-    drops: dict[int, list[float]] = {b: [] for b in batches}
+    runs = [Schedule.full(len(layers)), *fitted_schedules(len(layers))]
+    prefills: dict[int, list[list[float]]] = {b: [] for b in batches}
     steps, done = (rounds + 1) * len(batches), 0
     for number in range(rounds + 1):
         for batch in batches:
@@ -88,17 +90,18 @@ def profile_prompts(
             for size in sizes:
                 seconds = _time_layers(model, layers, batch, size)
                 times[batch, size] += [seconds / len(layers)] if number else []
-            whole, dropped = _time_drop(model, prompts[batch], scorer, len(layers))
-            if number:
-                wholes[batch].append(whole)
-                drops[batch].append(dropped - whole)
+            seconds_of_runs = _time_runs(model, prompts[batch], scorer, runs)
+            prefills[batch] += [seconds_of_runs] if number else []
             done += 1
     on_progress(steps, steps, "done")
     table = [_never_falling([1e3 * statistics.median(times[b, n]) for n in sizes]) for b in batches]
-    fixed = []
+    fitted = []
     for batch, row in zip(batches, table, strict=True):
-        inside = len(layers) * float(np.interp(prompts[batch].length, sizes, row))
-        fixed.append(max(0.0, 1e3 * statistics.median(wholes[batch]) - inside))
+        tokens_of_runs = [_longest(run, prompts[batch]) for run in runs]
+        seconds_by_round = np.array(prefills[batch])  # [rounds, runs]
+        shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
+        measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
+        fitted.append(fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row)))
     dtype = next(model.parameters()).dtype
     return TimeProfile(
         dimensions=Dimensions.from_config(model.config, dtype=dtype),
@@ -106,29 +109,70 @@ def profile_prompts(
         dtype=str(dtype).removeprefix("torch."),
         batches=batches,
         tokens=sizes,
-        layer_ms=tuple(map(tuple, table)),
-        fixed_ms=tuple(fixed),
-        drop_ms=tuple(max(0.0, 1e3 * statistics.median(drops[b])) for b in batches),
+        layer_ms=tuple(tuple(scale * ms for ms in row) for (scale, _, _), row in zip(fitted, table, strict=True)),
+        fixed_ms=tuple(fixed for _, fixed, _ in fitted),
+        drop_ms=tuple(drop for _, _, drop in fitted),
         facts={"model": type(model).__name__, "scorer": scorer, "rounds": rounds, "torch": torch.__version__},
     )
 
 
-def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None) -> float:
-    """The time of one prefill without the vision tower, planning and scoring included."""
+def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, warm: bool = True) -> float:
+    """The time of one prefill without the vision tower, planning and scoring included.
+
+    warm: not of the first one after a pruner is put on or taken off.
+    """
     vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
     with nullcontext() if pruner is None else pruner(model):
+        if warm:
+            model(**inputs, use_cache=True, **last_logits(model))
         start = now(model.device)
         model(**inputs, use_cache=True, **last_logits(model))
         whole = now(model.device) - start
     return whole if "mm_encoder_outputs" in inputs else max(0.0, whole - vision)
 
 
-def _time_drop(model: Any, encoded: Encoded, scorer: str, num_layers: int) -> tuple[float, float]:
-    """Seconds of an unpruned prefill, and of one that drops a single token of each sample."""
-    layer = max(1, num_layers // 2)
-    rows = [[visual if i < layer else max(0, visual - 1) for i in range(num_layers)] for visual in encoded.num_visual]
-    schedule = Schedule.from_counts(torch.tensor(rows), list(encoded.num_visual))
-    return language_seconds(model, encoded, None), language_seconds(model, encoded, Pruner(scorer, schedule))
+def fitted_schedules(num_layers: int) -> list[Schedule]:
+    """Schedules with one, two and three drops, early and late, from which the price of a drop can be told."""
+    stages: list[dict[float, float]] = [
+        {0.5: 0.99},
+        {0.25: 0.5},
+        {0.15: 0.6, 0.5: 0.2},
+        {0.25: 0.7, 0.5: 0.4, 0.75: 0.1},
+    ]
+    found = []
+    for stage in stages:
+        kept = {max(1, round(depth * num_layers)): share for depth, share in stage.items()}
+        found.append(Schedule.stages({layer: r for layer, r in kept.items() if layer < num_layers}, num_layers))
+    return found
+
+
+def _time_runs(model: Any, encoded: Encoded, scorer: str, runs: Sequence[Schedule]) -> list[float]:
+    """Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner."""
+    pruners = [None, *(Pruner(scorer, schedule) for schedule in runs[1:])]
+    return [language_seconds(model, encoded, pruner) for pruner in pruners]
+
+
+def _longest(schedule: Schedule, encoded: Encoded) -> list[int]:
+    """At each layer the tokens of the longest sample, to which the others are padded."""
+    counts = schedule.counts(list(encoded.num_visual)) + torch.tensor(encoded.num_text)[:, None]
+    longest: list[int] = counts.amax(0).tolist()
+    return longest
+
+
+def fit_parts(
+    tokens: np.ndarray[Any, Any], measured: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], row: np.ndarray[Any, Any]
+) -> tuple[float, float, float]:
+    """Scale of the layers' times, fixed part and price of a drop that fit measured prefills, in ratio, none of them negative.
+
+    tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at `sizes`.
+    """
+    inside = np.interp(tokens, sizes, row).sum(axis=-1)
+    drops = (np.diff(tokens, axis=-1) < 0).sum(axis=-1)
+    parts = np.stack([inside, np.ones(len(inside)), drops], axis=-1) / measured[:, None]
+    scale, fixed, drop = nnls(parts, np.ones(len(measured)))[0].tolist()
+    if scale <= 0:  # times too noisy to tell: as the layers were measured alone
+        return 1.0, max(0.0, float(measured[0] - inside[0])), max(0.0, float(measured[1] - measured[0]))
+    return scale, fixed, drop
 
 
 def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:

@@ -106,12 +106,15 @@ def read_config(
             f"{model} does not exist. Give a shipped model ({', '.join(shipped)}), a folder, a hub id (owner/name), or a "
             f"config.json.{did_you_mean(model, [*shipped, *also])}"
         )
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
 
     try:
         return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if isinstance(error, StrictDataclassError):  # its first line names the field alone
+            first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         raise LoadError(
             f"No config could be read from {model}: {first.strip()} Give a shipped model ({', '.join(shipped)}), a "
             "folder, a hub id that this machine can reach, or a config.json."

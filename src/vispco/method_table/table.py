@@ -123,7 +123,11 @@ class MethodTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MethodTable:
-        return cls.from_dict(files.read_json(path, what="table of methods", remedy="Write it by save()."))
+        data = files.read_json(path, what="table of methods", remedy="Write it by save().")
+        try:
+            return cls.from_dict(data)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The table of methods {path} cannot be read. {error}") from error
 
 
 def continued(path: Path, settings: Mapping[str, Any]) -> MethodTable:

@@ -114,7 +114,7 @@ def read(path: str | Path) -> RunFiles:
     if found.searched is None and not swept and found.comparison is None and found.methods is None:
         raise InvalidInputError(
             f"{path} holds neither {SEARCHED} nor STUDY{SWEPT} nor {COMPARED} nor {METHODS}, so there is nothing to report. "
-            "Run `vispco search` or `vispco sweep` into it first."
+            "Run `vispco search`, `vispco sweep` or `vispco compare` into it first."
         )
     return found
 
