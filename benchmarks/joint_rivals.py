@@ -80,9 +80,9 @@ def _chosen(provenance: Any) -> dict[str, Any]:
     return {key: provenance[key] for key in ("chain", "method", "layers", "score") if key in provenance}
 
 
-def volume(points: Points) -> float:
-    """The hypervolume of hard budgets, over fractions up to 1 and accuracies from 0."""
-    hard = [point for budget, point in points.items() if not budget.startswith("mean")]
+def volume(points: Points, lowest: float = 0.0) -> float:
+    """The hypervolume of hard budgets from the lowest on, over fractions up to 1 and accuracies from 0."""
+    hard = [p for budget, p in points.items() if not budget.startswith("mean") and float(budget) >= lowest]
     values = np.array([(point["fraction"], point["accuracy"]) for point in hard]).reshape(-1, 2)
     return hypervolume(values, reference=(1.0, 0.0))
 
@@ -101,7 +101,8 @@ def rival_figures(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
         others = {name: [parts[name]["points"]] for name in map("rival-{}".format, RIVALS) if name in parts}
         if not own or not tpe:
             continue
-        ratio = statistics.mean(map(volume, own)) / statistics.mean(map(volume, tpe))
+        own_volume, other_volume = (statistics.mean(volume(one, LOW[0]) for one in runs) for runs in (own, tpe))
+        ratio = own_volume / other_volume
         made[f"hypervolume_vs_joint_tpe.{model}"] = Figure(ratio, "higher", 1.0, "ratio")
         least = min(lead_by_budget(own, {"tpe": tpe}).values())
         made[f"points_over_joint_tpe.{model}"] = Figure(least, "higher", None, "points")

@@ -45,9 +45,9 @@ MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 BUDGETS = (0.2, 0.3, 0.5, 0.7, 0.9)
 LEAST = {8: 0.98, 1: 0.93}
 DEPTHS = range(0, 56, 7)  # of the stack, over about one piece of it
-PARTS = (*MODELS, "demo", "large")
+PARTS = (*MODELS, "demo", "large", "large-errors")
 SHARE = 0.5  # of the FLOPs, on the large layers
-LARGE_LAYERS, LARGE_SIDE, LARGE_ROUNDS = 4, 32, 2
+LARGE_SIDES, LARGE_LAYERS, LARGE_ROUNDS = (32, 48), 4, 2  # the last two: where predictions are compared
 Part = tuple[dict[str, Figure], dict[str, Any]]
 
 
@@ -55,9 +55,12 @@ def planned(model: Any, budget: float, kind: str = "two steps") -> Pruner:
     """FastV at a budget, by a predictor whose anchors are one shape."""
     predictor = random_predictor(model)
     layers = predictor.config.dimensions["num_layers"]
-    last = {"positions": [1.5, layers / 2, layers - 1.5], "heights": [0.5, 0.3, 0.3]}
-    single = {"positions": [1.5, layers - 1.0, layers - 0.5], "heights": [0.5, 0.5, 0.5]}
-    shape = predictor.kernel.initial(layers, **(single if kind == "single" else last))
+    shapes: dict[str, dict[str, list[float]]] = {  # a step at 0.5 is before the second layer
+        "two steps": {"positions": [1.5, layers / 2, layers - 1.5], "heights": [0.5, 0.3, 0.3]},
+        "single": {"positions": [0.5, layers - 1.0, layers - 0.5], "heights": [0.4, 0.4, 0.4]},
+        "multi-step": {"positions": [0.5, layers / 2, layers - 1.5], "heights": [0.5, 0.35, 0.2]},
+    }
+    shape = predictor.kernel.initial(layers, **shapes[kind])
     with torch.no_grad():
         predictor.anchors.copy_(shape.expand_as(predictor.anchors))
     exact = cost.get("exact", model.config)
@@ -80,7 +83,7 @@ def speedups(
         seconds = torch.zeros(1 + len(pruners))
         for place, encoded in enumerate(batches):
             for depth in depths if len(batches) == 1 else (depths[place % len(depths)],):
-                each = [called_from(depth, first_word_seconds, model, encoded, pruner) for pruner in (None, *pruners)]
+                each = [called_from(depth, first_word_seconds, model, encoded, p) for p in (None, *pruners)]
                 seconds += torch.tensor(each)
         for place, ratio in enumerate((seconds[0] / seconds[1:]).tolist()):
             ratios[place] += [ratio] if number else []
@@ -135,24 +138,39 @@ def demo(args: Any) -> Part:
     return figures | error_figures(errors, held, ""), {"demo_batch": batch, "errors": errors}
 
 
+def large_prompt(side: int) -> Encoded:
+    """A prompt with side * side visual tokens, whose picture is encoded already."""
+    own = ("use_cache", "logits_to_keep")
+    x = {name: value for name, value in prefill.inputs(side).items() if name not in own}
+    return Encoded(("large",), x, None, (side**2,), (prefill.TEXT,), (0,))
+
+
 def large(args: Any) -> Part:
-    """Layers of Qwen2.5-VL-3B's size: what is saved, and what was predicted."""
-    model, own = prefill.build(args.seed, LARGE_LAYERS), ("use_cache", "logits_to_keep")
-    x = {name: value for name, value in prefill.inputs(LARGE_SIDE).items() if name not in own}
-    encoded = Encoded(("large",), x, None, (LARGE_SIDE**2,), (prefill.TEXT,), (0,))
-    figures, details = {}, {"layers": LARGE_LAYERS, "visual": LARGE_SIDE**2, "text": prefill.TEXT}
-    for kind in ("single", "multi-step"):
-        pruner = planned(model, SHARE, kind)
-        found = speedups(model, [encoded], [pruner], max(3, args.rounds // 2))[0]
-        price, size = cost.get("exact", model.config), cost.Workload(encoded.num_text, encoded.num_visual)
-        with pruner(model):
-            model(**x)
-            spent = float(price.fraction_of_counts(pruner.token_counts(model), size)[0])
-        figures[f"speedup_vs_flops.{kind}"] = Figure(found * spent, "higher", 0.97, "ratio")
-        details[kind] = {"speedup": found, "flops": spent}
+    """Layers of Qwen2.5-VL-3B's size: what is saved, with the predictor and its solve inside, for two sizes of picture."""
+    model = prefill.build(args.seed, prefill.LAYERS)
+    price, figures = cost.get("exact", model.config), {}
+    details: dict[str, Any] = {"layers": prefill.LAYERS, "text": prefill.TEXT}
+    for side in LARGE_SIDES:
+        encoded = large_prompt(side)
+        for kind in ("single", "multi-step"):
+            pruner, size = planned(model, SHARE, kind), cost.Workload(encoded.num_text, encoded.num_visual)
+            found = speedups(model, [encoded], [pruner], max(3, args.rounds // 2))[0]
+            with pruner(model):
+                model(**encoded.inputs)
+                counts = pruner.token_counts(model)
+            spent = float(price.fraction_of_counts(counts, size)[0])
+            figures[f"speedup_vs_flops.{kind}.{side**2}_tokens"] = Figure(found * spent, "higher", 0.97, "ratio")
+            details[f"{kind}, {side**2} tokens"] = {"speedup": found, "flops": spent, "counts": counts[0].tolist()}
+    return figures, details
+
+
+def large_errors(args: Any) -> Part:
+    """Layers of Qwen2.5-VL-3B's size: what is predicted."""
+    model, encoded = prefill.build(args.seed, LARGE_LAYERS), large_prompt(LARGE_SIDES[0])
     profile = profile_prompts(model, {1: encoded}, tokens=10, rounds=LARGE_ROUNDS)
     errors, held = compare_predictions(model, encoded, profile, args, LARGE_ROUNDS, warm=False)
-    return figures | error_figures(errors, held, ".large"), {**details, "errors": errors}
+    details = {"layers": LARGE_LAYERS, "visual": encoded.num_visual[0], "text": prefill.TEXT, "errors": errors}
+    return error_figures(errors, held, ".large"), details
 
 
 def error_figures(errors: Sequence[float], held: float, where: str) -> dict[str, Figure]:
@@ -176,7 +194,7 @@ def main() -> None:
     args = parser.parse_args()
     args.parts.mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], Part]] = {name: lambda name=name: slowest(name, args) for name in MODELS}  # type: ignore[misc]
-    jobs |= {"demo": lambda: demo(args), "large": lambda: large(args)}
+    jobs |= {"demo": lambda: demo(args), "large": lambda: large(args), "large-errors": lambda: large_errors(args)}
     for name in PARTS if args.part is None else (args.part,):
         figures, details = jobs[name]()
         found = {"figures": {key: asdict(figure) for key, figure in figures.items()}, "details": details}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pytest
 import torch
 
 import vispco
@@ -14,6 +15,7 @@ from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.planning import memory_reader
 from vispco.planning.anchor_chooser import AnchorChooser
 from vispco.planning.memory_reader import describe_batch
 from vispco.planning.observation import observe
@@ -37,7 +39,9 @@ def seen(samples):
     return family_of(model).layout(model, inputs), embeddings[0]
 
 
-def test_a_batch_is_described_as_its_observation_is():
+@pytest.mark.parametrize("small", [memory_reader.SMALL, 0])
+def test_a_batch_is_described_as_its_observation_is(small, monkeypatch):
+    monkeypatch.setattr(memory_reader, "SMALL", small)
     layout, embeddings = seen(dataset("test", limit=1)[:8])
     wanted = describe(observe(layout, embeddings))
     torch.testing.assert_close(torch.from_numpy(describe_batch(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)

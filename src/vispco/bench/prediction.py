@@ -95,8 +95,8 @@ def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> f
         price: Cost = KvBytes(dimensions)
         share = np.minimum(1.0, budget.amount / HostPricing(price, workload).divisor)
     else:
-        price = load_profile(dimensions, model.device, dtype).cost(1)
-        share = time_share(budget, workload, price)
+        price = measured = load_profile(dimensions, model.device, dtype).cost(1)
+        share = time_share(budget, workload, measured)
     return priced.flops_fraction(share, workload, price)
 
 

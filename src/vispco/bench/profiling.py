@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
+UNLIKELY, MOST_MARGIN = (
+    1.65,
+    0.15,
+)  # standard deviations that one prefill in twenty is late by; the most that is left free
 Progress = Callable[[int, int, str], None]
 
 
@@ -95,13 +99,17 @@ def profile_prompts(
             done += 1
     on_progress(steps, steps, "done")
     table = [_never_falling([1e3 * statistics.median(times[b, n]) for n in sizes]) for b in batches]
-    fitted = []
+    fitted, margins = [], []
     for batch, row in zip(batches, table, strict=True):
         tokens_of_runs = [_longest(run, prompts[batch]) for run in runs]
         seconds_by_round = np.array(prefills[batch])  # [rounds, runs]
         shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
         measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
-        fitted.append(fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row)))
+        parts = fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
+        fitted.append(parts)
+        predicted = _prefill_ms(np.array(tokens_of_runs), np.array(sizes), np.array(row)) @ np.array(parts)
+        late = seconds_by_round / seconds_by_round[:, :1] * (measured[0] / predicted) - 1.0
+        margins.append(min(MOST_MARGIN, UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
     dtype = next(model.parameters()).dtype
     return TimeProfile(
         dimensions=Dimensions.from_config(model.config, dtype=dtype),
@@ -112,6 +120,7 @@ def profile_prompts(
         layer_ms=tuple(tuple(scale * ms for ms in row) for (scale, _, _), row in zip(fitted, table, strict=True)),
         fixed_ms=tuple(fixed for _, fixed, _ in fitted),
         drop_ms=tuple(drop for _, _, drop in fitted),
+        margin=tuple(margins),
         facts={"model": type(model).__name__, "scorer": scorer, "rounds": rounds, "torch": torch.__version__},
     )
 
@@ -166,13 +175,19 @@ def fit_parts(
 
     tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at `sizes`.
     """
-    inside = np.interp(tokens, sizes, row).sum(axis=-1)
-    drops = (np.diff(tokens, axis=-1) < 0).sum(axis=-1)
-    parts = np.stack([inside, np.ones(len(inside)), drops], axis=-1) / measured[:, None]
-    scale, fixed, drop = nnls(parts, np.ones(len(measured)))[0].tolist()
+    parts = _prefill_ms(tokens, sizes, row)
+    scale, fixed, drop = nnls(parts / measured[:, None], np.ones(len(measured)))[0].tolist()
     if scale <= 0:  # times too noisy to tell: as the layers were measured alone
-        return 1.0, max(0.0, float(measured[0] - inside[0])), max(0.0, float(measured[1] - measured[0]))
+        return 1.0, max(0.0, float(measured[0] - parts[0, 0])), max(0.0, float(measured[1] - measured[0]))
     return scale, fixed, drop
+
+
+def _prefill_ms(
+    tokens: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], row: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """What runs with tokens [R, L] are made of, of which the fit finds the factors: [R, 3], layers, one, drops."""
+    drops = (np.diff(tokens, axis=-1) < 0).sum(axis=-1)
+    return np.stack([np.interp(tokens, sizes, row).sum(axis=-1), np.ones(len(tokens)), drops], axis=-1)
 
 
 def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:

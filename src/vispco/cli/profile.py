@@ -78,6 +78,7 @@ def rows_of(found: TimeProfile) -> list[dict[str, Any]]:
             "layer_ms": dict(zip(map(str, found.tokens), found.layer_ms[place], strict=True)),
             "drop_ms": found.drop_ms[place],
             "fixed_ms": found.fixed_ms[place],
+            "margin": found.cost(batch).margin,
         }
         for place, batch in enumerate(found.batches)
     ]
@@ -86,13 +87,18 @@ def rows_of(found: TimeProfile) -> list[dict[str, Any]]:
 def profile_table(found: TimeProfile, title: str) -> Any:
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=title, caption=f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens")
+    table = Table(
+        title=title,
+        caption=f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; "
+        "margin: what planners leave free of a budget of time",
+    )
     shown = sorted({0, len(found.tokens) // 2, len(found.tokens) - 1})
-    for column in ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest"):
+    for column in ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "margin"):
         table.add_column(column, justify="right", no_wrap=True)
     for row, batch in enumerate(found.batches):
         layers = (f"{found.layer_ms[row][place]:.3g}" for place in shown)
-        table.add_row(str(batch), *layers, f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}")
+        rest = (f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}", f"{found.cost(batch).margin:.0%}")
+        table.add_row(str(batch), *layers, *rest)
     return table
 
 

@@ -19,6 +19,7 @@ NEAR, STEEP = (
     0.02,
     2.0,
 )  # a stair is taken for so small a share of the tokens, if they take so many times their share of time
+MARGIN = 0.03  # of a budget of time that is not planned with, at least: what a profile may be wrong by
 BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 
 
@@ -29,6 +30,7 @@ class Measured(Cost):
 
     tokens: sizes that were measured, growing. layer_ms: of one layer with so many tokens, never falling.
     fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
+    margin: the share of a budget that planners leave free, since times vary from one prefill to the next.
     """
 
     name: ClassVar[str] = "measured"
@@ -39,6 +41,7 @@ class Measured(Cost):
     fixed_ms: float = 0.0
     drop_ms: float = 0.0
     batch: int = 1
+    margin: float = MARGIN
 
     def __post_init__(self) -> None:
         steps = list(zip(self.tokens, self.layer_ms, strict=False))

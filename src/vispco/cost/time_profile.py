@@ -15,7 +15,7 @@ import numpy as np
 
 from vispco import files
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.measured import Measured
+from vispco.cost.measured import MARGIN, Measured
 from vispco.errors import InvalidInputError
 
 FORMAT = "vispco-profile"
@@ -26,7 +26,8 @@ class TimeProfile:
     """Times of one language model on one device in one number format, in milliseconds.
 
     batches: samples at once, growing. tokens: of each sample, growing. layer_ms: of one layer [batch][tokens].
-    fixed_ms, drop_ms: [batch], of all that is not a layer, and of one drop.
+    fixed_ms, drop_ms: [batch], of all that is not a layer, and of one drop. margin: [batch], the share by which single prefills
+    were slower than the fit at times; empty in profiles of earlier versions.
     facts: what else is worth knowing (model, threads, versions).
     """
 
@@ -38,6 +39,7 @@ class TimeProfile:
     layer_ms: tuple[tuple[float, ...], ...]
     fixed_ms: tuple[float, ...]
     drop_ms: tuple[float, ...]
+    margin: tuple[float, ...] = ()
     facts: Mapping[str, Any] | None = None
 
     def cost(self, batch: int) -> Measured:
@@ -47,7 +49,8 @@ class TimeProfile:
         scale = 1.0 if batch <= at[-1] else batch / at[-1]  # a larger batch than any measured: in proportion
         layer = [float(np.interp(batch, at, column)) * scale for column in table.T]
         fixed, drop = (float(np.interp(batch, at, column)) * scale for column in (self.fixed_ms, self.drop_ms))
-        return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch)
+        margin = float(np.interp(batch, at, self.margin)) if self.margin else MARGIN
+        return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch, max(MARGIN, margin))
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write it, by default where `load` looks for it."""
@@ -82,6 +85,7 @@ class TimeProfile:
             layer_ms=tuple(map(tuple, data["layer_ms"])),
             fixed_ms=tuple(data["fixed_ms"]),
             drop_ms=tuple(data["drop_ms"]),
+            margin=tuple(data.get("margin", ())),
             facts=data.get("facts"),
         )
 

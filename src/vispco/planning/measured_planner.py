@@ -21,7 +21,6 @@ from vispco.planning.found_shape import deployed_gamma
 
 MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
 """A fraction of the FLOPs -> the shapes for it."""
-MARGIN = 0.03  # of a budget of time that is not planned with: what a profile may be wrong by
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
 
@@ -70,12 +69,12 @@ class MeasuredCosts:
         return self._known[key]
 
 
-def time_share(budget: Budget, workload: Workload, cost: Cost) -> Array:
+def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:
     """The share of the unpruned time that is planned with, for one sample: [1]. A whole budget needs no margin."""
     share = np.array([budget.amount])
     if budget.kind == "ms":
         share = share / HostPricing(cost, workload).divisor
-    found: Array = np.where(share >= 1.0, 1.0, share * (1.0 - MARGIN))
+    found: Array = np.where(share >= 1.0, 1.0, share * (1.0 - cost.margin))
     return found
 
 

@@ -17,6 +17,7 @@ from vispco.planning.observation import MAX_TEXT
 from vispco.planning.similarity import PICTURE, SIZE
 from vispco.small_arrays import Numbers, as_numbers, is_on_host
 
+SMALL = 1 << 20  # numbers on the host that numpy pools; for more, its threads and torch's are in each other's way
 SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
 
 
@@ -113,14 +114,17 @@ def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Numbers:
         words = words & (words[:, ::-1].cumsum(axis=1)[:, ::-1] <= MAX_TEXT)
         counts[:, 0] = counts[:, 0].clip(max=MAX_TEXT)
     maps, numbers = np.stack([words, layout.visual_map], axis=1), counts[..., None].clip(1)  # [B, 2, N], [B, 2, 1]
-    states: Numbers = as_numbers(embeddings.detach().float())
+    states: Numbers = embeddings.detach().float()
     means: Numbers = (maps / numbers).astype(np.float32)
     size: Numbers = np.log(numbers[:, 1]).astype(np.float32)
-    if isinstance(states, Tensor):
+    on_host = is_on_host(states.device)
+    if not on_host or states.numel() > SMALL:
         means, size = (layout.on_device(each).to(states.device) for each in (means, size))
         pooled = torch.bmm(means, states)  # [B, 2, D]: words, picture
         spread = torch.bmm(means[:, 1:], (states - pooled[:, 1:]).square()).sqrt()
-        return torch.cat([pooled.flatten(1), spread.flatten(1), size], dim=-1)
+        found = torch.cat([pooled.flatten(1), spread.flatten(1), size], dim=-1)
+        return found.numpy() if on_host else found
+    states = as_numbers(states)
     pooled = means @ states
     spread = np.sqrt(means[:, 1:] @ np.square(states - pooled[:, 1:]))
     return np.concatenate([pooled.reshape(len(pooled), -1), spread[:, 0], size], axis=-1)

@@ -72,15 +72,21 @@ class SearchRun:
         objective = Objective(model, spec.chain, cost=spec.cost, relaxation=spec.relaxation())
         objective.journal = journal
         if batches is not None:
-            batches.store.require(spec.chain.needs_vision)
+            _require_vision(batches, spec)
             for batch in batches:
                 objective.add_teacher(batch)
             return cls(spec, objective, batches, **options)
         batches = CalibrationBatches(
             model, processor, samples, batch_size=spec.effort.batch_size, store=store, on_new=objective.add_teacher
         )
-        batches.store.require(spec.chain.needs_vision)
+        _require_vision(batches, spec)
         return cls(spec, objective, batches, **options)
+
+
+def _require_vision(batches: CalibrationBatches, spec: SearchSpec) -> None:
+    """The feature store keeps what any candidate reads of the vision tower."""
+    for chain in (spec.chain, *(spec.chains or ())):
+        batches.store.require(chain.needs_vision)
 
 
 @dataclass(frozen=True, eq=False)

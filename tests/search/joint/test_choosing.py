@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vispco.planning.instruction_groups import group_instructions
+from vispco.planning.instruction_groups import group_instructions, left_out_means
 from vispco.planning.memory import bounded
 from vispco.planning.observation import Observation
 from vispco.search.joint.choosing import choose_configurations, is_gain, useful_anchors
@@ -19,6 +19,10 @@ def recognised(groups):
     return group_instructions(Observation(visual, near[:, None], torch.ones(len(groups), 1, dtype=torch.bool), sizes))
 
 
+def choose(kl, groups):
+    return choose_configurations(kl, left_out_means(bounded(kl), groups))
+
+
 @pytest.fixture
 def groups():
     return torch.arange(60) % 2
@@ -28,7 +32,7 @@ def test_configurations_that_serve_different_inputs_are_kept_and_chosen_right(gr
     kl = torch.stack(
         [torch.where(groups == 0, 0.1, 0.9), torch.where(groups == 0, 0.8, 0.1), torch.full((60,), 2.0)], 1
     )
-    choice = choose_configurations(kl, recognised(groups))
+    choice = choose(kl, recognised(groups))
     assert sorted(choice.columns) == [0, 1]
     torch.testing.assert_close(choice.predictor, torch.full((60,), 0.1))
     assert useful_anchors(kl, recognised(groups), 3) == choice.columns
@@ -38,7 +42,7 @@ def test_where_the_best_cannot_be_recognised_one_configuration_stays(groups):
     """The better of two is drawn by lot: nothing that a predictor sees tells which."""
     lot = torch.rand(60, generator=torch.Generator().manual_seed(3)) < 0.5
     kl = torch.stack([torch.where(lot, 0.1, 0.5), torch.where(lot, 0.5, 0.15)], dim=1)
-    choice = choose_configurations(kl, recognised(torch.zeros(60, dtype=torch.int64)))
+    choice = choose(kl, recognised(torch.zeros(60, dtype=torch.int64)))
     assert len(choice.columns) == 1
     assert torch.equal(choice.predictor, choice.static)
 
@@ -56,7 +60,7 @@ def test_a_gain_of_one_sample_is_none(groups):
 def test_a_choice_is_never_worse_than_one_configuration_on_left_out_samples(groups):
     for seed in range(8):
         kl = torch.rand(60, 3, generator=torch.Generator().manual_seed(seed)).square()
-        choice = choose_configurations(kl, recognised(groups))
+        choice = choose(kl, recognised(groups))
         assert float(choice.predictor.mean()) <= float(choice.static.mean()) + 1e-9
         assert float(choice.oracle.mean()) <= float(choice.predictor.mean()) + 1e-9
 

@@ -1,9 +1,8 @@
 """Which configurations of a level the predictor may choose from: decided on samples that were left out.
 
-An input's loss under a configuration is estimated as the mean over the samples that are asked alike
-(`planning.instruction_groups`). The loss is bounded (`planning.memory.bounded`), so that no sample rules its group. A choice by
-input is taken only where it beats the best single configuration on samples that were left out, by more than a standard error,
-and not by one sample alone.
+An input's loss under a configuration is estimated from the samples like it, itself left out. The loss is bounded
+(`planning.memory.bounded`), so that no sample rules the others. A choice by input is taken only where it beats the best single
+configuration on samples that were left out, by more than a standard error, and not by one sample alone.
 """
 
 from __future__ import annotations
@@ -23,27 +22,32 @@ class ConfigurationChoice:
     """The configurations of a level that are kept, and the KL [M] of left-out samples.
 
     static, predictor, oracle: with the best single configuration, the estimated choice, and the best choice in `columns`.
+    loss: the mean bounded loss of the estimated choice.
     """
 
     columns: list[int]
+    loss: float
     static: Tensor
     predictor: Tensor
     oracle: Tensor
 
 
-def choose_configurations(kl: Tensor, groups: Tensor) -> ConfigurationChoice:
-    """The subset of the columns of kl [M, K] whose choice by group [M] loses least on left-out samples."""
+def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
+    """The subset of the columns of kl [M, K] whose choice by estimate [M, K] loses least.
+
+    estimate: of the bounded loss of each sample, from the other samples alone.
+    """
     loss = bounded(kl)
-    estimate, best = left_out_means(loss, groups), int(loss.mean(0).argmin())
-    static = kl[:, best]
-    found, least = ConfigurationChoice([best], static, static, static), float(loss[:, best].mean())
+    best = int(loss.mean(0).argmin())
+    static, least = kl[:, best], float(loss[:, best].mean())
+    found = ConfigurationChoice([best], least, static, static, static)
     for columns in _sets_with(best, kl.shape[1]):
         place = estimate[:, columns].argmin(-1, keepdim=True)
         lost, chosen = (values[:, columns].gather(1, place)[:, 0] for values in (loss, kl))
         better = float(lost.mean()) < least and float(chosen.mean()) <= float(static.mean())
         if better and is_gain(loss[:, best] - lost):
             least = float(lost.mean())
-            found = ConfigurationChoice(columns, static, chosen, kl[:, columns].min(-1).values)
+            found = ConfigurationChoice(columns, least, static, chosen, kl[:, columns].min(-1).values)
     return found
 
 

@@ -25,14 +25,14 @@ class JointSettings:
     """
 
     levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
-    ranking: tuple[float, ...] = (0.08, 0.3)
+    ranking: tuple[float, ...] = (0.08, 0.3, 0.45)
     looks: tuple[int, int, int] = (32, 64, 128)
     shapes: int = 6
     chains: int = 4
     neighbours: int = 7
     carried: int = 2
     shortlist: tuple[int, int] = (8, 6)
-    anchors: int = 4
+    anchors: int = 6
     easy: tuple[float, ...] = (0.13, 0.3)
     hard: float = 0.97
     probes: int = 32
