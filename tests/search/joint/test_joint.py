@@ -28,6 +28,7 @@ from vispco.search.joint.measuring import Chains
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
+from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.run import search
 from vispco.search.spec import Effort, SearchSpec
@@ -205,3 +206,12 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     assert export(tmp_path / "run", 0.6).chain in CHAINS
     resumed = search(model, processor, samples, **asked)
     assert [(p.accuracy, p.schedule) for p in resumed.points] == [(p.accuracy, p.schedule) for p in frontier.points]
+
+
+def test_a_candidate_may_read_the_vision_tower():
+    model, processor = zoo_model()
+    effort = Effort(batch_size=2, joint=replace(SMALL, levels=(0.7,)))
+    spec = SearchSpec.of_chains(["divprune", "hiprune"], budgets=(0.7,), effort=effort)
+    run = SearchRun.prepare(model, processor, list(dataset("calibration", limit=1))[:4], spec)
+    assert run.batches.store.vision == Chain.of("hiprune").needs_vision
+    assert {str(chain) for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vispco.search.calibration import batch_lengths
 
-FAIR = 0.35  # at budgets above it fewer configurations are measured, below it more, so that levels cost about the same
+FAIR = 0.5  # at budgets above it fewer configurations are measured, below it more, so that levels cost about the same
 CHEAP = 1.5  # so many times as many at most
 
 
@@ -26,13 +26,13 @@ class JointSettings:
 
     levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
     ranking: tuple[float, ...] = (0.08, 0.3, 0.45)
-    looks: tuple[int, int, int] = (32, 64, 128)
+    looks: tuple[int, int, int] = (48, 80, 128)
     shapes: int = 6
     chains: int = 4
-    neighbours: int = 7
+    neighbours: int = 8
     carried: int = 2
-    shortlist: tuple[int, int] = (8, 6)
-    anchors: int = 6
+    shortlist: tuple[int, int] = (9, 6)
+    anchors: int = 5
     easy: tuple[float, ...] = (0.13, 0.3)
     hard: float = 0.97
     probes: int = 32
