@@ -202,7 +202,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--schedules", type=int, default=20, help="on which predictions are compared")
-    parser.add_argument("--part", choices=PARTS, help="only this one; default: all")
+    parser.add_argument(
+        "--part", choices=(*PARTS, "none"), help="only this one; default: all; none: join what is there"
+    )
     parser.add_argument(
         "--parts", type=Path, default=Path("parts"), help="the folder in which parts wait for the others"
     )
@@ -211,8 +213,9 @@ def main() -> None:
     args.parts.mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], Part]] = {name: lambda name=name: slowest(name, args) for name in MODELS}  # type: ignore[misc]
     jobs |= {"demo": lambda: demo(args), "large": lambda: large(args), "large-errors": lambda: large_errors(args)}
-    for name in PARTS if args.part is None else (args.part,):
+    for name in PARTS if args.part is None else set(PARTS) & {args.part}:
         figures, details = jobs[name]()
+        details = {"rounds": args.rounds, **details}
         found = {"figures": {key: asdict(figure) for key, figure in figures.items()}, "details": details}
         (args.parts / f"time-{name}.json").write_text(json.dumps(found))
         print(name, {key: round(figure.value, 3) for key, figure in figures.items()}, file=sys.stderr, flush=True)
@@ -220,7 +223,7 @@ def main() -> None:
     parts = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
     joined = {key: Figure(**figure) for part in parts.values() for key, figure in part["figures"].items()}
     about = {name: part["details"] for name, part in parts.items()}
-    write("time", joined, {"threads": torch.get_num_threads(), "rounds": args.rounds, **about}, args.seed)
+    write("time", joined, {"threads": torch.get_num_threads(), **about}, args.seed)
 
 
 def compare_predictions(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vispco.run_folder import RunFolder
     from vispco.sources import SampleSet, SkipReport
 
-PER_TASK, FROM_FILE = 48, 256  # calibration items, where --samples does not say
+PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,9 @@ class TrainingOptions:
     samples: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Items of each synthetic task, or of --data in all (default: {PER_TASK}; {FROM_FILE})."
+            min=1,
+            help=f"Items of each synthetic task, or of --data in all (default: {PER_TASK}, {PER_TASK_JOINT} in a joint "
+            f"search; {FROM_FILE}).",
         ),
     ] = None
     downsample: Annotated[
@@ -141,16 +143,19 @@ class TrainingOptions:
         next(iter(open_data(self.data, self.images)))
 
     def load(
-        self, tasks: TaskOptions, processor: Any, *, seed: int = 0, model: Any = None
+        self, tasks: TaskOptions, processor: Any, *, seed: int = 0, model: Any = None, per_task: int = PER_TASK
     ) -> tuple[Sequence[Sample], dict[str, Any]]:
-        """The samples, and what a run should remember of them: file, counts, what was skipped and why."""
+        """The samples, and what a run should remember of them: file, counts, what was skipped and why.
+
+        per_task: items of each synthetic task, where nothing else is asked for.
+        """
         self.check()
         if self.data is None:
             from vispco.data import dataset  # noqa: PLC0415
 
             spec = tasks.spec()
             names = spec.get("tasks", "all")  # benchmarks are for evaluation, not for training
-            drawn = list(dataset("calibration", names, limit=self.samples or PER_TASK, seed=seed))
+            drawn = list(dataset("calibration", names, limit=self.samples or per_task, seed=seed))
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
         from vispco.sources.training import training_samples  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vispco.demo.run import Tell
 
 NO_GAIN = 1.0  # times faster
-CALIBRATION = 48  # items of each synthetic task, where --samples does not say, as a search has
+CALIBRATION = 48  # items of each synthetic task, where --samples does not say: fewer than a search has, to be quick
 STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "page")
 
 SWEPT = "fastv"  # the scorer of the sweep beside a joint search

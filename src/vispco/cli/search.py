@@ -19,7 +19,15 @@ from vispco.cli.budgets import (
 )
 from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.completion import complete_models, complete_scorers
-from vispco.cli.data import TaskOptions, TrainingOptions, describe_tasks, tell_skipped, write_areas
+from vispco.cli.data import (
+    PER_TASK,
+    PER_TASK_JOINT,
+    TaskOptions,
+    TrainingOptions,
+    describe_tasks,
+    tell_skipped,
+    write_areas,
+)
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
@@ -117,7 +125,8 @@ def search(
     test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
     questions = test_spec.samples()
     loaded, processor = loading.load(model)
-    samples, about = learned.load(asked, processor, seed=seed, model=loaded)
+    per_task = PER_TASK_JOINT if spec.mode == "joint" else PER_TASK
+    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
