@@ -25,7 +25,7 @@ FORMAT = "vispco-profile"
 class TimeProfile:
     """Times of one language model on one device in one number format, in milliseconds.
 
-    batches: samples at once, growing. tokens: of each sample, growing. layer_ms: of one layer [batch][tokens].
+    batches: samples at once, growing. tokens: of each sample, growing. layer_ms: of one layer, a row for each batch.
     fixed_ms, drop_ms: [batch], of all that is not a layer, and of one drop. margin: [batch], the share by which single prefills
     were slower than the fit at times; empty in profiles of earlier versions.
     facts: what else is worth knowing (model, threads, versions).
