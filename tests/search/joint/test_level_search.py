@@ -92,7 +92,7 @@ def test_a_chain_that_keeps_layers_full_is_looked_at_where_that_leaves_something
         assert (Chain.of("fastv") in dict(search.ranked)) is worth
 
 
-@pytest.mark.parametrize(("budget", "number"), [(0.1, 12), (0.35, 8), (0.7, 4), (1.0, 3)])
+@pytest.mark.parametrize(("budget", "number"), [(0.1, 12), (0.5, 8), (0.7, 6), (1.0, 4)])
 def test_fewer_configurations_are_measured_where_they_are_dear_and_more_where_cheap(budget, number):
     assert JointSettings().at(8, budget) == number
     assert JointSettings().at(1, budget) == 1
