@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
-UNLIKELY, MOST_MARGIN = (
-    1.65,
-    0.15,
-)  # standard deviations that one prefill in twenty is late by; the most that is left free
+UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
+MOST_MARGIN = 0.15  # of a budget of time that is left free
 Progress = Callable[[int, int, str], None]
 
 
@@ -107,7 +105,7 @@ def profile_prompts(
         measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
         parts = fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
         fitted.append(parts)
-        predicted = _prefill_ms(np.array(tokens_of_runs), np.array(sizes), np.array(row)) @ np.array(parts)
+        predicted = _prefill_parts(np.array(tokens_of_runs), np.array(sizes), np.array(row)) @ np.array(parts)
         late = seconds_by_round / seconds_by_round[:, :1] * (measured[0] / predicted) - 1.0
         margins.append(min(MOST_MARGIN, UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
     dtype = next(model.parameters()).dtype
@@ -175,14 +173,14 @@ def fit_parts(
 
     tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at `sizes`.
     """
-    parts = _prefill_ms(tokens, sizes, row)
+    parts = _prefill_parts(tokens, sizes, row)
     scale, fixed, drop = nnls(parts / measured[:, None], np.ones(len(measured)))[0].tolist()
     if scale <= 0:  # times too noisy to tell: as the layers were measured alone
         return 1.0, max(0.0, float(measured[0] - parts[0, 0])), max(0.0, float(measured[1] - measured[0]))
     return scale, fixed, drop
 
 
-def _prefill_ms(
+def _prefill_parts(
     tokens: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], row: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
     """What runs with tokens [R, L] are made of, of which the fit finds the factors: [R, 3], layers, one, drops."""

@@ -10,7 +10,7 @@ from search.random_batches import make_batches
 from vispco.planning.observation import Observation
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table
-from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_samples, fit_joint_predictor
+from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_neighbours, fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
 from vispco.search.objective import Objective
 
@@ -47,7 +47,7 @@ def told_by(table, place):
 
 def test_what_the_picture_tells_is_seen_by_neighbours_alone(measured):
     table = told_by(measured[1], "picture")
-    (groups,), (neighbours,) = fit_by_groups(table).values(), fit_by_samples(table).values()
+    (groups,), (neighbours,) = fit_by_groups(table).values(), fit_by_neighbours(table).values()
     assert len(groups.choice.columns) == 1
     assert sorted(neighbours.choice.columns) == [0, 1]
     assert neighbours.choice.loss < 0.5 * groups.choice.loss
@@ -68,6 +68,6 @@ def test_the_predictor_chooses_what_left_out_samples_promised(measured, place):
 def test_noise_is_remembered_as_one_configuration(measured):
     table = told_by(measured[1], "picture")
     lot = torch.rand(table.kl.shape, generator=torch.Generator().manual_seed(1))
-    (fit,) = fit_by_samples(replace(table, kl=0.3 + 0.1 * lot)).values()
+    (fit,) = fit_by_neighbours(replace(table, kl=0.3 + 0.1 * lot)).values()
     assert len(fit.choice.columns) == 1
     torch.testing.assert_close(fit.remembered, -torch.expm1(-(0.3 + 0.1 * lot)))

@@ -47,10 +47,9 @@ Fits = dict[float, LevelFit]
 def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
     """A predictor that remembers a table. Also its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
-    fits, known_by = fit_by_groups(table), lambda points: as_group_points(points, groups)
-    by_samples = fit_by_samples(table)
-    if _relative_loss(by_samples) < _relative_loss(fits):
-        fits, known_by = by_samples, _as_they_are
+    by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
+    neighbours = _relative_loss(by_neighbours) < _relative_loss(by_groups)
+    fits = by_neighbours if neighbours else by_groups
     kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
     loss, bandwidth = torch.empty_like(table.kl), torch.empty(len(configurations))
     for level, fit in fits.items():
@@ -69,7 +68,9 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     )
     predictor = JointPredictor(config)
     _copy(predictor, configurations, kept)
-    predictor.memory.remember(table.observation, loss, bandwidth, known_by)
+    predictor.memory.remember(
+        table.observation, loss, bandwidth, lambda points: points if neighbours else as_group_points(points, groups)
+    )
     predictor.sizes.copy_(table.observation.sizes)
     return predictor.to(objective.model.device).eval(), held_out
 
@@ -84,11 +85,11 @@ def fit_by_groups(table: JointTable) -> Fits:
     return found
 
 
-def fit_by_samples(table: JointTable) -> Fits:
+def fit_by_neighbours(table: JointTable) -> Fits:
     """Inputs are known by the samples that are most like them, at each level within the distance that serves it best."""
     samples = len(table.kl)
-    memory = Memory((table.observation.visual.shape[-1]) // 2, samples, 1)
-    memory.remember(table.observation, torch.zeros(samples, 1), torch.ones(1), _as_they_are)
+    memory = Memory(table.observation.visual.shape[-1] // 2, samples, 1)
+    memory.remember(table.observation, torch.zeros(samples, 1), torch.ones(1))
     weights = {each: similarity_weights(memory.keys, memory.keys, each, leave_out_self=True) for each in BANDWIDTHS}
     found = {}
     for level, columns in _columns(table):
@@ -112,10 +113,6 @@ def _columns(table: JointTable) -> list[tuple[float, Tensor]]:
 def _relative_loss(fits: Fits) -> float:
     """What the choices lose on left-out samples, of what one configuration for all loses; the sum over levels."""
     return sum(fit.choice.loss / max(1e-12, float(bounded(fit.choice.static).mean())) for fit in fits.values())
-
-
-def _as_they_are(points: Tensor) -> Tensor:
-    return points
 
 
 def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
