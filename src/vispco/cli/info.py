@@ -116,7 +116,7 @@ def read_config(
         if isinstance(error, StrictDataclassError):  # its first line names the field alone
             first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         raise LoadError(
-            f"No config could be read from {model}: {first.strip()} Give a shipped model ({', '.join(shipped)}), a "
+            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(shipped)}), a "
             "folder, a hub id that this machine can reach, or a config.json."
         ) from error
 
