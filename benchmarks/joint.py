@@ -106,10 +106,11 @@ def grid_cost(run: SearchRun) -> float:
 
 
 def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, float]]:
-    """KL on test items of the best configuration for all, of the predictor's choice, and of each input's best.
+    """KL on test items of one configuration for all, of the predictor's choice, and of each input's best; as in `search.py`.
 
-    At the level that serves a budget for a sample of the median size, among the configurations between which the predictor
-    chooses there. Where it has one only, the gap is that of all that it knows, and it closes nothing by its choice.
+    At the level that serves a budget for a sample of the median size. The one for all is the best on the calibration items of
+    all that the predictor knows there. Each input's best is among those between which the predictor chooses; where it has
+    one only, among all that it knows, and nothing is closed. `static_in_hindsight`: the best for all on the test items.
     """
     batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=32)
     every, predictor = outcome.predictor.configurations, outcome.predictor
@@ -126,15 +127,17 @@ def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, flo
             kl.append(candidates.measure(batch, every.take(places), level).T)
             chosen.append(predictor.estimate(batch.observation)[:, places].argmin(-1))
         table, choice = torch.cat(kl), torch.cat(chosen)
-        taken = float(table.gather(1, choice[:, None]).mean())
-        found[str(budget)] = {"predictor": taken, "kept": int(kept.sum()), "known": len(places)}
+        best = int(predictor.memory.kl[:, places].mean(0).argmin())  # on the calibration items
+        static, taken = float(table[:, best].mean()), float(table.gather(1, choice[:, None]).mean())
+        found[str(budget)] = {"static": static, "predictor": taken, "kept": int(kept.sum()), "known": len(places)}
         for name, columns in (
             ("", kept if int(kept.sum()) > 1 else torch.ones_like(kept)),
             ("_of_all", torch.ones_like(kept)),
         ):
-            static, best = float(table[:, columns].mean(0).min()), float(table[:, columns].min(-1).values.mean())
-            closed = (static - taken) / (static - best) if static > best else 0.0
-            found[str(budget)] |= {f"static{name}": static, f"oracle{name}": best, f"closed{name}": closed}
+            oracle = float(table[:, columns].min(-1).values.mean())
+            closed = (static - taken) / (static - oracle) if static > oracle else 0.0
+            found[str(budget)] |= {f"oracle{name}": oracle, f"closed{name}": closed}
+        found[str(budget)]["static_in_hindsight"] = float(table.mean(0).min())
     return found
 
 

@@ -19,12 +19,15 @@ from vispco.errors import BudgetFloorError, NotApplicableError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier.measures import hypervolume
 from vispco.rivals import AnytimeRival, Calibration, get, run_search
+from vispco.rivals.registry import takes
 from vispco.search.spec import BUDGETS
 
 LOW = (0.18, 0.25)
 RIVALS = ("scaled", "vflowopt", "evolution", "autoprune", "btp-layers", "downsample")
 LEAD = -0.5  # points: the bar of the least lead over the best rival
 SCORER = "fastv"  # of the rivals that bring none of their own
+SETTINGS = {"vflowopt": {"samples": 128}}
+"""What a rival gets in place of its defaults: at this bill 30 samples would mean a Gaussian process over a thousand calls."""
 Points = dict[str, dict[str, float]]
 Bill = Callable[[int], float | None]
 """FLOPs of the joint search with a seed; None where it has not run."""
@@ -42,14 +45,15 @@ def rival_parts(ground: Callable[[], Any], seeds: int, bill: Bill) -> dict[str, 
 
 def run_part(ground: Any, name: str, seed: int, bill: Bill) -> dict[str, Any]:
     """One search on one model: the points that it reaches, and its bill."""
-    limit = bill(seed) if isinstance(get(name), AnytimeRival) else None
-    if limit is None and isinstance(get(name), AnytimeRival):
+    search = get(name, **SETTINGS.get(name, {}), **({"seed": seed} if takes(name, "seed") else {}))
+    limit = bill(seed) if isinstance(search, AnytimeRival) else None
+    if limit is None and isinstance(search, AnytimeRival):
         raise SystemExit(f"The joint search with seed {seed} has not run on {ground.name}. Run its part first.")
     samples = in_order_of(ground.calibration, seed)
     learned = TaskEvaluator(ground.model, ground.processor, samples, SCORER, batch_size=32)
     budgets = (*LOW, *BUDGETS) if name == "tpe-joint" else BUDGETS
     try:
-        run = run_search(name, Calibration(learned, measure="kl"), budgets, bill=limit, seed=seed)
+        run = run_search(search, Calibration(learned, measure="kl"), budgets, bill=limit)
     except (NotApplicableError, BudgetFloorError) as error:
         return {"points": {}, "not_run": str(error)}
     judge = TaskEvaluator(ground.model, ground.processor, ground.test, SCORER, batch_size=64, store=ground.judge.store)

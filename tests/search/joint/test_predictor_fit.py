@@ -71,3 +71,15 @@ def test_noise_is_remembered_as_one_configuration(measured):
     (fit,) = fit_by_neighbours(replace(table, kl=0.3 + 0.1 * lot)).values()
     assert len(fit.choice.columns) == 1
     torch.testing.assert_close(fit.remembered, -torch.expm1(-(0.3 + 0.1 * lot)))
+
+
+def test_neighbours_are_the_same_at_all_levels(measured):
+    """One bandwidth for the whole predictor, so that how hard an input is can be compared between levels."""
+    table = told_by(measured[1], "picture")
+    level = torch.tensor([0.2, 0.5], dtype=torch.float64)
+    two = replace(table, configurations=replace(table.configurations, level=level))
+    fits = fit_by_neighbours(two)
+    assert len(fits) == 2
+    assert len({fit.bandwidth for fit in fits.values()}) == 1
+    predictor, _ = fit_joint_predictor(measured[0], two)
+    assert len(torch.unique(predictor.memory.bandwidth)) == 1

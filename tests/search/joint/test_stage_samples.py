@@ -5,6 +5,7 @@ import torch
 
 from search.random_batches import zoo_model
 from vispco.data import dataset
+from vispco.planning.memory import bounded
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
@@ -68,7 +69,20 @@ def test_samples_of_several_batches_are_put_together_as_they_are_alone(batches):
 
 
 def test_what_was_not_measured_is_like_the_easy_ones_that_were():
-    kl = torch.tensor([[9.0, 9.0], [0.1, 0.3], [0.3, 0.5], [torch.inf, torch.inf]])
+    kl = torch.tensor([[9.0, 9.0, 9.0], [0.1, 0.3, 50.0], [0.3, 0.5, 50.0], [torch.inf] * 3])
     found = fill_unmeasured(kl, torch.tensor([True, False, False, False]))
     assert torch.equal(found[:3], kl[:3])
-    assert found[3].tolist() == pytest.approx([0.25, 0.35])  # half-way from 0.2 and 0.4 to 0.3, without the hard one
+    means = bounded(kl[1:3]).mean(0)
+    half_way = [(float(means[0]) + float(means[1])) / 2, float(means[1]), (1.0 + float(means[1])) / 2]
+    assert bounded(found[3]).tolist() == pytest.approx(
+        half_way, rel=1e-5
+    )  # the second is the median; without the hard one
+
+
+def test_a_configuration_that_fails_the_easy_ones_moves_no_other():
+    good = torch.tensor([[0.4, 0.5], [0.01, 0.02], [torch.inf, torch.inf]])
+    bad = torch.cat([good, torch.tensor([[0.6], [9.0], [torch.inf]])], dim=1)
+    hard = torch.tensor([True, False, False])
+    found = fill_unmeasured(bad, hard)
+    assert float(found[2, :2].max()) < 0.02
+    assert float(found[2, 2]) > 0.5

@@ -2,7 +2,8 @@
 
 An input's loss under a configuration is estimated from the samples like it, itself left out. The loss is bounded
 (`planning.memory.bounded`), so that no sample rules the others. A choice by input is taken only where it beats the best single
-configuration on samples that were left out, by more than a standard error, and not by one sample alone.
+configuration on samples that were left out, by more than their noise, and not by one sample alone. Of sets that serve about as
+well the smallest is taken: a configuration more is one more to mistake for the best.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from vispco.planning.instruction_groups import left_out_means
 from vispco.planning.memory import bounded
+
+NOISE = 0.5  # standard errors: a difference that is smaller is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +42,18 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     """
     loss = bounded(kl)
     best = int(loss.mean(0).argmin())
-    static, least = kl[:, best], float(loss[:, best].mean())
-    found = ConfigurationChoice([best], least, static, static, static)
-    for columns in _sets_with(best, kl.shape[1]):
-        place = estimate[:, columns].argmin(-1, keepdim=True)
-        lost, chosen = (values[:, columns].gather(1, place)[:, 0] for values in (loss, kl))
-        better = float(lost.mean()) < least and float(chosen.mean()) <= float(static.mean())
-        if better and is_gain(loss[:, best] - lost):
-            least = float(lost.mean())
-            found = ConfigurationChoice(columns, least, static, chosen, kl[:, columns].min(-1).values)
-    return found
+    sets: list[tuple[list[int], Tensor]] = [([best], loss[:, best])]
+    for columns in _sets(kl.shape[1]):
+        lost, chosen = (_taken(values, estimate, columns) for values in (loss, kl))
+        if float(chosen.mean()) <= float(kl[:, best].mean()) and is_gain(loss[:, best] - lost):
+            sets.append((columns, lost))
+    least = min(sets, key=lambda each: float(each[1].mean()))[1]
+    columns, lost = min(
+        (each for each in sets if not _is_above_noise(each[1] - least)),
+        key=lambda each: (len(each[0]), float(each[1].mean())),
+    )
+    static, chosen = kl[:, best], _taken(kl, estimate, columns)
+    return ConfigurationChoice(columns, float(lost.mean()), static, chosen, kl[:, columns].min(-1).values)
 
 
 def useful_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
@@ -60,7 +65,7 @@ def useful_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
         options = []
         for place in sorted(set(range(kl.shape[1])) - set(chosen)):
             columns = [*chosen, place]
-            own = loss[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]
+            own = _taken(loss, estimate, columns)
             options.append((float(own.mean()), place, own))
         _, place, own = min(options, key=lambda option: option[:2])
         gain = taken - own
@@ -72,12 +77,20 @@ def useful_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
 
 
 def is_gain(gain: Tensor) -> bool:
-    """Whether the mean of a gain [M] is above its standard error, and above 0 without its largest value."""
-    return bool(gain.mean() > gain.std() / len(gain) ** 0.5) and bool(gain.sum() - gain.max() > 0)
+    """Whether the mean of a gain [M] is above its noise, and above 0 without its largest value."""
+    return _is_above_noise(gain) and bool(gain.sum() - gain.max() > 0)
 
 
-def _sets_with(best: int, count: int) -> Iterator[list[int]]:
-    """All sets of two and more columns that contain the best one."""
-    others = [place for place in range(count) if place != best]
-    for size in range(1, len(others) + 1):
-        yield from ([best, *each] for each in combinations(others, size))
+def _is_above_noise(difference: Tensor) -> bool:
+    return bool(difference.mean() > NOISE * difference.std() / len(difference) ** 0.5)
+
+
+def _taken(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
+    """The values [M] of the column with the least estimate in each row."""
+    return values[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]
+
+
+def _sets(count: int) -> Iterator[list[int]]:
+    """All sets of two and more columns."""
+    for size in range(2, count + 1):
+        yield from map(list, combinations(range(count), size))

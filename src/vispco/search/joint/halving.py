@@ -31,7 +31,7 @@ from vispco.search.joint.trials import (
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
 
-NEAR = 1.5  # the best of another kind of chain is kept as long as it loses no more than so many times the least
+NEAR = 2.0  # the best of another kind of chain is kept as long as it loses no more than so many times the least
 
 
 class LevelSearch:
@@ -101,7 +101,10 @@ class LevelSearch:
         return sorted(self._seen, key=lambda trial: (-trial.looks, trial.loss))[:count]
 
     def anchors(self) -> MeasuredConfigurations:
-        """The configurations that serve best together, of those that were measured on all looks, and the best others."""
+        """The configurations that serve best together, of those that were measured on all looks; then the best others.
+
+        Of the others, the best of each first scorer come first: where few samples see no use of them, more may.
+        """
         most = max(trial.looks for trial in self._seen)
         found = carried_together(
             sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
@@ -109,7 +112,7 @@ class LevelSearch:
         kl = torch.stack([trial.kl for trial in found], dim=-1)
         size = self.settings.anchors
         useful = useful_anchors(kl, self.groups[: len(kl)], size)
-        places = [*useful, *(place for place in range(len(found)) if place not in useful)][:size]
+        places = list(dict.fromkeys([*useful, *_best_of_each_kind(found), *range(len(found))]))[:size]
         parts = [self._configurations([found[place]]) for place in places]
         return MeasuredConfigurations(Configurations.join(parts), kl[:, places])
 
@@ -186,13 +189,10 @@ class LevelSearch:
         """
         most = max(trial.looks for trial in self._seen)
         among = sorted((trial for trial in self._seen if trial.looks == most), key=lambda trial: trial.loss)
-        kinds: dict[str, int] = {}
-        for place, trial in enumerate(among):
-            kinds.setdefault(first_scorer(trial.chain), place)
-        near = [place for place in kinds.values() if among[place].loss <= NEAR * among[0].loss]
+        near = [place for place in _best_of_each_kind(among) if among[place].loss <= NEAR * among[0].loss]
         loss = bounded(torch.stack([trial.kl for trial in among], dim=-1))
         together = greedy_anchors(loss, left_out_means(loss, self.groups[: len(loss)]), size - size // 4)
-        wanted = dict.fromkeys([*near, *together, *range(len(among))])
+        wanted = dict.fromkeys([*near[: max(2, size // 2)], *together, *range(len(among))])
         return [among[place] for place in list(wanted)[:size]]
 
     @cached_property
@@ -204,6 +204,14 @@ class LevelSearch:
     def groups(self) -> Tensor:
         """The kind of instruction of each of these samples: int64 [n]."""
         return group_instructions(self.observation)
+
+
+def _best_of_each_kind(trials: Sequence[Trial]) -> list[int]:
+    """Of trials, best first, the places of the best of each first scorer."""
+    kinds: dict[str, int] = {}
+    for place, trial in enumerate(trials):
+        kinds.setdefault(first_scorer(trial.chain), place)
+    return list(kinds.values())
 
 
 def _looks(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:

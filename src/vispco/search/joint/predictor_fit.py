@@ -3,6 +3,7 @@
 An input is known by its kind of instruction (`planning.instruction_groups`) or by the samples that are most like it. A few
 hundred samples tell kinds apart, and no more; with a thousand, neighbours say more than kinds do. Which of the two it is, how
 near a neighbour must be, and between which configurations of a level an input may choose is decided on left-out samples.
+Neighbours are the same at all levels: how hard an input is compares levels, and two measures of it would not be comparable.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 class LevelFit:
     """The configurations of a level, by their columns in the table: which are kept, and what is remembered of them.
 
-    remembered: bounded loss [M, k]. bandwidth: with which it is read.
+    remembered: bounded loss [M, k]. bandwidth: with which it is read. error: of what is estimated of left-out samples.
     """
 
     columns: Tensor
     choice: ConfigurationChoice
     remembered: Tensor
     bandwidth: float
+    error: float
 
 
 Fits = dict[float, LevelFit]
@@ -48,7 +50,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     """A predictor that remembers a table. Also its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
     by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
-    neighbours = _relative_loss(by_neighbours) < _relative_loss(by_groups)
+    neighbours = _error(by_neighbours) < _error(by_groups)
     fits = by_neighbours if neighbours else by_groups
     kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
     loss, bandwidth = torch.empty_like(table.kl), torch.empty(len(configurations))
@@ -80,29 +82,37 @@ def fit_by_groups(table: JointTable) -> Fits:
     found = {}
     for level, columns in _columns(table):
         kl = table.measured(columns)
-        choice = choose_configurations(kl, left_out_means(bounded(kl), table.groups))
-        found[level] = LevelFit(columns, choice, drawn_to_the_mean(bounded(kl), table.groups), BANDWIDTH)
+        loss = bounded(kl)
+        estimate = left_out_means(loss, table.groups)
+        choice, remembered = choose_configurations(kl, estimate), drawn_to_the_mean(loss, table.groups)
+        found[level] = LevelFit(columns, choice, remembered, BANDWIDTH, _relative_error(estimate, loss))
     return found
 
 
 def fit_by_neighbours(table: JointTable) -> Fits:
-    """Inputs are known by the samples that are most like them, at each level within the distance that serves it best."""
+    """Inputs are known by the samples that are most like them, within the distance that foretells losses best."""
     samples = len(table.kl)
     memory = Memory(table.observation.visual.shape[-1] // 2, samples, 1)
     memory.remember(table.observation, torch.zeros(samples, 1), torch.ones(1))
-    weights = {each: similarity_weights(memory.keys, memory.keys, each, leave_out_self=True) for each in BANDWIDTHS}
+    losses = {level: bounded(table.measured(columns)) for level, columns in _columns(table)}
+    best, weights, least = BANDWIDTHS[0], torch.empty(0), float("inf")
+    for bandwidth in BANDWIDTHS:
+        own = similarity_weights(memory.keys, memory.keys, bandwidth, leave_out_self=True)
+        error = sum(_relative_error(own @ loss, loss) for loss in losses.values())
+        if error < least:
+            best, weights, least = bandwidth, own, error
     found = {}
     for level, columns in _columns(table):
-        kl = table.measured(columns)
-        loss = bounded(kl)
-        estimates = {each: own @ loss for each, own in weights.items()}
-        choices = {each: choose_configurations(kl, estimate) for each, estimate in estimates.items()}
-        best = min(choices, key=lambda each: choices[each].loss)
-        if len(choices[best].columns) == 1:  # nothing to choose: what counts is how hard a sample is
-            column = choices[best].columns[0]
-            best = min(estimates, key=lambda each: float((estimates[each] - loss)[:, column].square().mean()))
-        found[level] = LevelFit(columns, choices[best], loss, best)
+        loss, estimate = losses[level], weights @ losses[level]
+        choice = choose_configurations(table.measured(columns), estimate)
+        found[level] = LevelFit(columns, choice, loss, best, _relative_error(estimate, loss))
     return found
+
+
+def _relative_error(estimate: Tensor, loss: Tensor) -> float:
+    """The mean squared error of an estimate [M, K], of the variance of what it estimates."""
+    variance = float(loss.var(0, unbiased=False).mean())
+    return float((estimate - loss).square().mean()) / max(1e-12, variance)
 
 
 def _columns(table: JointTable) -> list[tuple[float, Tensor]]:
@@ -110,9 +120,9 @@ def _columns(table: JointTable) -> list[tuple[float, Tensor]]:
     return [(level, (configurations.level == level).nonzero()[:, 0]) for level in configurations.levels]
 
 
-def _relative_loss(fits: Fits) -> float:
-    """What the choices lose on left-out samples, of what one configuration for all loses; the sum over levels."""
-    return sum(fit.choice.loss / max(1e-12, float(bounded(fit.choice.static).mean())) for fit in fits.values())
+def _error(fits: Fits) -> float:
+    """How much the estimates of left-out samples are off, over all levels."""
+    return sum(fit.error for fit in fits.values())
 
 
 def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:

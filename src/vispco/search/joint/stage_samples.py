@@ -18,6 +18,7 @@ from vispco.search.joint.settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 
 TELLING = 3  # configurations that tell which samples are hard
+LOST = 1.0 - 1e-6  # the bounded loss of an answer that is lost altogether
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +119,15 @@ class StageSamples:
 
 
 def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
-    """KL [M, K] where samples that were not measured have the mean of the easy ones that were.
+    """KL [M, K] where samples that were not measured lose what the easy ones that were lose in the mean.
 
-    hard: bool [M], the samples that none of these stands for. The few easy ones say little about each configuration, so the
-    mean of one is drawn half-way to the mean of all.
+    hard: bool [M], the samples that none of these stands for. Losses are bounded. The few easy ones say little about each
+    configuration, so its mean is drawn half-way to that of the median one; a configuration that fails them moves no other.
     """
     missing = ~kl.isfinite().all(-1)
     easy = ~missing & ~hard
     if not bool(missing.any()) or not bool(easy.any()):
         return torch.where(missing[:, None], 0.0, kl)
-    means = (kl[easy].mean(0) + kl[easy].mean()) / 2.0
-    return torch.where(missing[:, None], means, kl)
+    means = bounded(kl[easy]).mean(0)
+    expected = ((means + means.median()) / 2.0).clamp_max(LOST)
+    return torch.where(missing[:, None], -torch.log1p(-expected), kl)
