@@ -38,7 +38,7 @@ from vispco.data import dataset
 from vispco.files import write_json
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.table.scouting import ScoutingSettings
-from vispco.zoo.accuracy import prompt
+from vispco.zoo.answers import prompt
 from vispco.zoo.definitions import build_image_processor
 from vispco.zoo.initialization import grow
 from vispco.zoo.layer_removal import measure_layer_removal

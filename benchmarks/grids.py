@@ -21,7 +21,7 @@ from vispco.files import write_text
 from vispco.frontier import Frontier, frontier_info
 from vispco.frontier.frontier import FORMAT, VERSION
 from vispco.plots import style
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 
 GRIDS = RESULTS / "grids"
 RUNS = Path("runs/grids")

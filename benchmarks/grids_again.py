@@ -17,7 +17,7 @@ from typing import Any
 from figures import RESULTS, Figure, write
 from grids import DIGITS, SCORERS, about, path_of, spec_of
 from vispco.frontier import Frontier
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 
 SEED = 0
 NAME = "grids_again"

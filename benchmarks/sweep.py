@@ -48,7 +48,7 @@ from vispco.sweep.study import SweepStudy
 from vispco.sweep.sweep_plan import make_plan
 from vispco.sweep.trial_queue import TrialQueue
 from vispco.sweep.workers.local import LocalPool
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
 BLOCK, THIRD, SEVENTH = 20, 3, 7  # the last two have no divisor in common with 20, the number of ratios

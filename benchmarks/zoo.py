@@ -28,7 +28,7 @@ from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
 from vispco.frontier import Frontier, Point
 from vispco.plots import configurations_info, draw_configurations
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 
 TEXT, VISUAL = 12, 68  # tokens of a typical test item
 BAND = (0.45, 0.55)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from vispco.data import dataset
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
+from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.processor import JoinedProcessor
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 from vispco.zoo.tokenizer import build_tokenizer
 
 torch.set_num_threads(1)

@@ -5,7 +5,7 @@ from vispco.data import DrawnSample
 from vispco.errors import InvalidInputError
 from vispco.evaluation import encode
 from vispco.evaluation.encoded import conversation, end_tokens, read
-from vispco.zoo.accuracy import prompt
+from vispco.zoo.answers import prompt
 from vispco.zoo.packed_batch import encode as training_tokens
 from vispco.zoo.tokenizer import END, token_ids
 

@@ -8,7 +8,7 @@ from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import TaskEvaluator, encode
 from vispco.evaluation.evaluator import task_score
-from vispco.zoo.accuracy import answer
+from vispco.zoo.answers import answer
 
 from .conftest import layers_of
 

@@ -5,7 +5,7 @@ import pytest
 from vispco import Schedule, zoo
 from vispco.data import dataset
 from vispco.evaluation import EvaluatorSpec
-from vispco.zoo.accuracy import accuracy
+from vispco.zoo.answers import accuracy
 
 
 @pytest.fixture(params=zoo.names(), scope="module")

@@ -7,10 +7,11 @@ from PIL import Image
 
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnsupportedModelError
-from vispco.zoo.accuracy import answer, prompt
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
+from vispco.zoo.answers import answer, prompt
+from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.export import save_model
 from vispco.zoo.processor import JoinedProcessor, load_processor
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 from vispco.zoo.tokenizer import build_tokenizer
 
 

@@ -13,12 +13,13 @@ from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.data.dataset import SPLITS, random_for
 from vispco.data.tasks import TASKS
 from vispco.errors import UnknownNameError, VispcoError
-from vispco.zoo.definitions import ONE_OF_EACH_CLASS, build_image_processor, build_model
+from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import shift, sincos_2d
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
 from vispco.zoo.packed_batch import Packer, answer_loss, answers, encode, visual_tokens
 from vispco.zoo.recipe import Recipe, Round, recipe
+from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 from vispco.zoo.token_labels import CLASSES, TokenLabelHeads, token_labels
 from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
 from vispco.zoo.training_scenes import examples

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-ONE_OF_EACH_CLASS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
-NAMES = (*ONE_OF_EACH_CLASS, "tiny-deep")  # the shipped models, the most used first
-
 
 def _specials() -> dict[str, Any]:
     ids = token_ids()

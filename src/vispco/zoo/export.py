@@ -13,7 +13,7 @@ from transformers import AutoModelForImageTextToText
 from vispco import files
 from vispco.data.dataset import dataset
 from vispco.errors import InvalidInputError
-from vispco.zoo.accuracy import accuracy
+from vispco.zoo.answers import accuracy
 from vispco.zoo.definitions import build_image_processor, definition
 from vispco.zoo.layer_removal import KL, POINTS, measure_layer_removal
 from vispco.zoo.processor import load_processor

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import AutoModelForImageTextToText
+from typing import TYPE_CHECKING, Any
 
 from vispco import files
 from vispco.errors import UnknownNameError, VispcoError
-from vispco.zoo.definitions import NAMES
-from vispco.zoo.processor import load_processor
 
+if TYPE_CHECKING:
+    import torch
+
+ONE_OF_EACH_CLASS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
+NAMES = (*ONE_OF_EACH_CLASS, "tiny-deep")  # the shipped models, the most used first
 WEIGHTS = Path(__file__).parent / "weights"
 CARD = "card.json"
 
@@ -54,9 +54,14 @@ def verify(folder: Path) -> None:
             raise DamagedWeightsError(f"{folder / file} is damaged: its checksum is not the shipped one. {restore}")
 
 
-def load(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-    """(model, processor) of a shipped model: plain transformers objects, ready for `generate()`."""
+def load(name: str, dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+    """(model, processor) of a shipped model: plain transformers objects, ready for `generate()`. dtype: float32 if none is given."""
+    import torch  # noqa: PLC0415
+    from transformers import AutoModelForImageTextToText  # noqa: PLC0415
+
+    from vispco.zoo.processor import load_processor  # noqa: PLC0415
+
     folder = path(name)
     verify(folder)
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype).eval()
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype or torch.float32).eval()
     return model, load_processor(folder)
