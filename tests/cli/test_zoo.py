@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -34,6 +36,16 @@ def test_an_unknown_model_is_refused_before_anything_is_written(tmp_path):
     assert isinstance(result.exception, UnknownNameError)
     assert "tiny-qwen" in str(result.exception)
     assert not (tmp_path / "x").exists()
+
+
+def test_list_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom vispco.cli import main\ntry: main.app(['zoo', 'list'])\nexcept SystemExit: pass\n"
+        "sys.exit(','.join(name for name in ('torch', 'transformers', 'numpy') if name in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tiny-qwen" in done.stdout
 
 
 def test_list_shows_every_model():
