@@ -25,7 +25,7 @@ class JointSettings:
     """
 
     levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
-    ranking: tuple[float, ...] = (0.08, 0.3, 0.45)
+    ranking: tuple[float, ...] = (0.08, 0.3, 0.7)
     looks: tuple[int, int, int] = (48, 80, 128)
     shapes: int = 6
     chains: int = 4
