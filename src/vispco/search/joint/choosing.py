@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vispco.planning.instruction_groups import left_out_means
 from vispco.planning.memory import bounded
+from vispco.search.table.memory_fit import chosen_values
 
 NOISE = 0.5  # standard errors: a difference that is smaller is none
 
@@ -44,7 +45,7 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     best = int(loss.mean(0).argmin())
     sets: list[tuple[list[int], Tensor]] = [([best], loss[:, best])]
     for columns in _sets(kl.shape[1]):
-        lost, chosen = (_taken(values, estimate, columns) for values in (loss, kl))
+        lost, chosen = (chosen_values(values, estimate, columns) for values in (loss, kl))
         if float(chosen.mean()) <= float(kl[:, best].mean()) and is_gain(loss[:, best] - lost):
             sets.append((columns, lost))
     least = min(sets, key=lambda each: float(each[1].mean()))[1]
@@ -52,7 +53,7 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
         (each for each in sets if not _is_above_noise(each[1] - least)),
         key=lambda each: (len(each[0]), float(each[1].mean())),
     )
-    static, chosen = kl[:, best], _taken(kl, estimate, columns)
+    static, chosen = kl[:, best], chosen_values(kl, estimate, columns)
     return ConfigurationChoice(columns, float(lost.mean()), static, chosen, kl[:, columns].min(-1).values)
 
 
@@ -65,7 +66,7 @@ def useful_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
         options = []
         for place in sorted(set(range(kl.shape[1])) - set(chosen)):
             columns = [*chosen, place]
-            own = _taken(loss, estimate, columns)
+            own = chosen_values(loss, estimate, columns)
             options.append((float(own.mean()), place, own))
         _, place, own = min(options, key=lambda option: option[:2])
         gain = taken - own
@@ -82,12 +83,8 @@ def is_gain(gain: Tensor) -> bool:
 
 
 def _is_above_noise(difference: Tensor) -> bool:
+    """Whether the mean of a difference [M] is more than noise."""
     return bool(difference.mean() > NOISE * difference.std() / len(difference) ** 0.5)
-
-
-def _taken(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
-    """The values [M] of the column with the least estimate in each row."""
-    return values[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]
 
 
 def _sets(count: int) -> Iterator[list[int]]:

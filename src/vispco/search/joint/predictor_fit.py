@@ -3,7 +3,7 @@
 An input is known by its kind of instruction (`planning.instruction_groups`) or by the samples that are most like it. A few
 hundred samples tell kinds apart, and no more; with a thousand, neighbours say more than kinds do. Which of the two it is, how
 near a neighbour must be, and between which configurations of a level an input may choose is decided on left-out samples.
-Neighbours are the same at all levels: how hard an input is compares levels, and two measures of it would not be comparable.
+Neighbours are the same at all levels: a mean budget compares what an input loses at one level with what it loses at another.
 """
 
 from __future__ import annotations
@@ -33,31 +33,38 @@ BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 class LevelFit:
     """The configurations of a level, by their columns in the table: which are kept, and what is remembered of them.
 
-    remembered: bounded loss [M, k]. bandwidth: with which it is read. error: of what is estimated of left-out samples.
+    remembered: bounded loss [M, k].
     """
 
     columns: Tensor
     choice: ConfigurationChoice
     remembered: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TableFit:
+    """What is remembered of a table, by level. bandwidth: with which it is read.
+
+    error: how much the estimates of left-out samples are off, the sum over levels.
+    """
+
+    levels: dict[float, LevelFit]
     bandwidth: float
     error: float
-
-
-Fits = dict[float, LevelFit]
 
 
 def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
     """A predictor that remembers a table. Also its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
     by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
-    neighbours = _error(by_neighbours) < _error(by_groups)
-    fits = by_neighbours if neighbours else by_groups
+    neighbours = by_neighbours.error < by_groups.error
+    fit = by_neighbours if neighbours else by_groups
     kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
-    loss, bandwidth = torch.empty_like(table.kl), torch.empty(len(configurations))
-    for level, fit in fits.items():
-        choice = fit.choice
-        kept[fit.columns[choice.columns]] = True
-        loss[:, fit.columns], bandwidth[fit.columns] = fit.remembered, fit.bandwidth
+    loss, bandwidth = torch.empty_like(table.kl), torch.full((len(configurations),), fit.bandwidth)
+    for level, own in fit.levels.items():
+        choice = own.choice
+        kept[own.columns[choice.columns]] = True
+        loss[:, own.columns] = own.remembered
         held_out[level] = HeldOutKl(*(float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle)))
     config = JointPredictorConfig(
         hidden=objective.cost.dimensions.hidden,
@@ -77,36 +84,39 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     return predictor.to(objective.model.device).eval(), held_out
 
 
-def fit_by_groups(table: JointTable) -> Fits:
+def fit_by_groups(table: JointTable) -> TableFit:
     """Inputs are known by their kinds of instruction."""
-    found = {}
+    levels, error = {}, 0.0
     for level, columns in _columns(table):
         kl = table.measured(columns)
         loss = bounded(kl)
         estimate = left_out_means(loss, table.groups)
-        choice, remembered = choose_configurations(kl, estimate), drawn_to_the_mean(loss, table.groups)
-        found[level] = LevelFit(columns, choice, remembered, BANDWIDTH, _relative_error(estimate, loss))
-    return found
+        choice = choose_configurations(kl, estimate)
+        levels[level] = LevelFit(columns, choice, drawn_to_the_mean(loss, table.groups))
+        error += _relative_error(estimate, loss)
+    return TableFit(levels, BANDWIDTH, error)
 
 
-def fit_by_neighbours(table: JointTable) -> Fits:
+def fit_by_neighbours(table: JointTable) -> TableFit:
     """Inputs are known by the samples that are most like them, within the distance that foretells losses best."""
     samples = len(table.kl)
     memory = Memory(table.observation.visual.shape[-1] // 2, samples, 1)
     memory.remember(table.observation, torch.zeros(samples, 1), torch.ones(1))
-    losses = {level: bounded(table.measured(columns)) for level, columns in _columns(table)}
-    best, weights, least = BANDWIDTHS[0], torch.empty(0), float("inf")
-    for bandwidth in BANDWIDTHS:
-        own = similarity_weights(memory.keys, memory.keys, bandwidth, leave_out_self=True)
-        error = sum(_relative_error(own @ loss, loss) for loss in losses.values())
-        if error < least:
-            best, weights, least = bandwidth, own, error
-    found = {}
-    for level, columns in _columns(table):
-        loss, estimate = losses[level], weights @ losses[level]
-        choice = choose_configurations(table.measured(columns), estimate)
-        found[level] = LevelFit(columns, choice, loss, best, _relative_error(estimate, loss))
-    return found
+    losses = [bounded(table.measured(columns)) for _, columns in _columns(table)]
+
+    def weights(bandwidth: float) -> Tensor:
+        return similarity_weights(memory.keys, memory.keys, bandwidth, leave_out_self=True)
+
+    def error(bandwidth: float) -> float:
+        own = weights(bandwidth)
+        return sum(_relative_error(own @ loss, loss) for loss in losses)
+
+    errors = {bandwidth: error(bandwidth) for bandwidth in BANDWIDTHS}
+    best = min(errors, key=lambda bandwidth: errors[bandwidth])
+    own, levels = weights(best), {}
+    for (level, columns), loss in zip(_columns(table), losses, strict=True):
+        levels[level] = LevelFit(columns, choose_configurations(table.measured(columns), own @ loss), loss)
+    return TableFit(levels, best, errors[best])
 
 
 def _relative_error(estimate: Tensor, loss: Tensor) -> float:
@@ -116,13 +126,9 @@ def _relative_error(estimate: Tensor, loss: Tensor) -> float:
 
 
 def _columns(table: JointTable) -> list[tuple[float, Tensor]]:
+    """The levels of a table, and the columns of their configurations."""
     configurations = table.configurations
     return [(level, (configurations.level == level).nonzero()[:, 0]) for level in configurations.levels]
-
-
-def _error(fits: Fits) -> float:
-    """How much the estimates of left-out samples are off, over all levels."""
-    return sum(fit.error for fit in fits.values())
 
 
 def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:

@@ -15,9 +15,10 @@ class JointSettings:
 
     levels: shares of what can be pruned that get configurations of their own; each serves the budgets around it.
     ranking: the levels at which all chains are compared. The others begin with what the levels beside them found.
-    looks: samples of the three looks; behind the first stage the last one has all hard samples. shapes: shapes of each kind of chain in the first look. chains: the best ones, under
-    which the best shape is tried. neighbours: shapes near the best that are added then. carried: configurations that a level takes
-    over from the level beside it. shortlist: configurations in the second and in the third look.
+    looks: samples of the three looks; behind the first stage the last one has all hard samples. shapes: shapes of each kind of
+    chain in the first look. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are
+    added then. carried: configurations that a level takes over from the level beside it. shortlist: configurations in the second
+    and in the third look.
     anchors: configurations of each level between which the predictor may choose.
     easy: where stages end. Up to the first, levels are measured on all samples. Behind each, on the samples that hold the
     share `hard` of what is lost there, and on as many of the others as `probes` says, which stand for the rest.

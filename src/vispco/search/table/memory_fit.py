@@ -85,7 +85,7 @@ def choose_anchors(kl: Tensor, observation: Observation) -> AnchorChoice:
     for bandwidth in BANDWIDTHS:
         estimate = similarity_weights(points, points, bandwidth, leave_out_self=True) @ kl
         for columns in _column_sets(best, kl.shape[1]):
-            chosen = _chosen_kl(kl, estimate, columns)
+            chosen = chosen_values(kl, estimate, columns)
             gain = static - chosen
             if float(chosen.mean()) < least and gain.mean() > gain.std() / len(gain) ** 0.5:
                 least = float(chosen.mean())
@@ -101,7 +101,7 @@ def greedy_anchors(kl: Tensor, estimate: Tensor, size: int) -> list[int]:
     chosen = [int(kl.mean(0).argmin())]
     while len(chosen) < min(size, kl.shape[1]):
         left = [i for i in range(kl.shape[1]) if i not in chosen]
-        means = [float(_chosen_kl(kl, estimate, [*chosen, i]).mean()) for i in left]
+        means = [float(chosen_values(kl, estimate, [*chosen, i]).mean()) for i in left]
         chosen.append(left[min(range(len(left)), key=means.__getitem__)])
     return chosen
 
@@ -114,6 +114,6 @@ def _column_sets(best: int, count: int) -> Iterator[list[int]]:
         yield from ([best, *each] for each in combinations(others, size))
 
 
-def _chosen_kl(kl: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
-    """KL [M] of the column with the least estimate in each row."""
-    return kl[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]
+def chosen_values(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
+    """The values [M] of the one of some columns that has the least estimate in each row. values, estimate: [M, N]."""
+    return values[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]
