@@ -22,12 +22,12 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from figures import Figure, write
-from joint_rivals import LOW, Bill, in_order_of, rival_figures, rival_parts, volume
+from joint_rivals import LOW, Bill, Points, in_order_of, rival_figures, rival_parts, volume
 from vispco import Pruner, load
 from vispco.cost import BudgetWarning, Workload
 from vispco.data import dataset
@@ -47,6 +47,17 @@ MEANS = ("mean:0.18,max:0.5", "mean:0.2,max:0.5", "mean:0.25,max:0.5")
 GAPS = (0.3, 0.4, 0.5)
 RATIOS = 20  # of the single-layer grid
 COMMAND = "tiny-qwen"  # the model on which the whole command is timed
+BARS: dict[str, tuple[Literal["higher", "lower"], float | None, str]] = {
+    "hypervolume_vs_best_single_scorer": ("higher", 1.06, "ratio"),
+    "hypervolume_from_18_vs_best_single_scorer": ("higher", None, "ratio"),
+    "accuracy_at_25": ("higher", 0.86, "fraction"),
+    "accuracy_at_25_hard": ("higher", None, "fraction"),
+    "accuracy_at_18": ("higher", 0.78, "fraction"),
+    "accuracy_at_18_hard": ("higher", None, "fraction"),
+    "points_of_mean_budget.20": ("higher", None, "points"),
+    "cost_vs_grid": ("lower", 0.1, "ratio"),
+}
+"""Of the means over seeds that each model has: which way is better, the bar, the unit."""
 
 
 class Ground:
@@ -190,71 +201,63 @@ def parts_of(
 def figures_of(found: dict[str, dict[str, Any]]) -> dict[str, Figure]:
     """The figures of the models whose parts have all run."""
     made: dict[str, Figure] = rival_figures(found)
-    ratios, gains = [], []
+    seeds = by_seed(found)
+    means = {name: {model: statistics.mean(values) for model, values in each.items()} for name, each in seeds.items()}
     for model, parts in found.items():
-        runs = [part for name, part in parts.items() if name.startswith("joint-")]
-        singles = [parts[f"single-{scorer}"] for scorer in SINGLE if f"single-{scorer}" in parts]
-        if not runs:
-            continue
-        own = statistics.mean(volume(part["points"]) for part in runs)
-        if len(singles) == len(SINGLE):
-            ratios.append(own / max(volume(part["points"]) for part in singles))
-            made[f"hypervolume_vs_best_single_scorer.{model}"] = Figure(ratios[-1], "higher", 1.06, "ratio")
-            above = statistics.mean(volume(part["points"], LOW[0]) for part in runs)
-            above /= max(volume(part["points"], LOW[0]) for part in singles)
-            made[f"hypervolume_from_18_vs_best_single_scorer.{model}"] = Figure(above, "higher", None, "ratio")
-        for share, bar in ((25, 0.86), (18, 0.78)):
-            mean = f"mean:{share / 100:g},max:0.5"
-            for name, key in ((f"accuracy_at_{share}", mean), (f"accuracy_at_{share}_hard", f"{share / 100:g}")):
-                value = statistics.mean(part["points"][key]["accuracy"] for part in runs)
-                made[f"{name}.{model}"] = Figure(value, "higher", bar if key == mean else None, "fraction")
-        if "servable-0" in parts:
-            ratio = volume(parts["servable-0"]["points"]) / own
+        made |= {
+            f"{name}.{model}": Figure(means[name][model], *BARS[name]) for name in BARS if model in means.get(name, {})
+        }
+        if "servable-0" in parts and model in means.get("hypervolume", {}):
+            ratio = volume(parts["servable-0"]["points"]) / means["hypervolume"][model]
             made[f"servable_vs_full.{model}"] = Figure(ratio, "higher", None, "ratio")
-        uniform, spread = (
-            statistics.mean(p["points"][key]["accuracy"] for p in runs) for key in ("0.2", "mean:0.2,max:0.5")
-        )
-        gains.append(100 * (spread - uniform))
-        made[f"points_of_mean_budget.20.{model}"] = Figure(gains[-1], "higher", None, "points")
-        made[f"cost_vs_grid.{model}"] = Figure(
-            statistics.mean(p["spent"]["total"] / p["grid"] for p in runs), "lower", 0.1, "ratio"
-        )
     every = [part for parts in found.values() for name, part in parts.items() if name.startswith("joint-")]
     if not every:
         return made
-    if len(ratios) == len(MODELS):
-        made["hypervolume_vs_best_single_scorer"] = Figure(statistics.mean(ratios), "higher", 1.08, "ratio")
-    if len(gains) == len(MODELS):
-        made["points_of_mean_budget.20"] = Figure(statistics.mean(gains), "higher", 2.0, "points")
+    for name, bar, unit in (
+        ("hypervolume_vs_best_single_scorer", 1.08, "ratio"),
+        ("points_of_mean_budget.20", 2.0, "points"),
+    ):
+        if len(means.get(name, {})) == len(MODELS):
+            made[name] = Figure(statistics.mean(means[name].values()), "higher", bar, unit)
     if "seconds" in found.get(COMMAND, {}):
         made["seconds"] = Figure(found[COMMAND]["seconds"]["seconds"], "lower", 240, "seconds")
     errors = [abs(p["points"][m]["fraction"] - float(m[5:].split(",")[0])) for p in every for m in MEANS]
     made["mean_budget_error"] = Figure(max(errors), "lower", 0.01, "fraction")
     made["budget_violations"] = Figure(sum(p["over"] for p in every), "lower", 0, "samples")
     for budget, bar in zip(GAPS, (0.5, 0.7, 0.7), strict=True):
-        closed = statistics.mean(part["gap"][str(budget)]["closed"] for part in every)
-        made[f"gap_closed.{round(100 * budget)}"] = Figure(
-            round(closed, 6) + 0.0, "higher", bar, "share"
-        )  # a mean of float32
+        name = f"gap_closed.{round(100 * budget)}"
+        made[name] = Figure(
+            statistics.mean(value for each in seeds[name].values() for value in each), "higher", bar, "share"
+        )
     return made
 
 
-def by_seed(found: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
-    """The figures that are means over seeds, seed by seed."""
-    told: dict[str, list[float]] = {}
+def by_seed(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """What is averaged over seeds: figure -> model -> a value for each seed."""
+    values: dict[str, dict[str, list[float]]] = {}
     for model, parts in found.items():
-        singles = [volume(part["points"]) for name, part in parts.items() if name.startswith("single-")]
+        singles = [parts[f"single-{scorer}"]["points"] for scorer in SINGLE if f"single-{scorer}" in parts]
         for part in (part for name, part in parts.items() if name.startswith("joint-")):
-            points = part["points"]
-            gain = points["mean:0.2,max:0.5"]["accuracy"] - points["0.2"]["accuracy"]
-            values = {f"points_of_mean_budget.20.{model}": 100 * gain, f"hypervolume.{model}": volume(points)}
-            if singles:
-                values[f"hypervolume_vs_best_single_scorer.{model}"] = volume(points) / max(singles)
-            values |= {f"accuracy_at_{s}.{model}": points[f"mean:0.{s},max:0.5"]["accuracy"] for s in (18, 25)}
-            values |= {f"gap_closed.{round(100 * b)}.{model}": part["gap"][str(b)]["closed"] for b in GAPS}
-            for name, value in values.items():
-                told.setdefault(name, []).append(round(value, 6))
-    return told
+            for figure, value in _figures_of_run(part, singles if len(singles) == len(SINGLE) else []).items():
+                values.setdefault(figure, {}).setdefault(model, []).append(value)
+    return values
+
+
+def _figures_of_run(part: dict[str, Any], singles: list[Points]) -> dict[str, float]:
+    """The figures of one seed. singles: the points of all searches of one scorer, or none."""
+    points = part["points"]
+    accuracy = {budget: point["accuracy"] for budget, point in points.items()}
+    made = {"hypervolume": volume(points)}
+    if singles:
+        for name, lowest in (("hypervolume", 0.0), ("hypervolume_from_18", LOW[0])):
+            best = max(volume(single, lowest) for single in singles)
+            made[f"{name}_vs_best_single_scorer"] = volume(points, lowest) / best
+    for share in (25, 18):
+        made[f"accuracy_at_{share}"] = accuracy[f"mean:{share / 100:g},max:0.5"]
+        made[f"accuracy_at_{share}_hard"] = accuracy[f"{share / 100:g}"]
+    made["points_of_mean_budget.20"] = 100 * (accuracy["mean:0.2,max:0.5"] - accuracy["0.2"])
+    made["cost_vs_grid"] = part["spent"]["total"] / part["grid"]
+    return made | {f"gap_closed.{round(100 * budget)}": part["gap"][str(budget)]["closed"] for budget in GAPS}
 
 
 def main() -> None:
