@@ -92,7 +92,7 @@ def default_planner(model: Any, chain: ChainLike, budget: float) -> BudgetPlanne
     heights = [0.5**step for step in range(1, len(where) + 1)]
     params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
     price = cost.get("exact", model.config)
-    return BudgetPlanner(static_shape(params), kernel, budget, price, site=chain.sites(layers))
+    return BudgetPlanner(static_shape(params), kernel, budget, price, chain=chain)
 
 
 def first_layers(chain: Chain, num_layers: int) -> list[int]:

@@ -1,7 +1,6 @@
 """The floor of a budget: what cannot be pruned."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -42,7 +41,7 @@ def clamp(budget: Array, pricing: HostPricing) -> Array:
         worst = int(np.where(under, floor - budget, -1.0).argmax())
         warnings.warn(
             f"A budget of {budget[worst]:.4g} lies under the floor of {floor[worst]:.4g}: "
-            f"what the text{_unprunable(pricing.first)} cost "
+            f"what the text{_unprunable(pricing)} cost "
             f"({cost.name} {cost.unit}, {int(under.sum())} of {under.size} samples). It was raised to the floor.",
             BudgetWarning,
             stacklevel=3,
@@ -53,8 +52,12 @@ def clamp(budget: Array, pricing: HostPricing) -> Array:
 
 def flat(workload: Workload) -> Workload:
     """The same samples in one dimension."""
-    return replace(workload, num_text=workload.num_text.reshape(-1), num_visual=workload.num_visual.reshape(-1))
+    return workload.each(lambda numbers: numbers.reshape(-1))
 
 
-def _unprunable(layers: int) -> str:
-    return "" if layers == 0 else " and the unprunable first layer" + (f"s (0 to {layers - 1})" if layers > 1 else "")
+def _unprunable(pricing: HostPricing) -> str:
+    layers = pricing.first
+    parts = [f" the unprunable first layer{f's (0 to {layers - 1})' if layers > 1 else ''}"] * bool(layers)
+    parts += [" the visual tokens whose output is read"] * bool(pricing.read.any())
+    parts += [" the choice itself"] * pricing.charges
+    return "".join(f"{',' if part is not parts[-1] else ' and'}{part}" for part in parts)

@@ -97,8 +97,8 @@ class MovableCurves:
         pricing = HostPricing(cost, workload.pinned(self.kernel.earliest_layer))
         limits = clamp(budget, pricing)
         curve = self.solve(rows, limits, pricing)
-        if cost.drop_price:
-            curve = self.solve(rows, pricing.without_drops(curve, limits), pricing)
+        if pricing.charges:
+            curve = self.solve(rows, limits, pricing.paying(pricing.falls_of(curve)))
         return pricing.snap(curve, limits, fill=fill)
 
 

@@ -29,7 +29,7 @@ from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.choices import KnownPlans
 from vispco.engine.dropping import ContinuationPass, DropPass
-from vispco.engine.forward import known_answers, known_visual
+from vispco.engine.forward import known_answers, known_visual, read_positions
 from vispco.engine.hooks import Hook, LayerHook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -183,8 +183,10 @@ class Engine:
             "that need no attention, such as 'random', at this depth."
         )
 
-    def _on_model(self, _: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        self.state.labels = kwargs.get("labels")
+    def _on_model(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = kwargs if not args else inspect.signature(self.model.forward).bind_partial(*args, **kwargs).arguments
+        self.state.labels = given.get("labels")
+        self.state.logits_to_keep = given.get("logits_to_keep", 0)
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
@@ -204,11 +206,12 @@ class Engine:
             )
         labels = state.labels if state.labels is not None else inputs.get("labels")
         answers = known_answers() if labels is None else labels != -100
-        state.labels = None
+        asked, state.labels, state.logits_to_keep = state.logits_to_keep, None, 0
         visual = known_visual()
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
+            read = read_positions(answers, asked, self.family.given(inputs).shape[1])
             answers = self._written(inputs, past) if answers is None else answers
-            state.layout = self.family.layout(self.model, inputs, answers=answers, visual=visual)
+            state.layout = self.family.layout(self.model, inputs, answers=answers, read=read, visual=visual)
         else:
             state.expected = self.family.check_without_pictures(self.model, inputs)
         if self._vision is not None:
@@ -249,7 +252,7 @@ class Engine:
         if layout is None or not layout.has_visual:
             state.current = self._continuation(embeddings, past)
             return
-        plan = self.planner(layout, embeddings)
+        plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
@@ -259,7 +262,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written),
         )
-        state.plan = plan
+        state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

@@ -43,16 +43,16 @@ class JointMeasuredPlanner:
         return TokenPlan(torch.from_numpy(counts), groups=groups if len(used) > 1 else None)
 
     def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
-        cost, workload = KvBytes(self.cost.dimensions), self.priced.workload(*sizes.T)
+        sizes = layout.prompt_sizes
+        cost, workload = KvBytes(self.cost.dimensions), self.priced.workload(sizes)
         budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
         planner = self._planner(self.priced.step(budget, workload, cost))
         choice = planner.choose_batch(layout, embeddings)
         return self._as_plan(planner.solve(sizes, choice.anchor, budget, cost), choice.chain)
 
     def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = tuple(zip(layout.num_prompt, layout.num_visual, strict=True))
-        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place]))
+        sizes = tuple(map(tuple, layout.prompt_sizes.tolist()))
+        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place][:2]))
         limit = self._limits.of(sizes[longest], len(sizes), embeddings)
         planner = self._planner(limit.step)
         choice = planner.choose_batch(layout, embeddings)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, Site, TimeProfile, Workload
+from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
 from vispco.cost.host import Array, HostPricing
 from vispco.cost.solve import counts_for_budget
 from vispco.engine.plan import PlanMemory, TokenPlan
@@ -18,6 +18,8 @@ from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
 from vispco.planning.found_shape import deployed_gamma
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
 """A fraction of the FLOPs -> the shapes for it."""
@@ -26,15 +28,19 @@ STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole perce
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """What a planner solves for: a kernel on layers of these sizes, and where tokens leave."""
+    """What a planner solves for: a kernel on layers of these sizes, and the chain that chooses, if that is known."""
 
     kernel: Kernel
     dimensions: Dimensions
-    site: Site | tuple[Site, ...] = "entry"
+    chain: Chain | None = None
 
-    def workload(self, text: Any, visual: Any) -> Workload:
-        num_text, num_visual = (torch.from_numpy(np.array(numbers, dtype=np.int64)) for numbers in (text, visual))
-        return Workload(num_text, num_visual, self.site, self.kernel.earliest_layer)
+    def workload(self, sizes: Any) -> Workload:
+        """Samples of these sizes: int64 [n, 2 or 4], see `TokenLayout.prompt_sizes`."""
+        columns = [torch.from_numpy(column.copy()) for column in np.asarray(sizes, dtype=np.int64).T]
+        if self.chain is not None:
+            return workload_under(self.chain, self.dimensions, *columns).pinned(self.kernel.earliest_layer)
+        read = columns[3] if len(columns) > 2 else 0
+        return Workload(columns[0], columns[1], earliest_layer=self.kernel.earliest_layer, num_read=read)
 
     def counts(self, params: Tensor, budget: Array, workload: Workload, cost: Cost) -> Array:
         """Whole tokens [n, L] of shapes params [n, P] at fractions [n] of a cost."""
@@ -79,8 +85,8 @@ def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:
 
 
 def beside_longest(kept: Array, sizes: Array, longest: int) -> Array:
-    """Visual tokens [B, L] that fit beside what the longest sample keeps [L]; sizes [B, 2] of text and visual tokens."""
-    text, visual = sizes[:, :1], sizes[:, 1:]
+    """Visual tokens [B, L] that fit beside what the longest sample keeps [L]; sizes [B, 2 or more], text and visual tokens first."""
+    text, visual = sizes[:, :1], sizes[:, 1:2]
     found: Array = np.minimum((kept + text[longest] - text).clip(0), visual)
     return found
 
@@ -106,13 +112,13 @@ class TimeLimits:
         self.costs = MeasuredCosts(priced.dimensions)
         self._known: dict[tuple[Any, ...], TimeLimit] = {}
 
-    def of(self, longest: tuple[int, int], batch: int, embeddings: Tensor) -> TimeLimit:
+    def of(self, longest: tuple[int, ...], batch: int, embeddings: Tensor) -> TimeLimit:
         """For so many text and visual tokens."""
         cost = self.costs.at(batch, embeddings)
         key = (*longest, batch, embeddings.device, embeddings.dtype)
         found = self._known.get(key)
         if found is None:
-            workload = self.priced.workload([longest[0]], [longest[1]])
+            workload = self.priced.workload([longest])
             share = time_share(self.budget, workload, cost)
             found = self._known[key] = TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
         return found
@@ -137,14 +143,14 @@ class MeasuredPlanner:
 
     def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         cost = KvBytes(self.priced.dimensions)
-        workload = self.priced.workload(layout.num_prompt, layout.num_visual)
+        workload = self.priced.workload(layout.prompt_sizes)
         budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
         params = self._params(self.priced.step(budget, workload, cost), layout, embeddings)
         return TokenPlan(torch.from_numpy(self.priced.counts(params, budget, workload, cost)))
 
     def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = tuple(zip(layout.num_prompt, layout.num_visual, strict=True))
-        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place]))
+        sizes = tuple(map(tuple, layout.prompt_sizes.tolist()))
+        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place][:2]))
         limit = self._limits.of(sizes[longest], len(sizes), embeddings)
         params = self._params(limit.step, layout, embeddings)[longest : longest + 1]
 

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from vispco import cost as costs
-from vispco.cost import Cost, Workload
+from vispco.cost import Cost
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
 from vispco.presets.preset import Preset, parse
 from vispco.pruner import Pruner
+from vispco.scorers.cost import workload_under
 
 
 class PresetPlanner:
@@ -29,25 +30,22 @@ class PresetPlanner:
                 f"budget={budget} was given. It is a fraction of the unpruned cost: above 0, up to 1."
             )
         self.preset, self.cost, self.setting, self.budget = preset, cost, setting, budget
-        self._site = preset.chain_for(cost.num_layers, setting).sites(cost.num_layers)
-        self._known: dict[tuple[int, int], Tensor] = {}
+        self.chain = preset.chain_for(cost.num_layers, setting)
+        self._known: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
         if self.budget is None:
             layers = self.cost.num_layers
             return TokenPlan(self.preset.schedule(layers, layout.num_visual, self.setting).counts(layout.num_visual))
-        positions = torch.arange(layout.length, device=layout.visual.device)
-        asked = layout.real & ~layout.visual & (positions <= layout.query[:, None])
-        texts: list[int] = asked.sum(-1).tolist()
-        return TokenPlan(torch.stack([self.counts(*size) for size in zip(texts, layout.num_visual, strict=True)]))
+        return TokenPlan(torch.stack([self.counts(*size) for size in layout.prompt_sizes.tolist()]))
 
-    def counts(self, num_text: int, num_visual: int) -> Tensor:
-        """Whole tokens [L] of a sample of one size; those of a size are computed once."""
-        if (num_text, num_visual) not in self._known:
-            size = Workload([num_text], [num_visual], self._site)
+    def counts(self, *size: int) -> Tensor:
+        """Whole tokens [L] of a sample of one size (see `TokenLayout.prompt_sizes`); those of a size are computed once."""
+        if size not in self._known:
+            load = workload_under(self.chain, self.cost.dimensions, *([number] for number in size))
             budget = 1.0 if self.budget is None else self.budget
-            self._known[num_text, num_visual] = self.preset.counts_at_budget(budget, self.cost, size, self.setting)[0]
-        return self._known[num_text, num_visual]
+            self._known[size] = self.preset.counts_at_budget(budget, self.cost, load, self.setting)[0]
+        return self._known[size]
 
 
 def pruner(

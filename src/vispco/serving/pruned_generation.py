@@ -98,34 +98,32 @@ class PrunedGeneration:
         pruner = self._pruner(self._budget)
         with pruner(self._model):
             tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
-            counts = self._counts(pruner, inputs["input_ids"])
+            spent = self._spent(pruner, inputs["input_ids"])
         ended = time.perf_counter()
-        self.usage = self._measured(pruner, inputs["input_ids"], counts, (began, clock.first or ended, ended))
+        self.usage = self._measured(pruner, *spent, (began, clock.first or ended, ended))
         if clock.inner is not None:
             clock.inner.end()  # only now: who reads the stream to its end finds the usage there
         return tokens
 
-    def _counts(self, pruner: Pruner, ids: torch.Tensor) -> torch.Tensor:
-        """Visual tokens of each layer, [1, L]."""
+    def _spent(self, pruner: Pruner, ids: torch.Tensor) -> tuple[torch.Tensor, cost.Workload]:
+        """Visual tokens of each layer, [1, L], and what they were chosen from."""
         try:
-            return pruner.token_counts(self._model)
+            return pruner.token_counts(self._model), pruner.workload(self._model)
         except PrunerStateError:  # no picture
-            return torch.zeros(len(ids), len(family_of(self._model).layers(self._model)), dtype=torch.long)
+            layers = len(family_of(self._model).layers(self._model))
+            return torch.zeros(len(ids), layers, dtype=torch.long), cost.Workload([ids.shape[1]], [0])
 
     def _measured(
-        self, pruner: Pruner, ids: torch.Tensor, counts: torch.Tensor, times: tuple[float, float, float]
+        self, pruner: Pruner, counts: torch.Tensor, workload: cost.Workload, times: tuple[float, float, float]
     ) -> PruningUsage:
-        model, (began, first, ended) = self._model, times
-        known = torch.tensor(family_of(model).visual_token_ids(model), device=ids.device)
-        visual = int(torch.isin(ids, known).sum())
-        price = cost.get("exact", model.config)
-        workload = cost.Workload([ids.shape[1] - visual], [visual], pruner.chain.sites(counts.shape[1]))
-        flops = float(price.price(counts.cpu(), workload)[0])
+        began, first, ended = times
+        price = cost.get("exact", self._model.config)
+        flops = float(price.bill(counts, workload)[0])
         kept = [int(count) for count in counts[0].tolist()]
         return PruningUsage(
             budget=self._budget,
             method=str(pruner.chain),
-            visual_tokens=visual,
+            visual_tokens=int(workload.num_visual[0]),
             visual_tokens_kept=statistics.fmean(kept),
             visual_tokens_last_layer=kept[-1],
             flops=flops,
