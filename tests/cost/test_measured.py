@@ -47,9 +47,9 @@ def test_a_budget_of_time_holds_with_the_drops_in_it(budget, text, visual, param
             priced,
             gamma=torch.inf,
         )
-    floor = float(priced.predict(workload.least(L), workload)[0])
+    floor = float(priced.bill(workload.least(L), workload)[0])
     limit = max(budget * float(priced.full(workload)[0]), floor)
-    assert float(priced.predict(counts, workload)[0]) <= limit * (1 + 1e-9) + drop * 2 * (limit == floor)
+    assert float(priced.bill(counts, workload)[0]) <= limit * (1 + 1e-9) + drop * 2 * (limit == floor)
 
 
 def test_a_drop_that_costs_more_than_it_saves_is_not_bought():
@@ -122,4 +122,4 @@ def test_what_is_rounded_down_to_a_stair_is_faster_and_lacks_few_tokens():
         budget = torch.tensor([share], dtype=torch.float64)
         counts = cost.counts_for_budget(kernel, params, budget, workload, sharp, gamma=torch.inf)[0]
         assert int(counts[-1]) + 10 not in (101, 102), "a token or two more would take half a layer more"
-        assert float(sharp.predict(counts[None], workload)[0]) <= share * float(sharp.full(workload)[0]) + 1e-9
+        assert float(sharp.bill(counts[None], workload)[0]) <= share * float(sharp.full(workload)[0]) + 1e-9

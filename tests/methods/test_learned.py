@@ -194,7 +194,7 @@ def test_the_flops_of_model_and_method_are_what_torch_counts(method, family):
         _, counts = run(model, x, scorer, BUDGET if method == "dynamic-llava" else FULL)
     layers = next(n for n in counter.get_flop_counts() if n.endswith(".language_model"))
     layout = family_of(model).layout(model, x)
-    own = scoring_flops(scorer, exact.dimensions, counts[0].tolist(), layout.num_text[0], layout.num_instruction)
+    own = scoring_flops(scorer, exact.dimensions, counts[0].tolist(), layout.num_text[0], layout.num_instruction[0])
     price = int(exact.price(counts, cost.Workload(layout.num_text, layout.num_visual))[0])
     assert sum(counter.get_flop_counts()[layers].values()) == price + own
 

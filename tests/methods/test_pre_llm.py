@@ -446,5 +446,5 @@ def test_the_price_of_choosing_is_what_torch_counts(method, name):
     visual, text = layout.num_visual[0], layout.num_text[0]
     exact, counts = cost.get("exact", model.config), pruner.schedule.counts([visual])
     price = int(exact.price(counts, cost.Workload(text, visual))[0])
-    choosing = scoring_flops(method, exact.dimensions, counts[0].tolist(), text, layout.num_instruction, visual)
+    choosing = scoring_flops(method, exact.dimensions, counts[0].tolist(), text, layout.num_instruction[0], visual)
     assert counted(model, x, pruner) == price + choosing

@@ -58,7 +58,7 @@ def test_a_batch_takes_at_most_its_milliseconds(model, tmp_path, monkeypatch):
             loaded(**encoded.inputs)
             counts = pruner.token_counts(loaded)
         tokens = (counts + torch.tensor(encoded.num_text)[:, None]).amax(0)  # what layers process, padding included
-        spent = float(cost.predict(tokens - encoded.num_text[longest], workload))
+        spent = float(cost.bill(tokens - encoded.num_text[longest], workload))
         assert spent <= limit + 1e-9
         assert spent >= 0.95 * limit, "the budget is used"
 
@@ -120,7 +120,7 @@ def test_a_joint_search_plans_a_batch_within_its_time(model, budget, tmp_path, m
         loaded(**encoded.inputs)
         counts = pruner.token_counts(loaded)
     tokens = (counts + text[:, None]).amax(0)
-    spent = float(cost.predict(tokens - encoded.num_text[longest], workload))
+    spent = float(cost.bill(tokens - encoded.num_text[longest], workload))
     assert 0.8 * limit <= spent <= limit + 1e-9
 
 

@@ -163,8 +163,16 @@ class HostPricing:
         if self.cost.drop_price:
             counts = self._on_stairs(counts)
         elif fill:
-            counts = self.paying(self.falls(counts)).fill(counts, budget, ALL)
+            counts = self._filled(counts, budget)
         return np.where(unpruned[:, None], whole, counts)
+
+    def _filled(self, counts: Array, budget: Array) -> Array:
+        """As many tokens as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back."""
+        while True:
+            more = self.paying(self.falls(counts)).fill(counts, budget, ALL)
+            if (more == counts).all():
+                return more
+            counts = more
 
     def falls_of(self, curve: Array) -> Array:
         """Before which layers a curve [n, L] makes a choice, in whole tokens: bool [n, L]."""
@@ -290,11 +298,12 @@ class ChoicePrice:
         linear: Array = np.zeros_like(choices, np.int64)
         quadratic: Array = np.zeros_like(choices, np.int64)
         if work.scoring is not None:
-            asked = np.broadcast_to(work.num_instruction.numpy(), visual.shape)
-            found = work.scoring.flops(choices, pricing.text, asked, visual)
+            asked = work.num_text if work.num_instruction is None else work.num_instruction
+            found = work.scoring.flops(choices, pricing.text, np.broadcast_to(asked.numpy(), visual.shape), visual)
             first = (found.linear[:, 0] + found.quadratic[:, 0] * visual) * visual
             fixed = fixed + found.once + found.constant.sum(axis=1) + first
             linear[:, :-1], quadratic[:, :-1] = found.linear[:, 1:], found.quadratic[:, 1:]
+            linear += found.kept
         if cost.flop_price != 1.0:
             fixed, linear, quadratic = (each * cost.flop_price for each in (fixed, linear, quadratic))
         if cost.drop_price:

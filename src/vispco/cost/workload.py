@@ -24,13 +24,14 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class ScoringFlops:
     """FLOPs of choices, by the layer boundary at which they are made: each a polynomial of the tokens that are there before.
 
-    constant, linear, quadratic: int64 [n, L]; a choice among v visual tokens before layer i costs
-    constant[:, i] + linear[:, i] * v + quadratic[:, i] * v^2. once: int64 [n], spent if any choice is made.
+    constant, linear, quadratic, kept: int64 [n, L]; a choice of k among v visual tokens before layer i costs
+    constant[:, i] + linear[:, i] * v + quadratic[:, i] * v^2 + kept[:, i] * k. once: int64 [n], spent in any case.
     """
 
     constant: Array
     linear: Array
     quadratic: Array
+    kept: Array
     once: Array
 
 
@@ -62,7 +63,7 @@ class Workload:
     site: Site | tuple[Site, ...]
     earliest_layer: int
     scoring: Scoring | None
-    num_instruction: Tensor
+    num_instruction: Tensor | None
     num_read: Tensor
     planning_flops: Tensor
 
@@ -89,11 +90,8 @@ class Workload:
         object.__setattr__(self, "site", site)
         object.__setattr__(self, "earliest_layer", earliest_layer)
         object.__setattr__(self, "scoring", scoring)
-        object.__setattr__(
-            self,
-            "num_instruction",
-            self.num_text if num_instruction is None else _whole(num_instruction, "num_instruction"),
-        )
+        asked = None if num_instruction is None else _whole(num_instruction, "num_instruction")
+        object.__setattr__(self, "num_instruction", asked)
         object.__setattr__(self, "num_read", _whole(num_read, "num_read"))
         object.__setattr__(self, "planning_flops", _whole(planning_flops, "planning_flops"))
 
@@ -138,8 +136,9 @@ class Workload:
     def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same with every tensor of numbers changed alike, such as `lambda numbers: numbers[:4]`."""
         names = ("num_text", "num_visual", "num_instruction", "num_read", "planning_flops")
-        shape = torch.broadcast_shapes(*(getattr(self, name).shape for name in names))  # type: ignore[no-untyped-call]
-        changed: Any = {name: change(getattr(self, name).expand(shape)) for name in names}
+        numbers = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        shape = torch.broadcast_shapes(*(each.shape for each in numbers.values()))  # type: ignore[no-untyped-call]
+        changed: Any = {name: change(each.expand(shape)) for name, each in numbers.items()}
         return replace(self, **changed)
 
     def pinned(self, earliest_layer: int) -> Self:

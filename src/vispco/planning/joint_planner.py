@@ -137,7 +137,8 @@ class JointPlanner:
         """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
         columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
         planning = torch.from_numpy(self.reader.flops(sizes))
-        return workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
+        return workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning, reads=reads)
 
     def _fix_price(self) -> Price:
         """The price at which the calibration samples, each estimated from the others, spend the mean."""

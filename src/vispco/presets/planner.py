@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vispco import cost as costs
 from vispco.cost import Cost
+from vispco.engine import unwrap
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
 from vispco.presets.preset import Preset, parse
 from vispco.pruner import Pruner
+from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
 
@@ -21,16 +23,24 @@ class PresetPlanner:
     """The engine's `Planner` of a method: its published setting, or scaled to a budget that holds for every sample.
 
     cost: prices the budget; without a budget it only says how many layers there are. The budget is about the prompt: answer
-    tokens that stand in the batch (teacher forcing) are not counted.
+    tokens that stand in the batch (teacher forcing) are not counted. chain: the method's on a model, with its weights.
     """
 
-    def __init__(self, preset: Preset, cost: Cost, *, setting: str | None = None, budget: float | None = None) -> None:
+    def __init__(
+        self,
+        preset: Preset,
+        cost: Cost,
+        *,
+        setting: str | None = None,
+        budget: float | None = None,
+        chain: Chain | None = None,
+    ) -> None:
         if budget is not None and not 0.0 < budget <= 1.0:
             raise InvalidInputError(
                 f"budget={budget} was given. It is a fraction of the unpruned cost: above 0, up to 1."
             )
         self.preset, self.cost, self.setting, self.budget = preset, cost, setting, budget
-        self.chain = preset.chain_for(cost.num_layers, setting)
+        self.chain = chain or preset.chain_for(cost.num_layers, setting)
         self._known: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
@@ -59,4 +69,5 @@ def pruner(
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
     price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
-    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget), **options)
+    bound = chain.for_model(unwrap(config)) if isinstance(config, nn.Module) else chain
+    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget, chain=bound), **options)

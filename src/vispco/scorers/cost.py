@@ -1,8 +1,8 @@
 """FLOPs of choosing tokens: what a chain of scorers adds to a prefill, and a budget pays for.
 
 A choice is made before a layer where tokens leave. It reads attention rows, multiplies states or runs a small network. How
-much that takes is said by each scorer (`attention_rows`, `choice_flops`, `setup_flops`) as plain arithmetic, at most quadratic
-in the visual tokens that are there, so that budgets are solved in closed form.
+much that takes is said by each scorer (`attention_rows`, `choice_flops`, `flops_per_kept`, `setup_flops`) as plain arithmetic,
+at most quadratic in the visual tokens that are there, so that budgets are solved in closed form.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.workload import Array, Scoring, ScoringFlops, Whole, Workload
-from vispco.scorers.base import Scorer
+from vispco.scorers.base import Scorer, VisionNeeds
 from vispco.scorers.chain import Chain, ChainLike
-from vispco.scorers.mixture import chains_of
+from vispco.scorers.mixture import MixedChain, chains_of
 
 
 @dataclass(frozen=True, eq=False)
 class ChainScoring:
-    """The scoring of a chain on a language model; what a `Workload` calls `scoring`."""
+    """The scoring of a chain on a language model; what a `Workload` calls `scoring`.
+
+    reads: what is read of the vision tower; default: what the chain needs.
+    """
 
     chain: Chain
     dimensions: Dimensions
+    reads: VisionNeeds | None = None
 
     def always(self, num_layers: int) -> Array:
         """The layers before which a scorer decides whatever the schedule says: bool [L]."""
@@ -35,8 +39,8 @@ class ChainScoring:
 
     def flops(self, falls: Array, num_text: Array, num_instruction: Array, num_visual: Array) -> ScoringFlops:
         """FLOPs of the choices before the layers that are marked: falls bool [n, L], numbers of tokens int64 [n]."""
-        constant, linear, quadratic = np.zeros((3, *falls.shape), dtype=np.int64)
-        found = ScoringFlops(constant, linear, quadratic, once=np.zeros_like(num_visual))
+        constant, linear, quadratic, kept = np.zeros((4, *falls.shape), dtype=np.int64)
+        found = ScoringFlops(constant, linear, quadratic, kept, once=self._tower_flops(num_visual))
         ready: dict[tuple[int, bool], Array] = {}
         for layer in np.flatnonzero(falls.any(axis=0)).tolist():
             scorer = self.chain.scorer_at(layer)
@@ -48,11 +52,22 @@ class ChainScoring:
                 ready[key] = self._polynomial(scorer, num_text, num_instruction, num_visual, reads=reads)
             for part, values in zip((found.constant, found.linear, found.quadratic), ready[key], strict=True):
                 part[:, layer] = np.where(falls[:, layer], values, 0)
+            merging: Any = scorer.flops_per_kept(num_visual, self.dimensions)  # type: ignore[arg-type]
+            kept[:, layer] = np.where(falls[:, layer], merging, 0)
         ends = [first for first, _ in self.chain.stages[1:]] + [falls.shape[1]]
         for (first, scorer), end in zip(self.chain.stages, ends, strict=True):
-            setup: Any = scorer.setup_flops(num_instruction, num_visual, self.dimensions.hidden)  # type: ignore[arg-type]
+            setup: Any = scorer.setup_flops(num_instruction, num_visual, self.dimensions)  # type: ignore[arg-type]
             found.once[:] += np.where(falls[:, first:end].any(axis=1), setup, 0)
         return found
+
+    def _tower_flops(self, num_visual: Array) -> Array:
+        """Attention rows of the vision tower that are read, taken for one picture a sample: int64 [n]."""
+        needs, size = self.chain.needs_vision if self.reads is None else self.reads, self.dimensions.vision
+        if size is None:
+            return np.zeros_like(num_visual)
+        patches = num_visual * size.patches + size.class_tokens
+        rows = len(needs.received) * patches + len(needs.attention) * (1 if size.class_tokens else patches)
+        return np.where(num_visual > 0, 2 * rows * patches * size.width, 0)
 
     def _polynomial(self, scorer: Scorer, text: Array, asked: Array, visual: Array, *, reads: bool) -> Array:
         """Of one choice among v visual tokens, constant, linear and quadratic term: int64 [3, n]. From three values of v."""
@@ -87,10 +102,11 @@ class MixedScoring:
 
     def flops(self, falls: Array, num_text: Array, num_instruction: Array, num_visual: Array) -> ScoringFlops:
         """See `ChainScoring.flops`."""
-        parts = [ChainScoring(chain, self.dimensions) for chain in self.chains]
+        reads = MixedChain.of_chains(self.chains).needs_vision
+        parts = [ChainScoring(chain, self.dimensions, reads) for chain in self.chains]
         found = [part.flops(falls, num_text, num_instruction, num_visual) for part in parts]
         mine, rows = np.array(self.groups), np.arange(len(falls))
-        names = ("constant", "linear", "quadratic", "once")
+        names = ("constant", "linear", "quadratic", "kept", "once")
         return ScoringFlops(*(np.stack([getattr(each, name) for each in found])[mine, rows] for name in names))
 
 
@@ -104,13 +120,14 @@ def workload_under(
     *,
     planning_flops: Whole = 0,
     groups: Sequence[int] | None = None,
+    reads: VisionNeeds | None = None,
 ) -> Workload:
     """Samples whose tokens are chosen by a chain, with all that the choice costs; see `Workload`.
 
-    groups: the number of each sample's own chain, where the chain is a mixed one.
+    groups: the number of each sample's own chain, where the chain is a mixed one. reads: see `ChainScoring`.
     """
     sites, first = chain.sites(dimensions.num_layers), chain.earliest_layer
-    scoring: Scoring = ChainScoring(chain, dimensions)
+    scoring: Scoring = ChainScoring(chain, dimensions, reads)
     if groups is not None:
         scoring = MixedScoring(chains_of(chain), groups, dimensions)
     return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)
@@ -136,4 +153,5 @@ def scoring_flops(
     falls = (after < before) | (scoring.always(len(after)) & (original > 0))
     sizes = (np.array([number], dtype=np.int64) for number in (num_text, num_instruction, original))
     price = scoring.flops(falls[None], *sizes)
-    return int((price.constant + price.linear * before + price.quadratic * before**2).sum() + price.once.sum())
+    by_layer = price.constant + price.linear * before + price.quadratic * before**2 + price.kept * after
+    return int(by_layer.sum() + price.once.sum())
