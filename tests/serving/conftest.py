@@ -2,6 +2,7 @@ import base64
 import importlib.util
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -47,6 +48,11 @@ class Server:
     def metric(self, name: str) -> float:
         lines = [line for line in self.get("/metrics").splitlines() if line.startswith(f"vispco_{name} ")]
         return float(lines[0].split()[1])
+
+    def answers(self, status: int) -> int:
+        """How many requests ended with this status."""
+        found = re.findall(rf'^vispco_requests_total{{status="{status}"}} (\d+)$', self.get("/metrics"), re.MULTILINE)
+        return int(found[0]) if found else 0
 
     def client(self, **options):
         import openai

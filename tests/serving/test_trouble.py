@@ -57,7 +57,7 @@ def test_a_killed_client_frees_its_place_long_before_its_answer_is_written(serve
     from vispco.evaluation.encoded import end_tokens
 
     ends = ",".join(map(str, end_tokens(*vispco.load("tiny-qwen"))))
-    before = server.metric("unanswered_total")
+    before = server.answers(499)
     command = [sys.executable, "-c", LONG, server.url, mode, ends]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
         if mode == "stream":
@@ -71,7 +71,7 @@ def test_a_killed_client_frees_its_place_long_before_its_answer_is_written(serve
     while server.metric("requests_waiting") > 0:
         assert time.perf_counter() - killed < 5
         time.sleep(0.02)
-    assert server.metric("unanswered_total") == before + 1
+    assert server.answers(499) == before + 1
 
 
 def test_a_truncated_picture_is_named(server, well, samples):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 HELP = {
-    "requests_total": "Requests by HTTP status.",
-    "unanswered_total": "Requests that ended without an answer: refused, failed, or their client went away.",
+    "requests_total": "Requests by HTTP status, each once, when it ends; 499: the client went away before the end.",
+    "failures_total": "Answers that failed inside the server; a stream that fails has the status 200 of its beginning.",
     "prompt_tokens_total": "Tokens of prompts, visual ones included.",
     "completion_tokens_total": "Tokens of answers.",
     "visual_tokens_total": "Visual tokens of prompts.",
@@ -35,7 +35,8 @@ class ServerMetrics:
         self._answers = 0
         self._waiting = 0
 
-    def answered(self, status: int) -> None:
+    def ended(self, status: int) -> None:
+        """Count a request, refused or answered, once it is over."""
         with self._lock:
             self._statuses[status] += 1
 
@@ -46,11 +47,11 @@ class ServerMetrics:
             self._waiting += free
         return free
 
-    def leave(self, *, answered: bool) -> None:
-        """Give the place back."""
+    def leave(self, *, failed: bool = False) -> None:
+        """Give the place back. failed: the model gave no answer, by an error of the server's own."""
         with self._lock:
             self._waiting -= 1
-            self._counts["unanswered_total"] += not answered
+            self._counts["failures_total"] += failed
 
     def measured(self, usage: PruningUsage, prompt: int, completion: int) -> None:
         seconds = (usage.milliseconds + usage.waiting_ms) / 1e3
