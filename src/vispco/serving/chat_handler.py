@@ -148,8 +148,10 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
             return self.rules.choice.budget
         try:
             return check_budget(given)
-        except (InvalidInputError, OverflowError) as error:
+        except InvalidInputError as error:
             raise RequestError(str(error), param="budget") from error
+        except OverflowError as error:
+            raise RequestError("The budget is too large. It is a number above 0, up to 1.", param="budget") from error
 
     def _inputs(self, model: Any, processor: Any, chat: Chat) -> dict[str, Any]:
         """The prompt as `vispco.evaluation` makes it, on the model's device. Its text is measured before its pictures."""
@@ -159,7 +161,7 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         images = load_pictures(chat, self.rules.limits)
         try:
             found = prompt_inputs(processor, chat.turns, images)
-        except ValueError as error:
+        except (ValueError, LookupError) as error:
             raise RequestError(f"The model's processor refuses the prompt: {error}", param="messages") from error
         _check_length(found["input_ids"].shape[1], longest)
         return {name: each.to(model.device) for name, each in found.items()}

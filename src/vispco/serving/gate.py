@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from vispco.serving.limits import ServerLimits
@@ -37,10 +38,12 @@ class Gate:
         self._held = 0  # bytes of bodies
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self.app(scope, partial(self._lifespan, receive), send)
             return
         exchange = _Exchange(receive, send)
+        if scope["path"].startswith("/v1/"):
+            exchange.on_end = self.metrics.ended
         headers = {name.lower(): value for name, value in scope["headers"]}
         body = bytearray()
         try:
@@ -55,8 +58,15 @@ class Gate:
             pass
         finally:
             self._release(body)
-            if scope["path"].startswith("/v1/"):
-                self.metrics.ended(exchange.status if exchange.answered and exchange.status else CLIENT_CLOSED)
+            exchange.end(CLIENT_CLOSED)
+
+    async def _lifespan(self, receive: Receive) -> Message:
+        """The server's own events. When it stops, answers that were cancelled are given time to reach their next token."""
+        message = await receive()
+        for _ in range(100 if message["type"] == "lifespan.shutdown" else 0):
+            if self.metrics.waiting:
+                await asyncio.sleep(0.02)
+        return message
 
     def _check_key(self, headers: dict[bytes, bytes]) -> None:
         given = headers.get(b"authorization", b"")
@@ -136,12 +146,16 @@ class _ClientGoneError(Exception):
 
 
 class _Exchange:
-    """A request and its answer. more_body: some of the body is still to come; status: of the answer, once it begins."""
+    """A request and its answer. more_body: some of the body is still to come; status: of the answer, once it begins.
+
+    on_end: told once with which status it ended.
+    """
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
         self.more_body, self.answered = True, False
         self.status: int | None = None
+        self.on_end: Callable[[int], None] = lambda _: None
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -149,11 +163,16 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        await self._send(message)
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        elif message["type"] == "http.response.body":
-            self.answered = not message.get("more_body", False)
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.end(self.status or CLIENT_CLOSED)
+        await self._send(message)
+
+    def end(self, status: int) -> None:
+        if not self.answered:
+            self.answered = True
+            self.on_end(status)
 
     async def refuse(self, error: RequestError) -> None:
         """Answer at once, then throw away for a moment what the client still sends, and close the connection."""
@@ -163,6 +182,7 @@ class _Exchange:
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
+        self.end(error.status)
         await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
         with suppress(TimeoutError):

@@ -33,7 +33,7 @@ class ServerMetrics:
         self._buckets: Counter[float] = Counter()
         self._seconds = 0.0
         self._answers = 0
-        self._waiting = 0
+        self.waiting = 0
 
     def ended(self, status: int) -> None:
         """Count a request, refused or answered, once it is over."""
@@ -43,14 +43,14 @@ class ServerMetrics:
     def enter(self, most: int) -> bool:
         """Take a place among `most` waiting requests; False where all are taken."""
         with self._lock:
-            free = self._waiting < most
-            self._waiting += free
+            free = self.waiting < most
+            self.waiting += free
         return free
 
     def leave(self, *, failed: bool = False) -> None:
         """Give the place back. failed: the model gave no answer, by an error of the server's own."""
         with self._lock:
-            self._waiting -= 1
+            self.waiting -= 1
             self._counts["failures_total"] += failed
 
     def measured(self, usage: PruningUsage, prompt: int, completion: int) -> None:
@@ -81,7 +81,7 @@ class ServerMetrics:
             lines += [
                 "# HELP vispco_requests_waiting Requests that wait or are answered now.",
                 "# TYPE vispco_requests_waiting gauge",
-                f"vispco_requests_waiting {self._waiting}",
+                f"vispco_requests_waiting {self.waiting}",
                 "# HELP vispco_request_seconds Seconds from a request to its last token.",
                 "# TYPE vispco_request_seconds histogram",
                 *(f'vispco_request_seconds_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),

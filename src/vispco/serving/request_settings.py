@@ -25,6 +25,8 @@ def check_settings(body: dict[str, Any], vocabulary: int) -> None:
         raise RequestError(f"This endpoint does not serve {', '.join(refused)}. Leave it out.", param=refused[0])
     if body.get("n") not in (None, 1):
         raise RequestError(f"n={body['n']} was given. This endpoint gives one answer.", param="n")
+    if body.get("stream") not in (None, True, False):
+        raise _refusal("stream", body["stream"], "true or false")
     for name, (low, high) in RANGES.items():
         if body.get(name) is not None and not _between(body[name], low, high):
             raise _refusal(name, body[name], f"a number from {low:g} to {high:g}")

@@ -39,10 +39,10 @@ class TextUntilStop:
         if self.found:
             return ""
         text = self.held + piece
-        ends = [text.index(stop) for stop in self.stops if stop in text]
-        if ends:
+        places = [(text.index(stop) + len(stop), text.index(stop)) for stop in self.stops if stop in text]
+        if places:  # the one that is complete first counts, however the text was cut into pieces
             self.found, self.held = True, ""
-            return text[: min(ends)]
+            return text[: min(places)[1]]
         begun = [n for stop in self.stops for n in range(1, len(stop)) if text.endswith(stop[:n])]
         shown = len(text) - max(begun, default=0)
         self.held = text[shown:]
