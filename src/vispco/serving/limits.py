@@ -16,9 +16,9 @@ class ServerLimits:
 
     PANEL: ClassVar[str] = "Limits"
 
-    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB; fetched pictures count too.")] = 20
-    max_images: Annotated[int, typer.Option(min=1, help="Pictures of a request.")] = 16
-    max_megapixels: Annotated[float, typer.Option(help="Of all pictures of a request, in millions of pixels.")] = 64.0
+    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB; also what is fetched for one.")] = 20
+    max_images: Annotated[int, typer.Option(min=1, help="The most pictures of a request.")] = 16
+    max_megapixels: Annotated[float, typer.Option(help="The most pixels of a request's pictures, in millions.")] = 64.0
     max_prompt_tokens: Annotated[
         int, typer.Option(min=1, help="The longest prompt, visual tokens included; never beyond the model's context.")
     ] = 16384
@@ -27,14 +27,14 @@ class ServerLimits:
     max_connections: Annotated[
         int, typer.Option(min=1, help="Connections at once; idle ones are closed first, then new ones get 503.")
     ] = 256
-    header_seconds: Annotated[float, typer.Option(help="In which a connection must have sent a request's headers.")] = (
+    header_seconds: Annotated[float, typer.Option(help="Seconds that a connection has for a request's headers.")] = (
         10.0
     )
     body_seconds: Annotated[
-        float, typer.Option(help="In which a body must have arrived; also how long a client may not read its answer.")
+        float, typer.Option(help="Seconds that a body has to arrive, and that an answer may lie unread.")
     ] = 60.0
-    fetch_seconds: Annotated[float, typer.Option(help="In which all remote pictures of a request must arrive.")] = 20.0
-    grace_seconds: Annotated[float, typer.Option(help="For running answers when the server is told to stop.")] = 10.0
+    fetch_seconds: Annotated[float, typer.Option(help="Seconds that a request's remote pictures have together.")] = 20.0
+    grace_seconds: Annotated[float, typer.Option(help="Seconds that answers have to end when the server is stopped.")] = 10.0
 
     def __post_init__(self) -> None:
         for each in fields(self):
