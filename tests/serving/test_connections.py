@@ -43,7 +43,7 @@ def running(app=hello, key=None, **limits):
     server = build_server(gate, given, "critical")
     listening = listen("127.0.0.1", 0)
     address = listening.getsockname()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
