@@ -27,14 +27,14 @@ class ServerLimits:
     max_connections: Annotated[
         int, typer.Option(min=1, help="Connections at once; idle ones are closed first, then new ones get 503.")
     ] = 256
-    header_seconds: Annotated[float, typer.Option(help="Seconds that a connection has for a request's headers.")] = (
-        10.0
-    )
+    header_seconds: Annotated[float, typer.Option(help="Seconds that a connection has for a request's headers.")] = 10.0
     body_seconds: Annotated[
         float, typer.Option(help="Seconds that a body has to arrive, and that an answer may lie unread.")
     ] = 60.0
     fetch_seconds: Annotated[float, typer.Option(help="Seconds that a request's remote pictures have together.")] = 20.0
-    grace_seconds: Annotated[float, typer.Option(help="Seconds that answers have to end when the server is stopped.")] = 10.0
+    grace_seconds: Annotated[
+        float, typer.Option(help="Seconds that answers have to end when the server is stopped.")
+    ] = 10.0
 
     def __post_init__(self) -> None:
         for each in fields(self):
