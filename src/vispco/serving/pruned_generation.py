@@ -19,12 +19,13 @@ from vispco import cost
 from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.pruner import Pruner
+from vispco.serving.stop_strings import StopAtText, TextUntilStop
 
 
 class OnEnd(Protocol):
     """Told once, when a request has left the model."""
 
-    def __call__(self, *, answered: bool) -> None: ...
+    def __call__(self, *, failed: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,13 @@ class PrunedGeneration:
         budget: float,
         cancelled: threading.Event,
         on_end: OnEnd,
+        stops: tuple[str, ...] = (),
     ) -> None:
         self._model, self._tokenizer, self._pruner, self._budget = model, tokenizer, pruner, budget
         self._cancelled, self._on_end, self._asked = cancelled, on_end, time.perf_counter()
         self.usage: PruningUsage | None = None
         self.template_fits = True
+        self.written, self.shown = TextUntilStop(stops), TextUntilStop(stops)  # by the model; to the client
 
     @property
     def config(self) -> Any:
@@ -81,11 +84,12 @@ class PrunedGeneration:
         try:
             tokens = self._generate(inputs)
         except Exception as error:
-            self._on_end(answered=False)
-            if type(error).__name__ == "_GenerationCancelled":  # transformers' own way to stop a stream
+            stopped = type(error).__name__ == "_GenerationCancelled"  # transformers' own way to stop a stream
+            self._on_end(failed=not stopped and not self._cancelled.is_set())
+            if stopped:
                 raise
             raise RuntimeError(json.dumps(" ".join(str(error).split()))[1:-1]) from error
-        self._on_end(answered=not self._cancelled.is_set())
+        self._on_end()
         return tokens
 
     def _generate(self, inputs: dict[str, Any]) -> Any:
@@ -95,6 +99,8 @@ class PrunedGeneration:
         clock = _Clock(inputs.pop("streamer", None))
         inputs["tokenizer"] = self._tokenizer
         stop = StoppingCriteriaList([_Cancelled(self._cancelled)])
+        if self.written.stops:
+            stop.append(StopAtText(self.written, self._tokenizer))
         pruner = self._pruner(self._budget)
         with pruner(self._model):
             tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
