@@ -62,6 +62,11 @@ class Cost(ABC):
         return 0.0
 
     @property
+    def margin(self) -> float:
+        """The share of a budget that planners leave free."""
+        return 0.0
+
+    @property
     def least_saving(self) -> float:
         """The fraction of the unpruned price that a second or later drop must save to be made. For costs that do not see what
         a drop itself takes.
@@ -77,8 +82,14 @@ class Cost(ABC):
         return self.price(workload.full(self.num_layers), workload)
 
     def floor(self, workload: Workload) -> Tensor:
-        """The lowest price: text alone, with all visual tokens in the layers before `earliest_layer`: [...]."""
-        return self.price(workload.least(self.num_layers), workload)
+        """The lowest price: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one drop
+        between them; or the unpruned model, where the drop takes more than it saves.
+        """
+        least = self.price(workload.least(self.num_layers), workload)
+        if not self.drop_price or workload.earliest_layer >= self.num_layers:
+            return least
+        drops = (workload.num_visual > 0).double()
+        return torch.minimum(least + self.drop_price * drops, self.full(workload).double())
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
         """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""
@@ -95,7 +106,7 @@ class Cost(ABC):
 
     def lowest_fraction(self, workload: Workload) -> Tensor:
         """The floor as a fraction of the unpruned model's price: [...], float64."""
-        return self.fraction_of_counts(workload.least(self.num_layers), workload)
+        return self.floor(workload).double() / self.divisor(workload)
 
     def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
         """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [B, L].

@@ -23,6 +23,9 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 ALL = int(np.iinfo(np.int64).max)
 AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
+ROUNDING = (
+    1e-12  # of what is left beside the drops: so that tokens and drops together are no rounding error over a budget
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +70,25 @@ class HostPricing:
         return np.where(whole > 0, whole, 1.0)
 
     @cached_property
+    def least(self) -> Array:
+        """The counts without a visual token wherever there may be none: [n, L]."""
+        found = np.zeros((len(self.visual), self.cost.num_layers), dtype=np.int64)
+        found[:, : self.first] = self.visual[:, None]
+        return found
+
+    @cached_property
+    def least_tokens(self) -> Array:
+        """What the tokens of `least` cost without the drop, as a fraction of the unpruned price: [n]."""
+        return self.price(self.least) / self.divisor
+
+    @cached_property
     def lowest(self) -> Array:
-        """The floor as a fraction of the unpruned price: [n]."""
-        least = np.zeros((len(self.visual), self.cost.num_layers), dtype=np.int64)
-        least[:, : self.first] = self.visual[:, None]
-        return self.price(least) / self.divisor
+        """The floor as a fraction of the unpruned price: `least` with its drop, or the unpruned model if that is less: [n]."""
+        return np.minimum(self.spent(self.least), self.full / self.divisor)
+
+    def spent(self, counts: Array) -> Array:
+        """What whole tokens [n, L] cost with their drops, as a fraction of the unpruned price: [n]."""
+        return (self.price(counts) + self._falls(counts) * self.cost.drop_price) / self.divisor
 
     def fits(self, counts: Array, budget: Array) -> Array:
         """Whether whole tokens [..., n, L] cost at most the budget [n]."""
@@ -107,7 +124,10 @@ class HostPricing:
             return self._solved(curve, budget, fill=fill)
         drops = self._falls(self._tokens(curve))
         while True:  # a curve that is cut from above may drop once more
-            left = np.maximum(budget - drops * self.cost.drop_price / self.divisor, self.lowest)
+            # Where the drops alone take the budget, what is left after one of them goes to all layers alike.
+            unpaid = self._beside(drops, budget) < self.least_tokens
+            curve, drops = np.where(unpaid[:, None], 0.0, curve), np.where(unpaid, 1, drops)
+            left = np.maximum(self._beside(drops, budget) * (1.0 - ROUNDING), self.least_tokens)
             counts = self._solved(curve, left, fill=fill)
             found = self._falls(counts)
             if (found <= drops).all():
@@ -116,7 +136,12 @@ class HostPricing:
 
     def without_drops(self, curve: Array, budget: Array) -> Array:
         """What is left of a budget for tokens, once the drops of a curve are paid: [n]."""
-        return np.maximum(budget - self._falls(self._tokens(curve)) * self.cost.drop_price / self.divisor, self.lowest)
+        return np.maximum(self._beside(self._falls(self._tokens(curve)), budget), self.least_tokens)
+
+    def _beside(self, drops: Array, budget: Array) -> Array:
+        """What a budget leaves for tokens beside so many drops, all [n]; it may be less than nothing."""
+        found: Array = budget - drops * self.cost.drop_price / self.divisor
+        return found
 
     def _tokens(self, curve: Array) -> Array:
         found: Array = np.rint(self.pinned(curve) * self.visual[:, None])
