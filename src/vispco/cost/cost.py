@@ -62,6 +62,11 @@ class Cost(ABC):
         return 0.0
 
     @property
+    def margin(self) -> float:
+        """The share of a budget that planners leave free."""
+        return 0.0
+
+    @property
     def flop_price(self) -> float:
         """What a FLOP of scoring costs, in this cost's unit: nothing unless the unit is FLOPs, or a cost knows better."""
         return 1.0 if self.unit == "FLOPs" else 0.0
@@ -94,7 +99,9 @@ class Cost(ABC):
         return self.price(workload.full(self.num_layers), workload)
 
     def floor(self, workload: Workload) -> Tensor:
-        """The lowest bill: text alone, with all visual tokens in the layers before `earliest_layer`: [...]."""
+        """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
+        between them; or the unpruned model, where that takes more than it saves.
+        """
         return torch.minimum(self.bill(workload.least(self.num_layers), workload), self.full(workload))
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:

@@ -123,14 +123,17 @@ class JointPlanner:
         flops = tuple(self.reader.flops(sizes).tolist())
         return TokenPlan(counts, groups=groups if len(self.used) > 1 else None, planning_flops=flops)
 
-    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost) -> Array:
-        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune."""
+    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost, asked: Budget | None = None) -> Array:
+        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune.
+
+        asked: see `vispco.cost.counts_for_budget`.
+        """
         counts, chains = np.empty((len(sizes), cost.num_layers), dtype=np.int64), self._chain[anchor]
         for number in np.unique(chains).tolist():
             rows = np.flatnonzero(chains == number)
             size = self._workload(number, sizes[rows])
             fill = not self.predictor.config.servable
-            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill)
+            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
         return counts
 
     def _workload(self, chain: int, sizes: Array) -> Workload:
