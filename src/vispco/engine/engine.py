@@ -94,12 +94,12 @@ class Engine:
             raise
 
     def _attach(self) -> None:
-        self._flash = implementation_of(self.text) in FLASH  # a config takes long to say it
+        masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
+        self._flash = flash and not masks  # masks are given row by row
         self._trusted = False
-        if self.chain.taps_attention or self.options.mode == "mask":
-            masks = self.options.mode == "mask"
-            tapped = (self.map.modules, self._text_configs(), self._attend)
-            self._tap = AttentionTap(*tapped, dense=masks, wants=self._wants_attention)
+        if self.chain.taps_attention or masks:
+            dense_for = (self.text, self.base) if masks and flash else ()
+            self._tap = AttentionTap(self.map.modules, self._attend, wants=self._wants_attention, dense_for=dense_for)
             self._tap.install()
         if self.model is not self.base:
             self._before(self.model, self._on_model)
@@ -308,10 +308,6 @@ class Engine:
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)
         return output
-
-    def _text_configs(self) -> list[Any]:
-        base: Any = self.base.config
-        return [self.text.config, base.get_text_config()]
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True))
