@@ -27,6 +27,7 @@ from vispco.engine.attention import (
 )
 from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
+from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.choices import KnownPlans
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual
@@ -39,7 +40,7 @@ from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
-from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
+from vispco.engine.wrappers import Detours, unwrap
 from vispco.errors import PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
@@ -66,6 +67,7 @@ class Engine:
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
         self._detours = Detours(model, self._on_prompt)
+        self._checkpointed = CheckpointedPasses(self.text, self._is_back)
         self.state = CallState()
         self._handles: list[Any] = []
         self._by_thread: tuple[str, ...] = ()
@@ -119,6 +121,7 @@ class Engine:
             handle.remove()
         self._handles.clear()
         self._detours.remove()
+        self._checkpointed.refuse_from_now_on()
         names, self._by_thread = self._by_thread, ()
         per_thread.remove(self.base, names)
         for tap in (self._tap, self._vision):
@@ -126,6 +129,11 @@ class Engine:
                 tap.remove()
         self._tap = self._vision = None
         self.state = CallState()
+
+    def _is_back(self) -> bool:
+        """Whether the pruner of this engine is on the model, perhaps once more."""
+        engine = engine_on(self.base)
+        return engine is not None and self.owner is not None and engine.owner is self.owner
 
     def _hook_layer(self, index: int, layer: nn.Module) -> None:
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
@@ -158,7 +166,10 @@ class Engine:
         attended = current.attend(index, call)
         if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
             masked = isinstance(current, MaskPass) and current.mask is not None
-            check.see(index, call, call.run() if masked else attended)
+            with (
+                torch.no_grad()
+            ):  # a pass that is run again must leave the same in the graph, though it is checked once
+                check.see(index, call, call.run() if masked else attended)
         return attended
 
     def _on_prompt(self, length: int | None) -> None:
@@ -249,6 +260,7 @@ class Engine:
         if layout is None or not layout.has_visual:
             state.current = self._continuation(embeddings, past)
             return
+        self._checkpointed.note()
         plan = self.planner(layout, embeddings)
         choices = self._plans.look_at(plan, layout)
         if self._flash:
