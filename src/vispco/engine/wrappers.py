@@ -72,7 +72,7 @@ class Detours:
 
     def _stay_plain(self) -> None:
         """While the model is pruned, compiled functions call its plain forward."""
-        self._shadow(self.model, "forward", disable(self.model.forward))
+        self._shadow(self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
 
     def _watch_generate(self) -> None:
         own = getattr(self.model, "generate", None)
