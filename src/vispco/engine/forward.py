@@ -112,7 +112,7 @@ def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> It
         return call.run()
 
     attentions = LayerMap.of(family, model).modules
-    tap = AttentionTap(attentions, [family.text_model(model).config], handle)
+    tap = AttentionTap(attentions, handle)
     tap.install()
     try:
         yield
