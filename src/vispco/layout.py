@@ -133,10 +133,7 @@ class TokenLayout:
 
     @_Shared
     def prompt_sizes(self) -> Array:
-        """What a prompt costs depends on these, in the order of `workload_under`: int64 [B, 4] on the host.
-
-        Text and visual tokens, instruction tokens, visual tokens that never leave.
-        """
+        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host."""
         return np.array([self.num_prompt, self.num_visual, self.num_instruction, self.num_read], dtype=np.int64).T
 
     @_Shared
@@ -322,9 +319,7 @@ class TokenLayout:
 _KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def _known_of(
-    visible: Array, there: Array, query: Array, read: Array | None, device: torch.device
-) -> dict[str, Any]:  # fmt: skip
+def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
     key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
     found = _KNOWN.get(key)
     if found is None:

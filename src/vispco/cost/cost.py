@@ -102,7 +102,8 @@ class Cost(ABC):
         """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
         between them; or the unpruned model, where that takes more than it saves.
         """
-        return torch.minimum(self.bill(workload.least(self.num_layers), workload), self.full(workload))
+        least, whole = workload.least(self.num_layers), workload.full(self.num_layers)
+        return torch.minimum(self.bill(least, workload), self.bill(whole, workload))
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
         """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from vispco.planning.mean_budget import KlCurves, Price, fixed_price
 from vispco.planning.memory_reader import MemoryReader
 from vispco.planning.observation import Observation
 from vispco.scorers import MixedChain
-from vispco.scorers.cost import workload_under
+from vispco.scorers.cost import ChainScoring, workload_under
 
 REMEMBERED = 1 << 16
 """How many plans are remembered at most."""
@@ -140,8 +140,9 @@ class JointPlanner:
         """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
         columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
         planning = torch.from_numpy(self.reader.flops(sizes))
+        found = workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
         reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
-        return workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning, reads=reads)
+        return replace(found, scoring=ChainScoring(self.chains[chain], self.cost.dimensions, reads))
 
     def _fix_price(self) -> Price:
         """The price at which the calibration samples, each estimated from the others, spend the mean."""
