@@ -10,6 +10,7 @@ from vispco.evaluation import Evaluation, TaskResult
 from vispco.pruner import Pruner
 from vispco.rivals import SampleSizes
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
 
 LAYERS = 5
 

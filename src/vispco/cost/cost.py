@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
-from vispco.cost.host import Array, HostPricing, as_array
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
