@@ -188,7 +188,10 @@ def test_a_batch_that_is_much_faster_than_one_sample_is_no_profile(tmp_path):
         made(**both, layer_ms=(row, tuple(ms / 20 for ms in row))).save(tmp_path / "other.json")
 
 
-@pytest.mark.parametrize("changed", [{"tokens": 5}, {"facts": {"spread": ["a"]}}, {"layer_ms": [["a"]]}, {"dimensions": None}, {"drop_ms": None}])
+@pytest.mark.parametrize(
+    "changed",
+    [{"tokens": 5}, {"facts": {"spread": ["a"]}}, {"layer_ms": [["a"]]}, {"dimensions": None}, {"drop_ms": None}],
+)
 def test_a_file_that_is_no_profile_is_named(tmp_path, changed):
     place = tmp_path / "profile.json"
     place.write_text(json.dumps({**asdict(made()), "format": "vispco-profile", **changed}))
