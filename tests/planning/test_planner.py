@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
 
+import tiny
 import vispco
+from planning.test_measured_planner import CHAINS
+from planning.test_measured_planner import invented as invented_profile
 from vispco import cost
-from vispco.bench.overhead import random_predictor
+from vispco.bench.overhead import random_joint_predictor, random_predictor
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.kernels import get
 from vispco.planning import memory_reader
 from vispco.planning.anchor_chooser import AnchorChooser
+from vispco.planning.joint_measured import JointMeasuredPlanner
+from vispco.planning.joint_planner import JointPlanner
+from vispco.planning.measured_planner import MeasuredPlanner, Priced
 from vispco.planning.memory_reader import describe_batch
 from vispco.planning.observation import observe
 from vispco.planning.planner import BudgetPlanner, predicted_shape
@@ -73,6 +80,71 @@ def test_a_predictor_with_an_offset_is_asked_itself():
         predictor.offset.bias[0] = 0.1
     assert AnchorChooser.of(predictor, 0.5) is None
     assert callable(predicted_shape(predictor, 0.5))
+
+
+def exact_of(model):
+    return cost.get("exact", model.config)
+
+
+@cache
+def shifted(model):
+    """A predictor that has a shape of its own for every sample."""
+    predictor = random_predictor(model)
+    torch.nn.init.normal_(predictor.offset.weight, generator=torch.Generator().manual_seed(1))
+    return predictor
+
+
+PLANNERS = {
+    "anchors": lambda m: BudgetPlanner(predicted_shape(random_predictor(m), 0.5), get("steps"), 0.5, exact_of(m)),
+    "shapes": lambda m: BudgetPlanner(predicted_shape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m)),
+    "time": lambda m: MeasuredPlanner(
+        cost.Budget.of("0.5t"), partial(predicted_shape, shifted(m)), Priced(get("steps"), exact_of(m).dimensions)
+    ),
+    "joint": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), 0.5),
+    "joint, a mean": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), "mean:0.3,max:0.6"),
+    "joint, time": lambda m: JointMeasuredPlanner(random_joint_predictor(m, CHAINS), cost.Budget.of("0.5t")),
+}
+
+
+@pytest.mark.parametrize("kind", PLANNERS)
+def test_what_is_remembered_is_for_a_size_and_a_shape(kind, tmp_path, monkeypatch):
+    """Prompts of one size that are seen to be different: a planner that has planned for one plans the next as a fresh one."""
+    model = loaded()[0]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    invented_profile(model).save()
+    layout, embeddings = seen(dataset("test", limit=1)[:1])
+    generator = torch.Generator().manual_seed(0)
+    planner, plans = PLANNERS[kind](model), []
+    for _ in range(4):
+        prompt = embeddings + torch.randn(embeddings.shape, generator=generator)
+        plans.append(planner(layout, prompt).counts)
+        assert torch.equal(plans[-1], PLANNERS[kind](model)(layout, prompt).counts)
+    assert len({tuple(plan[0].tolist()) for plan in plans}) > 1, "all prompts have one shape"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_seen_of_a_sample_is_the_same_beside_a_longer_one(side):
+    """Padding is in no mean: of the words, of the picture, of a predictor."""
+    model, name = tiny.build("qwen2_5_vl"), "qwen2_5_vl"
+    short, long = tiny.DEFAULT, (tiny.words(9, 5), tiny.picture(4, 6), tiny.words(30, 6))
+    both, alone = tiny.inputs(name, [short, long], side=side), tiny.inputs(name, [short])
+    views = []
+    for x in (both, alone):
+        with recorded_embeddings(model) as embeddings:
+            model(**x)
+        views.append((family_of(model).layout(model, x), embeddings[0]))
+    padded, single = (observe(*view) for view in views)
+    assert padded.text.shape[1] > single.text.shape[1]
+    torch.testing.assert_close(padded.visual[0], single.visual[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(padded.sizes[0], single.sizes[0])
+    torch.testing.assert_close(describe(padded)[0], describe(single)[0], rtol=1e-4, atol=1e-5)
+    for small in (describe_batch(*views[0])[0], describe_batch(*views[1])[0]):
+        torch.testing.assert_close(torch.from_numpy(small), describe(single)[0], rtol=1e-4, atol=1e-5)
+    predictor, budget = shifted(model), torch.tensor([0.5, 0.5])
+    found, wanted = predictor(padded, budget), predictor(single, budget[:1])
+    torch.testing.assert_close(found.params[0], wanted.params[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.logits[0], wanted.logits[0], rtol=1e-4, atol=1e-4)
 
 
 def test_what_was_solved_is_remembered_and_no_sample_depends_on_its_batch():

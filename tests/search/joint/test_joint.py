@@ -66,7 +66,7 @@ def test_every_level_has_configurations_and_every_sample_some_kl(made):
         assert bool(predictor.kept[predictor.level == level].any())
 
 
-@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7"])
+@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7", "mean:0.33,max:0.36"])  # the last: below any level
 def test_every_sample_stays_within_its_budget(made, budget):
     _, batches, _, predictor, _ = made
     planner = JointPlanner(predictor, budget)
