@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from planning.test_measured_planner import CHAINS
 from planning.test_measured_planner import invented as invented_profile
 from vispco import cost
 from vispco.bench.overhead import random_joint_predictor, random_predictor
+from vispco.cost.host import as_array
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
@@ -21,6 +23,7 @@ from vispco.families import family_of
 from vispco.kernels import get
 from vispco.planning import memory_reader
 from vispco.planning.anchor_chooser import AnchorChooser
+from vispco.planning.configurations import text_floor
 from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.measured_planner import MeasuredPlanner, Priced
@@ -120,6 +123,29 @@ def test_what_is_remembered_is_for_a_size_and_a_shape(kind, tmp_path, monkeypatc
         plans.append(planner(layout, prompt).counts)
         assert torch.equal(plans[-1], PLANNERS[kind](model)(layout, prompt).counts)
     assert len({tuple(plan[0].tolist()) for plan in plans}) > 1, "all prompts have one shape"
+
+
+def test_one_configuration_at_two_budgets_has_two_plans():
+    planner = JointPlanner(random_joint_predictor(loaded()[0], CHAINS), "mean:0.3,max:0.6")
+    observation = observe(*seen(dataset("test", limit=1)[:1]))
+    choice = planner.choose(observation)
+    less, more = (
+        planner.plan(observation, replace(choice, budget=np.array([budget]))).counts.sum() for budget in (0.3, 0.6)
+    )
+    assert less < more
+
+
+def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
+    predictor = random_joint_predictor(loaded()[0], CHAINS)
+    predictor.sizes.copy_(torch.tensor([8, 200]).expand_as(predictor.sizes))
+    predictor.memory.kl.mul_((1.0 - predictor.level) ** 3)  # more money buys a lower KL
+    spent = {}
+    for cap in (0.35, 0.9):
+        planner = JointPlanner(predictor, f"mean:0.3,max:{cap}")
+        floor = as_array(text_floor(*predictor.sizes.T, planner.cost))
+        spent[cap] = planner._curves(as_array(predictor.estimate_known()), floor).spend(planner.price)
+        assert 0.28 <= spent[cap].mean() <= 0.31
+    assert spent[0.35].max() <= 0.35 + 1e-9 < spent[0.9].max()
 
 
 @torch.no_grad()
