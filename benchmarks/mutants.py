@@ -2,7 +2,7 @@
 
 python benchmarks/mutants.py [--processes 2] [--only TEXT]
 
-First every test of `PLACES` runs once and is watched for the lines that it executes. Then each mutant is put into a copy of
+First every test of `mutations.PLACES` runs once and is watched for the lines that it executes. Then each mutant is put into a copy of
 the package, and the tests that execute its line run until one fails; where there is none, those that use its file. A test
 that hangs has noticed, too. Verdicts are kept in build/mutants: a run that was stopped goes on, and after a change of the
 sources the test that killed a mutant before is tried first. Mutants that nobody could notice are in
@@ -32,25 +32,11 @@ from pathlib import Path
 from typing import Any
 
 from figures import Figure, write
-from mutations import ROOT, SEED, SOURCE, Mutant, sample
+from mutations import PLACES, ROOT, SEED, SOURCE, Mutant, sample
 
 BUILD, EQUIVALENT = ROOT / "build" / "mutants", Path(__file__).parent / "equivalent_mutants.toml"
 LONGEST = 60.0  # seconds of the tests that a mutant is shown to, as they were recorded
 PATIENCE = 60.0, 5.0  # a test hangs after so many seconds, and so many times the recorded ones
-RUN_FILES = ("files", "run_folder", "run_lock", "run_place", "run_record", "checksums")
-PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of mutants, sources, tests
-    "engine": (44, ("engine/*",), ("engine", "methods/test_laws.py", "test_layout.py")),
-    "cost": (28, ("cost/*",), ("cost", "kernels", "presets", "engine/test_flops.py")),
-    "planning": (28, ("planning/*",), ("planning", "search/table", "search/joint")),
-    "evaluation": (22, ("evaluation/*",), ("evaluation", "search/test_objective.py")),
-    "metrics": (22, ("metrics/**/*",), ("metrics", "data", "real/test_benchmark_samples.py")),
-    "serving": (18, ("serving/*",), ("serving",)),
-    "run folders": (
-        24,
-        tuple(f"{name}*" for name in RUN_FILES),
-        ("test_files.py", "test_run_folder.py", "faults/test_run_folders.py", "faults/test_damaged_runs.py"),
-    ),
-}
 PRELOADED = ("torch", "transformers", "hypothesis", "pytest", "numpy", "PIL.Image", "tiny")  # never the package itself
 CLASSES = ("Qwen2_5_VLForConditionalGeneration", "LlavaForConditionalGeneration", "Gemma3ForConditionalGeneration")
 
@@ -251,13 +237,13 @@ def main() -> None:
         getattr(sys.modules["transformers"], name)
     files = sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
     tree = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    mutants = [mutant for place, (number, sources, _) in PLACES.items() for mutant in sample(place, number, sources)]
-    mutants = [mutant for mutant in mutants if options.only in f"{mutant.file} {mutant.key}"]
+    mutants = [m for place in PLACES for m in sample(place) if options.only in f"{m.file} {m.key}"]
     verdicts = judge(mutants, tree, options.processes)
+    told = ("place", "file", "line", "kind", "before", "after")
     details = [
-        {"place": m.place, "file": m.file, "line": m.line, "kind": m.kind, "before": m.before, "after": m.after}
-        | dict(zip(("verdict", "reason"), verdicts[m.key], strict=True))
-        for m in mutants
+        {name: getattr(mutant, name) for name in told}
+        | dict(zip(("verdict", "reason"), verdicts[mutant.key], strict=True))
+        for mutant in mutants
     ]
     counted = [row["verdict"] for row in details if row["verdict"] != "equivalent"]
     for row in details:

@@ -1,4 +1,4 @@
-"""Single-line faults in the sources of the package, and a fixed sample of them: what `mutants.py` puts before the tests."""
+"""Single-line faults in the sources of the package: a fixed sample of them, and the tests that should notice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 SEED = 0
+PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of mutants, sources, tests
+    "engine": (44, ("engine/*",), ("engine", "methods/test_laws.py", "test_layout.py")),
+    "cost": (28, ("cost/*",), ("cost", "kernels", "presets", "engine/test_flops.py")),
+    "planning": (28, ("planning/*",), ("planning", "search/table", "search/joint")),
+    "evaluation": (22, ("evaluation/*",), ("evaluation", "search/test_objective.py")),
+    "metrics": (22, ("metrics/**/*",), ("metrics", "data", "real/test_benchmark_samples.py")),
+    "serving": (18, ("serving/*",), ("serving",)),
+    "run folders": (
+        24,
+        ("files", "checksums", "run_folder", "run_lock", "run_place", "run_record"),
+        ("test_files.py", "test_run_folder.py", "faults/test_run_folders.py", "faults/test_damaged_runs.py"),
+    ),
+}
 SWAPS = {
     "<": "<=",
     ">": ">=",
@@ -102,7 +115,10 @@ class Faults:
                 return
             case ast.keyword(arg=name) if name in GUARDS:
                 return
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in SPEECH | UNSAFE:
+            case (
+                ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))
+                | ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)))
+            ) if name in SPEECH | UNSAFE:
                 return
         yield from self._of(node)
         for name, value in ast.iter_fields(node):
@@ -152,8 +168,9 @@ class Faults:
                 yield "dropped keyword", begin, end, ""
 
 
-def sample(place: str, number: int, patterns: tuple[str, ...]) -> list[Mutant]:
-    """Mutants of the files that match: kind after kind in turn, one a line, in an order that a change elsewhere leaves as it is."""
+def sample(place: str) -> list[Mutant]:
+    """The mutants of a place: kind after kind in turn, one a line, in an order that a change elsewhere leaves as it is."""
+    number, patterns, _ = PLACES[place]
     kinds: dict[str, list[Mutant]] = defaultdict(list)
     for path in sorted({found for pattern in patterns for found in (SOURCE / "vispco").glob(f"{pattern}.py")}):
         text, file = path.read_text(), path.relative_to(SOURCE).as_posix()
