@@ -35,7 +35,7 @@ from figures import Figure, write
 from mutations import PLACES, ROOT, SEED, SOURCE, Mutant, sample
 
 BUILD, EQUIVALENT = ROOT / "build" / "mutants", Path(__file__).parent / "equivalent_mutants.toml"
-LONGEST = 60.0  # seconds of the tests that a mutant is shown to, as they were recorded
+LONGEST = 60.0  # seconds of work, as recorded, of the tests that a mutant is shown to
 PATIENCE = 60.0, 5.0  # a test hangs after so many seconds, and so many times the recorded ones
 PRELOADED = ("torch", "transformers", "hypothesis", "pytest", "numpy", "PIL.Image", "tiny")  # never the package itself
 CLASSES = ("Qwen2_5_VLForConditionalGeneration", "LlavaForConditionalGeneration", "Gemma3ForConditionalGeneration")
@@ -48,6 +48,7 @@ class WatchedTests:
         self.order = None if wanted is None else {name: number for number, name in enumerate(wanted)}
         self.failed: list[str] = []
         self.seconds: dict[str, float] = {}
+        self.work: dict[str, float] = {}
         self.lines: dict[str, set[tuple[str, int]]] = {}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
@@ -61,6 +62,7 @@ class WatchedTests:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.work[nodeid] = time.process_time()
         if self.order is not None:
             return
         found, root = self.lines.setdefault(nodeid, set()), f"{SOURCE}/"
@@ -75,7 +77,8 @@ class WatchedTests:
         threading.settrace(trace)
         sys.settrace(trace)
 
-    def pytest_runtest_logfinish(self) -> None:
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.work[nodeid] = time.process_time() - self.work[nodeid]
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
 
@@ -122,9 +125,10 @@ def run_tests(tests: WatchedTests, paths: list[str], folder: Path, *options: str
 
 @dataclass(frozen=True)
 class Recorded:
-    """Seconds of every test that passes, and the tests that execute each line."""
+    """Of every test that passes its seconds by the clock and of work; and the tests that execute each line."""
 
     seconds: dict[str, float]
+    work: dict[str, float]
     lines: dict[tuple[str, int], set[str]]
 
     @classmethod
@@ -149,20 +153,21 @@ class Recorded:
         for name in tests.lines.keys() - set(tests.failed):
             for line in tests.lines[name]:
                 lines[line].add(name)
-        seconds = {name: spent for name, spent in tests.seconds.items() if name not in tests.failed}
-        file.with_suffix(".part").write_bytes(pickle.dumps((seconds, dict(lines))))
+        for name in set(tests.failed):
+            del tests.work[name]
+        file.with_suffix(".part").write_bytes(pickle.dumps((tests.seconds, tests.work, dict(lines))))
         file.with_suffix(".part").rename(file)
 
     def tests_for(self, mutant: Mutant, first: str | None) -> list[str]:
         """Tests that execute the line; where none does, those that use the file and then all of the place."""
         own = tuple(f"tests/{path}" for path in PLACES[mutant.place][2])
-        every = {name for name in self.seconds if name.startswith(own)}
+        every = {name for name in self.work if name.startswith(own)}
         of_line = self.lines.get((mutant.file, mutant.line), set()) & every
         of_file = set().union(*(found for (file, _), found in self.lines.items() if file == mutant.file)) & every
         order = self._in_turn(of_line) if of_line else [*self._in_turn(of_file), *self._in_turn(every - of_file)]
         kept, spent = [], 0.0
         for name in [*([first] if first in every else []), *(name for name in order if name != first)]:
-            spent += self.seconds[name]
+            spent += self.work[name]
             if spent <= LONGEST or not kept:
                 kept.append(name)
         return kept
@@ -170,7 +175,7 @@ class Recorded:
     def _in_turn(self, names: set[str]) -> list[str]:
         """The quickest case of each test function, then the second of each, and so on."""
         functions: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(names, key=lambda name: (self.seconds[name], name)):
+        for name in sorted(names, key=lambda name: (self.work[name], name)):
             functions[name.partition("[")[0]].append(name)
         return [name for turn in zip_longest(*functions.values()) for name in turn if name]
 
@@ -272,7 +277,7 @@ def judge(mutants: list[Mutant], tree: str, processes: int) -> dict[str, tuple[s
         if (m.file, m.before, m.after) in reasons
     }
     waiting, running = [mutant for mutant in mutants if mutant.key not in verdicts], []
-    recorded = Recorded.of(tree) if waiting else Recorded({}, {})
+    recorded = Recorded.of(tree) if waiting else Recorded({}, {}, {})
     while waiting or running:
         while waiting and len(running) < processes:
             mutant = waiting.pop(0)

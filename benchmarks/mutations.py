@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 SEED = 0
 PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of mutants, sources, tests
-    "engine": (44, ("engine/*",), ("engine", "methods/test_laws.py", "test_layout.py")),
+    "engine": (44, ("engine/*",), ("engine", "methods", "check", "test_layout.py")),
     "cost": (28, ("cost/*",), ("cost", "kernels", "presets", "engine/test_flops.py")),
     "planning": (28, ("planning/*",), ("planning", "search/table", "search/joint")),
     "evaluation": (22, ("evaluation/*",), ("evaluation", "search/test_objective.py")),

@@ -67,6 +67,9 @@ def test_a_batch_is_its_rows_and_the_host_computes_what_torch_does(name, drawn, 
     prices = priced.price(counts, workload)
     for row, (text, visual) in enumerate(zip(workload.num_text, workload.num_visual, strict=True)):
         assert float(priced.price(counts[row], Workload(text, visual, site))) == float(prices[row])
+    twice = workload.repeat(2)
+    assert priced.price(counts.repeat(2, 1), twice).tolist() == prices.tolist() * 2
+    assert twice.num_visual.tolist() == workload.num_visual.tolist() * 2
     host = HostPricing(priced, workload)
     assert host.price(counts.numpy()).tolist() == prices.tolist()
     assert host.full.tolist() == priced.full(workload).tolist()

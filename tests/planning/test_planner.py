@@ -23,7 +23,7 @@ from vispco.families import family_of
 from vispco.kernels import get
 from vispco.planning import memory_reader
 from vispco.planning.anchor_chooser import AnchorChooser
-from vispco.planning.configurations import text_floor
+from vispco.planning.configurations import Configurations, text_floor
 from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.measured_planner import MeasuredPlanner, Priced
@@ -31,6 +31,7 @@ from vispco.planning.memory_reader import describe_batch
 from vispco.planning.observation import observe
 from vispco.planning.planner import BudgetPlanner, predicted_shape
 from vispco.planning.similarity import describe
+from vispco.scorers import Chain
 from vispco.small_arrays import all_on_devices
 
 
@@ -92,8 +93,10 @@ def exact_of(model):
 @cache
 def shifted(model):
     """A predictor that has a shape of its own for every sample."""
-    predictor = random_predictor(model)
-    torch.nn.init.normal_(predictor.offset.weight, generator=torch.Generator().manual_seed(1))
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        predictor = random_predictor(model)
+        torch.nn.init.normal_(predictor.offset.weight)
     return predictor
 
 
@@ -118,7 +121,7 @@ def test_what_is_remembered_is_for_a_size_and_a_shape(kind, tmp_path, monkeypatc
     layout, embeddings = seen(dataset("test", limit=1)[:1])
     generator = torch.Generator().manual_seed(0)
     planner, plans = PLANNERS[kind](model), []
-    for _ in range(4):
+    for _ in range(6):
         prompt = embeddings + torch.randn(embeddings.shape, generator=generator)
         plans.append(planner(layout, prompt).counts)
         assert torch.equal(plans[-1], PLANNERS[kind](model)(layout, prompt).counts)
@@ -133,6 +136,29 @@ def test_one_configuration_at_two_budgets_has_two_plans():
         planner.plan(observation, replace(choice, budget=np.array([budget]))).counts.sum() for budget in (0.3, 0.6)
     )
     assert less < more
+
+
+def test_a_configuration_is_of_the_nearest_level_and_affordable():
+    """Two levels of two chains; the second chain costs at least 0.5."""
+    known = Configurations(
+        (Chain.of("divprune"), Chain.of("fastv")),
+        torch.tensor([0, 0, 1, 1]),
+        torch.zeros(4, 1),
+        torch.tensor([0.2, 0.7, 0.2, 0.7], dtype=torch.float64),
+    )
+    estimate = np.array([[0.3, 0.2, 0.1, 0.15]] * 4, dtype=np.float32)
+    floors = np.array([[0.0, 0.0, 0.5]] * 4)
+    assert known.best(estimate, np.array([0.2, 0.3, 0.49, 0.7]), floors).tolist() == [0, 0, 1, 3]
+    assert known.best(estimate, np.array([0.2, 0.3, 0.49, 0.7]), 0 * floors).tolist() == [2, 2, 3, 3]
+
+
+@torch.no_grad()
+def test_a_calibration_sample_is_estimated_from_the_others():
+    predictor = random_joint_predictor(loaded()[0], CHAINS)
+    predictor.memory.bandwidth.fill_(1e-4)  # the nearest one speaks
+    apart = torch.cdist(predictor.memory.keys, predictor.memory.keys)
+    nearest = apart.fill_diagonal_(torch.inf).argmin(-1)
+    torch.testing.assert_close(predictor.estimate_known(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
 
 
 def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
