@@ -36,9 +36,9 @@ from mutations import PLACES, ROOT, SEED, SOURCE, Mutant, sample
 
 BUILD, EQUIVALENT = ROOT / "build" / "mutants", Path(__file__).parent / "equivalent_mutants.toml"
 LONGEST = 60.0  # seconds of work, as recorded, of the tests that a mutant is shown to
+MOST_FILES = 50_000  # that a mutant may make
 PATIENCE = 60.0, 5.0  # a test hangs after so many seconds, and so many times the recorded ones
 PRELOADED = ("torch", "transformers", "hypothesis", "pytest", "numpy", "PIL.Image", "tiny")  # never the package itself
-CLASSES = ("Qwen2_5_VLForConditionalGeneration", "LlavaForConditionalGeneration", "Gemma3ForConditionalGeneration")
 
 
 class WatchedTests:
@@ -91,7 +91,7 @@ def fork(work: Callable[[], Any], folder: Path, package: Path) -> int:
         return pid
     try:
         os.setsid()
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_watch, args=(parent, folder), daemon=True).start()
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -105,10 +105,11 @@ def fork(work: Callable[[], Any], folder: Path, package: Path) -> int:
         os._exit(0)
 
 
-def _end_with(parent: int) -> None:
-    """End this session once the process that began it is gone."""
-    while os.getppid() == parent:
-        time.sleep(1)
+def _watch(parent: int, folder: Path) -> None:
+    """End this session once the process that began it is gone, or a mutant makes files without end."""
+    least = os.statvfs(folder).f_ffree - MOST_FILES
+    while os.getppid() == parent and os.statvfs(folder).f_ffree > least:
+        time.sleep(0.5)
     os.killpg(0, signal.SIGKILL)
 
 
@@ -238,17 +239,13 @@ def main() -> None:
     sys.path.insert(1, str(ROOT / "tests"))
     for name in PRELOADED:
         importlib.import_module(name)
-    for name in CLASSES:
-        getattr(sys.modules["transformers"], name)
     files = sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
     tree = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     mutants = [m for place in PLACES for m in sample(place) if options.only in f"{m.file} {m.key}"]
     verdicts = judge(mutants, tree, options.processes)
-    told = ("place", "file", "line", "kind", "before", "after")
+    told, judged = ("place", "file", "line", "kind", "before", "after"), ("verdict", "reason")
     details = [
-        {name: getattr(mutant, name) for name in told}
-        | dict(zip(("verdict", "reason"), verdicts[mutant.key], strict=True))
-        for mutant in mutants
+        {name: getattr(m, name) for name in told} | dict(zip(judged, verdicts[m.key], strict=True)) for m in mutants
     ]
     counted = [row["verdict"] for row in details if row["verdict"] != "equivalent"]
     for row in details:
@@ -271,11 +268,8 @@ def judge(mutants: list[Mutant], tree: str, processes: int) -> dict[str, tuple[s
     known = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     killers = {entry["key"]: entry["reason"] for entry in known if entry["verdict"] == "killed"}
     verdicts = {entry["key"]: (entry["verdict"], entry["reason"]) for entry in known if entry["tree"] == tree}
-    verdicts |= {
-        m.key: ("equivalent", reasons[m.file, m.before, m.after])
-        for m in mutants
-        if (m.file, m.before, m.after) in reasons
-    }
+    same = {m.key: reasons[m.file, m.before, m.after] for m in mutants if (m.file, m.before, m.after) in reasons}
+    verdicts |= {key: ("equivalent", reason) for key, reason in same.items()}
     waiting, running = [mutant for mutant in mutants if mutant.key not in verdicts], []
     recorded = Recorded.of(tree) if waiting else Recorded({}, {}, {})
     while waiting or running:
@@ -289,13 +283,10 @@ def judge(mutants: list[Mutant], tree: str, processes: int) -> dict[str, tuple[s
                 continue
             running.remove(trial)
             shutil.rmtree(trial.folder, ignore_errors=True)
-            key, verdicts[trial.mutant.key] = trial.mutant.key, found
+            m, verdicts[trial.mutant.key] = trial.mutant, found
             with journal.open("a") as file:
-                file.write(json.dumps({"key": key, "tree": tree, "verdict": found[0], "reason": found[1]}) + "\n")
-            print(
-                f"{len(waiting) + len(running):4} left  {found[0]:9} {trial.mutant.file}:{trial.mutant.line}",
-                flush=True,
-            )
+                file.write(json.dumps({"key": m.key, "tree": tree, "verdict": found[0], "reason": found[1]}) + "\n")
+            print(f"{len(waiting) + len(running):4} left  {found[0]:9} {m.file}:{m.line}", flush=True)
         time.sleep(0.05)
     return verdicts
 
