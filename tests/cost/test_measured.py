@@ -89,6 +89,12 @@ def test_what_drops_do_not_leave_for_three_plateaus_goes_to_one():
     assert counts == [200, 5, 5, 5, 5, 5], "2.6 ms are 26 tokens in one layer, or 5 in five"
 
 
+@pytest.mark.parametrize(("text", "layer_ms"), [(0, 0.5), (50, 0.75), (100, 1.0), (200, 1.5), (400, 2.5), (800, 4.5)])
+def test_the_lines_of_the_table_go_on_beyond_both_ends(text, layer_ms):
+    line = Measured(SIZE, (100, 300, 400), (1.0, 2.0, 2.5), 3.0)
+    assert float(line.price(torch.zeros(L, dtype=torch.long), Workload(text, 0))) == pytest.approx(3.0 + L * layer_ms)
+
+
 def test_a_drop_that_costs_more_than_it_saves_is_not_bought():
     kernel = kernels.get("steps", steps=2)
     params = kernel.initial(L, positions=(1.5, 4.5), heights=(0.5, 0.47))[None]

@@ -50,6 +50,17 @@ def test_greedy_equals_running_the_whole_sequence_again_for_each_token(family, a
     assert torch.equal(generate(model, x, n=6), greedy_by_hand(model, x, 6))
 
 
+@torch.no_grad()
+def test_a_generation_leaves_nothing_behind_for_the_next_pass():
+    """A longer prompt after a generation is all prompt: none of it is taken for what was written."""
+    model, longer = build("llava"), inputs("llava", [(words(2, 1), picture(), words(12, 2))])
+    with PRUNER(model):
+        fresh = model(**longer, use_cache=False).logits
+    with PRUNER(model):
+        model.generate(**inputs("llava", [DEFAULT]), max_new_tokens=2, do_sample=False)
+        assert torch.equal(model(**longer, use_cache=False).logits, fresh)
+
+
 @pytest.mark.parametrize("family", FIRST_CLASS)
 def test_sampling_with_a_seed_repeats_itself(family):
     model, x = build(family), inputs(family, SAMPLES)

@@ -258,3 +258,11 @@ def test_counts_are_absolute_not_a_chain_of_ratios():
         model(**x)
         found = [int(mask.sum()) for mask in pruner.survivors(model)]
     assert found == [16, *(math.floor(16 * r + 0.5) for r in (0.51, 0.49, 0.26))]
+
+
+@pytest.mark.parametrize("scorer", ["sparsevlm", "fitprune", "himap(rows=visual)"])
+def test_rows_that_are_summed_in_blocks_are_all_counted(scorer, monkeypatch):
+    model, x = build("llava"), batch("llava", "left")
+    whole = logits(model, x, Pruner(scorer, SCHEDULE))
+    monkeypatch.setattr("vispco.engine.rows.BLOCK_ELEMENTS", 1)
+    assert (logits(model, x, Pruner(scorer, SCHEDULE)) - whole)[text_of(x)].abs().max() <= TOLERANCE

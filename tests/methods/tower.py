@@ -16,9 +16,16 @@ DEPTH = 4
 WHOLE = [1, 3]  # the blocks of Qwen2.5-VL's tower that see the whole picture
 
 
+def deep(name, attention="sdpa"):
+    """A tiny model whose vision tower has several blocks; the same object for the same name."""
+    model = _deep(name)
+    if model.config._attn_implementation != attention:
+        model.set_attn_implementation(attention)
+    return model
+
+
 @cache
-def deep(name):
-    """A tiny model whose vision tower has several blocks."""
+def _deep(name):
     config = copy.deepcopy(build(name).config)
     vision = config.vision_config
     if name.startswith("qwen"):

@@ -18,6 +18,7 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
 from vispco.planning.configurations import Configurations, nearest_level
 from vispco.planning.deployment import export
+from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.observation import observe
@@ -66,7 +67,9 @@ def test_every_level_has_configurations_and_every_sample_some_kl(made):
         assert bool(predictor.kept[predictor.level == level].any())
 
 
-@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7"])
+@pytest.mark.parametrize(
+    "budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7", "mean:0.33,max:0.36"]
+)  # the last: below any level
 def test_every_sample_stays_within_its_budget(made, budget):
     _, batches, _, predictor, _ = made
     planner = JointPlanner(predictor, budget)
@@ -202,6 +205,9 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     pruner = Pruner.from_pretrained(tmp_path / "run", budget="mean:0.4,max:0.6")
     result = TaskEvaluator(model, processor, samples, batch_size=4, max_new_tokens=1)(pruner)
     assert result.fraction["exact"] <= 0.6
+    by_time = Pruner.from_pretrained(tmp_path / "run", budget="0.5t")
+    assert isinstance(by_time.schedule, JointMeasuredPlanner)
+    assert by_time.chain == by_time.schedule.chain
     pruner.save_pretrained(tmp_path / "saved")
     again = Pruner.from_pretrained(tmp_path / "saved")
     assert again.chain == pruner.chain
