@@ -55,8 +55,7 @@ class TokenLayout:
     device: torch.device
     sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
     read_map: Array | None = None
-    known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What follows from the maps alone, by name."""
+    known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
 
     @classmethod
     def build(
@@ -150,8 +149,7 @@ class TokenLayout:
 
     @_Shared
     def _instruction_map(self) -> Array:
-        found: Array = self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
-        return found
+        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)  # type: ignore[no-any-return]
 
     @_Shared
     def visual(self) -> Tensor:

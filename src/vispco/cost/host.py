@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from vispco.cost.choice_price import ChoicePrice
-from vispco.cost.workload import Array, Workload
+from vispco.cost.workload import NONE, Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
@@ -45,6 +45,8 @@ class HostPricing:
     @cached_property
     def read(self) -> Array:
         """Visual tokens that never leave: [n]."""
+        if self.workload.num_read is NONE:
+            return np.zeros_like(self.visual)
         found: Array = np.minimum(np.broadcast_to(self.workload.num_read.numpy(), self.visual.shape), self.visual)
         return found
 
@@ -52,13 +54,14 @@ class HostPricing:
     def asked(self) -> Array:
         """Text tokens that scorers read: [n]."""
         work = self.workload
-        given = work.num_text if work.num_instruction is None else work.num_instruction
-        return np.broadcast_to(given.numpy(), self.visual.shape)
+        given = self.text if work.num_instruction is None else work.num_instruction.numpy()
+        return np.broadcast_to(given, self.visual.shape)
 
     @cached_property
     def planning(self) -> Array:
         """FLOPs of the plan itself: [n]."""
-        return np.broadcast_to(self.workload.planning_flops.numpy(), self.visual.shape)
+        given = self.workload.planning_flops
+        return np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), self.visual.shape)
 
     @cached_property
     def charges(self) -> bool:
@@ -66,10 +69,16 @@ class HostPricing:
         scored = self.workload.scoring is not None or bool(self.planning.any())
         return bool(self.cost.drop_price) or (scored and bool(self.cost.flop_price))
 
+    def under(self, workload: Workload, choices: Array | None = None) -> HostPricing:
+        """The same samples under a workload that differs in who chooses and where; choices: see `paid`."""
+        made = HostPricing(self.cost, workload, choices)
+        made.__dict__.update({name: getattr(self, name) for name in ("text", "visual", "read", "asked", "planning")})
+        return made
+
     def paying(self, choices: Array) -> HostPricing:
         """The same samples where choices before these layers are paid for: bool [n, L]."""
-        made = HostPricing(self.cost, self.workload, choices)
-        made.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("paid", "choices")}
+        made = self.under(self.workload, choices)
+        made.__dict__.update({name: getattr(self, name) for name in ("charges", "full", "divisor", "networks")})
         return made
 
     @cached_property

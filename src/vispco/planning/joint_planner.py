@@ -141,9 +141,16 @@ class JointPlanner:
         """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
         columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
         planning = torch.from_numpy(self.reader.flops(sizes))
-        found = workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        return self._under(
+            chain, workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        )
+
+    def _under(self, chain: int, workload: Workload) -> Workload:
+        """The same samples under another of the chains."""
+        own, size = self.chains[chain], self.cost.dimensions
         reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
-        return replace(found, scoring=ChainScoring(self.chains[chain], self.cost.dimensions, reads))
+        site, first = own.sites(size.num_layers), own.earliest_layer
+        return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
     def _fix_price(self) -> Price:
         """The price at which the calibration samples, each estimated from the others, spend the mean."""
@@ -172,10 +179,11 @@ class JointPlanner:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
-            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[:, :2].T)
-            loads = [Workload(text, visual, "entry", 0)]
-            loads += [self._workload(number, sizes) for number in range(len(self.chains))]
-            floors = np.stack([HostPricing(self.cost, load).lowest for load in loads], axis=1)
+            first = HostPricing(self.cost, self._workload(0, sizes))
+            text_alone = Workload(first.workload.num_text, first.workload.num_visual, "entry", 0)
+            loads = [self._under(number, first.workload) for number in range(len(self.chains))]
+            found = [HostPricing(self.cost, text_alone), *(first.under(load) for load in loads)]
+            floors = np.stack([pricing.lowest for pricing in found], axis=1)
             self._floors |= dict(zip(keys, floors, strict=True))
         return np.stack([self._floors[key] for key in keys])
 
