@@ -51,7 +51,8 @@ def by_token(name, patches, sizes, model):
         flat, first = torch.cat(patches), 0
         groups = [flat[i : i + 4].mean(0) for i in range(0, len(flat), 4)]
         for rows, columns in sizes:
-            part = dict(zip(window_order(rows, columns), groups[first : first + rows * columns], strict=True))
+            order = window_order(rows, columns) if name == "qwen2_5_vl" else range(rows * columns)
+            part = dict(zip(order, groups[first : first + rows * columns], strict=True))
             out += [part[place] for place in range(rows * columns)]
             first += rows * columns
         return out

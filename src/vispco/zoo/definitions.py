@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 def _specials(marks: Markup = PLAIN) -> dict[str, Any]:
     ids = token_ids(marks)
-    return {"pad_token_id": ids[marks.pad], "eos_token_id": ids[marks.end], "bos_token_id": None, "vocab_size": len(ids)}
+    return {
+        "pad_token_id": ids[marks.pad],
+        "eos_token_id": ids[marks.end],
+        "bos_token_id": None,
+        "vocab_size": len(ids),
+    }
 
 
 WIDTHS = {"hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
@@ -210,9 +215,12 @@ class Definition:
     processor_class: str
     visual_tokens: str
     processor_options: dict[str, Any] = field(default_factory=dict)
+    video_processor_class: str = ""
 
 
-_QWEN = Definition(_qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256")
+_QWEN = Definition(
+    _qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256", video_processor_class="Qwen2VLVideoProcessor"
+)
 DEFINITIONS = {
     "tiny-qwen": _QWEN,
     "tiny-llava": Definition(
@@ -235,6 +243,7 @@ DEFINITIONS = {
         lambda: _native_resolution(8, 2, 9, image_mean=[0.5] * 3, image_std=[0.5] * 3),
         "Qwen3VLProcessor",
         "9 to 256",
+        video_processor_class="Qwen3VLVideoProcessor",
     ),
 }
 

@@ -35,9 +35,9 @@ def save_model(name: str, model: Any, folder: Path) -> None:
     build_image_processor(name).save_pretrained(folder)
     _edit(folder / "tokenizer_config.json", processor_class=kind.processor_class)
     _edit(folder / "preprocessor_config.json", processor_class=kind.processor_class)
-    if kind.processor_class == "Qwen2_5_VLProcessor":
+    if kind.video_processor_class:
         shutil.copy(folder / "preprocessor_config.json", folder / "video_preprocessor_config.json")
-        _edit(folder / "video_preprocessor_config.json", video_processor_type="Qwen2VLVideoProcessor")
+        _edit(folder / "video_preprocessor_config.json", video_processor_type=kind.video_processor_class)
     options = {"processor_class": kind.processor_class, **kind.processor_options}
     files.write_json(folder / "processor_config.json", options, indent=2)
 

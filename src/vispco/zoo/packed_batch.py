@@ -276,7 +276,9 @@ def answers(model: Any, batch: PackedBatch, features: Tensor) -> tuple[Tensor, T
     embedded = model.get_input_embeddings()(batch.input_ids)
     where = batch.input_ids == model.config.image_token_id
     embedded = embedded.masked_scatter(where.unsqueeze(-1), features[0])
-    extra: dict[str, Any] = {"visual_pos_masks": where, "deepstack_visual_embeds": features[1:]} if len(features) > 1 else {}
+    extra: dict[str, Any] = (
+        {"visual_pos_masks": where, "deepstack_visual_embeds": features[1:]} if len(features) > 1 else {}
+    )
     if batch.blocks is not None:
         extra["blocks"] = batch.blocks
     mask: Any = batch.mask

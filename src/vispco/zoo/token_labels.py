@@ -86,9 +86,7 @@ class TokenLabelHeads(nn.Module):
     model then only has to match like with like.
     """
 
-    def __init__(
-        self, embed: nn.Module, width: int, *, codes: bool = False, ids: dict[str, int] | None = None
-    ) -> None:
+    def __init__(self, embed: nn.Module, width: int, *, codes: bool = False, ids: dict[str, int] | None = None) -> None:
         """`codes`: the other fields, too, are written in fixed vectors of a word's length, so that none drowns."""
         super().__init__()
         ids = token_ids() if ids is None else ids
