@@ -26,7 +26,19 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from vispco.errors import UnknownNameError
 from vispco.zoo.initialization import initialize
-from vispco.zoo.tokenizer import CHATML, END, IMAGE, IMAGE_END, IMAGE_START, PLAIN, VIDEO, Markup, markup, token_ids
+from vispco.zoo.tokenizer import (
+    CHATML,
+    END,
+    IMAGE,
+    IMAGE_END,
+    IMAGE_START,
+    PAD,
+    PLAIN,
+    VIDEO,
+    Markup,
+    markup,
+    token_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -150,13 +150,16 @@ RECIPES = {
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
     ),
     "tiny-qwen3": Recipe(
-        steps=3700,
+        steps=5200,
         warmup=800,
-        pictures=12,
         tower=0.0,
         codes=True,
-        polish=450,
-        rounds=(Round(1.5, crowds=0.5, tower=0.3), Round(1.5, crowds=0.7, tower=1.0)),
+        polish=600,
+        rounds=(
+            Round(1.0, crowds=0.4, tower=0.3),
+            Round(1.5, crowds=0.7, tower=1.0),
+            Round(1.5, crowds=0.7, tower=0.5),
+        ),
         resampled=0.5,
         bfloat16=True,
     ),
