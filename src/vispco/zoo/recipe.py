@@ -150,16 +150,12 @@ RECIPES = {
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
     ),
     "tiny-qwen3": Recipe(
-        steps=5200,
+        steps=3660,
         warmup=800,
         tower=0.0,
         codes=True,
-        polish=600,
-        rounds=(
-            Round(1.0, crowds=0.4, tower=0.3),
-            Round(1.5, crowds=0.7, tower=1.0),
-            Round(1.5, crowds=0.7, tower=0.5),
-        ),
+        polish=480,
+        rounds=(Round(1.2, crowds=0.5, tower=0.3), Round(1.5, crowds=0.7, tower=0.5)),
         resampled=0.5,
         bfloat16=True,
     ),
