@@ -121,11 +121,10 @@ def test_a_video_of_qwen3_is_written_and_sized_as_transformers_does(folders, fra
         )
         assert (rows * 8, columns * 8) == wanted
     assert found["pixel_values_videos"].shape == (time * rows * columns, 3 * 2 * 8 * 8)
+    marks = {"vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>", "video": "<|video_pad|>"}
     rules = SimpleNamespace(
         video_processor=SimpleNamespace(merge_size=2, temporal_patch_size=2),
-        vision_start_token="<|vision_start|>",
-        vision_end_token="<|vision_end|>",
-        video_token="<|video_pad|>",
+        **{f"{name}_token": token for name, token in marks.items()},
     )
     rules._calculate_timestamps = partial(Qwen3VLProcessor._calculate_timestamps, rules)
     metadata = SimpleNamespace(fps=4.0, frames_indices=list(range(frames)))
@@ -165,8 +164,7 @@ def test_the_chat_of_qwen3_is_qwens(folders):
     ]
     for token in ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>"):
         assert len(processor.tokenizer(token)["input_ids"]) == 1
-    assert processor.tokenizer.eos_token == "<|im_end|>"
-    assert processor.tokenizer.pad_token == "<|endoftext|>"
+    assert [processor.tokenizer.eos_token, processor.tokenizer.pad_token] == ["<|im_end|>", "<|endoftext|>"]
 
 
 def test_one_placeholder_is_needed_for_each_image(folders):
