@@ -22,7 +22,9 @@ def deep(name):
     config = copy.deepcopy(build(name).config)
     vision = config.vision_config
     if name.startswith("qwen"):
-        vision.depth, vision.fullatt_block_indexes = DEPTH, WHOLE
+        vision.depth = DEPTH
+        if name == "qwen2_5_vl":
+            vision.fullatt_block_indexes = WHOLE
     else:
         vision.num_hidden_layers = DEPTH
     torch.manual_seed(7)
