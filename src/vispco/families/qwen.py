@@ -15,8 +15,8 @@ from vispco.layout import Array, runs_of
 class Qwen(Family):
     """The picture's grid comes with the inputs; the vision tower merges neighbouring patches."""
 
-    model_types = ("qwen2_5_vl", "qwen2_vl")
-    first_class = ("qwen2_5_vl",)
+    model_types: ClassVar[tuple[str, ...]] = ("qwen2_5_vl", "qwen2_vl")
+    first_class: ClassVar[tuple[str, ...]] = ("qwen2_5_vl",)
     frames_apart: ClassVar[bool] = False
     """Whether text stands between the temporal patches of a video, so that each is a picture of its own."""
 

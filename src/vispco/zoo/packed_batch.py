@@ -253,7 +253,8 @@ def packed_attention(
 
 def _with_stretch_before(states: Tensor, stretch: int) -> Tensor:
     """[B, S, T, D] -> [B, S, 1, stretches, 2 * stretch, D]: each stretch behind the one before it."""
-    parts = states.unflatten(2, (-1, stretch))
+    batch, shared, _, size = states.shape
+    parts = states.reshape(batch, shared, -1, stretch, size)
     before = nn.functional.pad(parts, (0, 0, 0, 0, 1, 0))[:, :, :-1]
     return torch.cat([before, parts], dim=3).unsqueeze(2)
 

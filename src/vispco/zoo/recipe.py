@@ -82,8 +82,8 @@ class Recipe:
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
         rounds = tuple(Round.from_dict(part) for part in given.get("rounds", ()))
         growth = None if given.get("growth") is None else Growth.from_dict(given["growth"])
-        found = given | {"rounds": rounds, "growth": growth}
-        return cls(**found | {"scales": tuple(found.get("scales", cls.scales))})
+        tuples = {"scales": tuple(given["scales"])} if "scales" in given else {}  # cards of earlier versions have none
+        return cls(**given | {"rounds": rounds, "growth": growth} | tuples)
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
         """Whether both have the same first `steps` steps. Later ones may differ."""
