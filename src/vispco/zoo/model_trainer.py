@@ -24,6 +24,7 @@ from vispco.zoo.layer_removal import removal_penalty
 from vispco.zoo.muon import Muon
 from vispco.zoo.packed_batch import (
     ATTENTION,
+    Levels,
     PackedBatch,
     Packer,
     answer_loss,
@@ -137,7 +138,7 @@ class ModelTrainer:
             for key, value in seen.items():
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
-            seen_by_answers = features.detach() if tower_rate is None else features
+            seen_by_answers = tuple(level.detach() for level in features) if tower_rate is None else features
             logits, targets, asked = self._answers(batch, seen_by_answers)
             of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
@@ -161,11 +162,11 @@ class ModelTrainer:
         progress.step += 1
         progress.seconds += time.perf_counter() - started
 
-    def _visual_tokens(self, batch: PackedBatch) -> Tensor:
+    def _visual_tokens(self, batch: PackedBatch) -> Levels:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
-            return visual_tokens(self.model, batch.pixels).float()
+            return tuple(level.float() for level in visual_tokens(self.model, batch.pixels))
 
-    def _answers(self, batch: PackedBatch, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _answers(self, batch: PackedBatch, features: Levels) -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
             logits, targets, asked = answers(self.model, batch, features)
         return logits.float(), targets, asked

@@ -22,6 +22,8 @@ from vispco.zoo.tokenizer import CHATML, PLAIN, Markup, build_tokenizer, markup,
 if TYPE_CHECKING:
     from vispco.zoo.training_scenes import TrainingExample
 
+Levels = tuple[Tensor, ...]
+"""Features [visual tokens, D]: those that the language model receives, then what DeepStack adds after its first layers."""
 IGNORE = -100
 ATTENTION = "vispco_packed"  # name of `packed_attention` in transformers
 
@@ -262,23 +264,21 @@ def _with_stretch_before(states: Tensor, stretch: int) -> Tensor:
 AttentionInterface.register(ATTENTION, packed_attention)
 
 
-def visual_tokens(model: Any, pixels: dict[str, Tensor]) -> Tensor:
-    """[levels, visual tokens of all images, D]: what the language model receives, then what DeepStack adds after each of
-    its first layers.
-    """
+def visual_tokens(model: Any, pixels: dict[str, Tensor]) -> Levels:
+    """Features of the visual tokens of all images."""
     found = model.model.get_image_features(**pixels, return_dict=True)
     levels = [found.pooler_output, *(getattr(found, "deepstack_features", None) or ())]
     joined = [torch.cat(list(level), dim=0) if isinstance(level, list | tuple) else level for level in levels]
-    return torch.stack([level.reshape(-1, level.shape[-1]) for level in joined])
+    return tuple(level.reshape(-1, level.shape[-1]) for level in joined)
 
 
-def answers(model: Any, batch: PackedBatch, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def answers(model: Any, batch: PackedBatch, features: Levels) -> tuple[Tensor, Tensor, Tensor]:
     """Logits [A, V], targets [A] and question numbers [A] of every answer token of the batch."""
     embedded = model.get_input_embeddings()(batch.input_ids)
     where = batch.input_ids == model.config.image_token_id
     embedded = embedded.masked_scatter(where.unsqueeze(-1), features[0])
     extra: dict[str, Any] = (
-        {"visual_pos_masks": where, "deepstack_visual_embeds": features[1:]} if len(features) > 1 else {}
+        {"visual_pos_masks": where, "deepstack_visual_embeds": list(features[1:])} if len(features) > 1 else {}
     )
     if batch.blocks is not None:
         extra["blocks"] = batch.blocks
