@@ -150,12 +150,12 @@ RECIPES = {
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
     ),
     "tiny-qwen3": Recipe(
-        steps=4000,
+        steps=3300,
         warmup=800,
         tower=0.0,
         codes=True,
-        polish=500,
-        rounds=(Round(1.2, crowds=0.5, tower=0.3), Round(1.5, crowds=0.7, tower=0.5)),
+        polish=700,
+        rounds=(Round(1.4, crowds=0.6, tower=0.4),),
         resampled=0.5,
         bfloat16=True,
     ),
