@@ -249,7 +249,6 @@ DEFINITIONS = {
         "100",
         {"image_seq_length": 100},
     ),
-    "tiny-deep": replace(_QWEN, build=lambda: _qwen(num_layers=36)),
     "tiny-qwen3": Definition(
         _qwen3,
         lambda: _native_resolution(8, 2, 9, image_mean=[0.5] * 3, image_std=[0.5] * 3),
@@ -257,6 +256,7 @@ DEFINITIONS = {
         "9 to 256",
         video_processor_class="Qwen3VLVideoProcessor",
     ),
+    "tiny-deep": replace(_QWEN, build=lambda: _qwen(num_layers=36)),
 }
 
 
