@@ -227,8 +227,8 @@ def packed_attention(
     """Attention that computes what a packed row needs and no more, in the precision of its inputs.
 
     The picture looks at itself; a question looks at the picture and at the two stretches of text that hold it. Without
-    blocks, in the tower, all look at all. [B, H, T, D] -> [B, T, H, D]. On a CPU this takes half the time of
-    `scaled_dot_product_attention` with a mask.
+    blocks, in the tower, all look at all. [B, H, T, D] -> [B, T, H, D]. In bfloat16 on a CPU, plain products take a third
+    of the time of `scaled_dot_product_attention`.
     """
     batch, heads, length, size = query.shape
     query, shared = query * scaling, key.shape[1]
