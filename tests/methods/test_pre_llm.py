@@ -80,7 +80,7 @@ def seen_in(name, sample):
     tower = Tower(name, alone(name, sample), sizes_of(name, SAMPLES[sample]))
     depth = DEPTH - (name == "llava")  # LLaVA's projector does not read the last block
     middle = int(MIDDLE * depth)
-    if name.startswith("qwen"):
+    if name == "qwen2_5_vl":
         middle = min(WHOLE, key=lambda block: (abs(block - middle), block))
     attention = {-1: tower.attention(depth - 1), MIDDLE: tower.attention(middle)}
     received = {-1: tower.received(depth - 1), MIDDLE: tower.received(middle)}
