@@ -133,7 +133,7 @@ def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, flo
     every, predictor = outcome.predictor.configurations, outcome.predictor
     candidates, planner = Chains(run.objective, every.chains), JointPlanner(predictor, 0.5)
     middle = predictor.sizes.median(0).values
-    floor = text_floor(middle[:1], middle[1:], planner.cost)
+    floor = text_floor(middle[:1], middle[1:2], planner.cost)
     found = {}
     for budget in GAPS:
         level = float(nearest_level(level_of(budget, floor), every.levels)[0])

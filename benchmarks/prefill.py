@@ -190,7 +190,7 @@ def main() -> None:
         pruner = runs[f"{scorer}/multi-step"]
         assert pruner is not None
         details[f"scoring_flops.{scorer}"] = (
-            scoring_flops(pruner.scorer, exact.dimensions, counts, TEXT, layout.num_instruction) / full
+            scoring_flops(pruner.scorer, exact.dimensions, counts, TEXT, layout.num_instruction[0]) / full
         )
     peaks = {which: measure_peak(which, args.seed) for which in ("unpruned", *(r for r in runs if "/" in r))}
     worst = max(peak for which, peak in peaks.items() if which != "unpruned")

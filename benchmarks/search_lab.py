@@ -96,7 +96,7 @@ class Lab:
         for number, batch in enumerate(batches):
             counts = counts_of(batch)
             kl, right = judge.measure_kl_and_match(batch, counts)
-            workload = judge.workload(batch.num_text, batch.num_visual)
+            workload = judge.workload(batch.sizes)
             rows.append(torch.stack([judge.cost.fraction_of_counts(counts, workload), right, kl]))
             if len(counts) > len(BUDGETS):
                 print(f"    batch {number + 1} of {len(batches)}", flush=True)
@@ -121,6 +121,6 @@ class Lab:
 
 def over_budget(objective: Objective, counts: torch.Tensor, batch: Batch, budget: float) -> int:
     """How many samples spend more than their budget (or than their floor, where that is higher)."""
-    cost, workload = objective.cost, objective.workload(batch.num_text, batch.num_visual)
+    cost, workload = objective.cost, objective.workload(batch.sizes)
     allowed = cost.lowest_fraction(workload).clamp_min(budget)
     return int((cost.fraction_of_counts(counts, workload) > allowed).sum())

@@ -296,7 +296,7 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
                         kernel,
                         params,
                         torch.full((len(batch),), budget, dtype=torch.float64),
-                        objective.workload(batch.num_text, batch.num_visual),
+                        objective.workload(batch.sizes),
                         objective.cost,
                         gamma=deployed_gamma(kernel),
                     )

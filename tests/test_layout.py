@@ -77,7 +77,18 @@ def test_packing_agrees_with_a_loop(rows, left):
         assert found.query[b] == max(i for i, t in enumerate(row) if t != P)
 
 
-def test_a_query_may_be_a_visual_token():
+def test_visual_tokens_whose_output_is_read_are_known():
     visual = torch.tensor([[False, True, True], [True, True, False]])
-    assert not TokenLayout.build(visual).query_is_text
-    assert TokenLayout.build(visual[1:]).query_is_text
+    found = TokenLayout.build(visual)
+    assert found.num_read == (1, 0)
+    assert found.read_slots.tolist() == [[False, True], [False, False]]
+    assert TokenLayout.build(visual[1:]).read_slots is None
+    named = TokenLayout.build(visual, read=torch.tensor([[True, True, False], [True, False, True]]))
+    assert named.num_read == (2, 1)
+    assert named.read_slots.tolist() == [[True, True], [True, False]]
+
+
+def test_the_last_token_is_that_before_the_padding():
+    found = layout([T, V, V, P], [V, T, V, T])
+    assert found.num_read == (1, 0)
+    assert found.read_slots.tolist() == [[False, True], [False, False]]

@@ -32,13 +32,15 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[st
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the state of a checkpoint; a damaged one is refused by name."""
+    if not files.is_file(path):
+        raise files.FileReadError(f"The checkpoint {path} cannot be read: there is no regular file.")
     try:
         with safe_open(Path(path), framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = header.get(STATE, header.get(OLDER_STATE, "{}"))
         state = json.loads(text)
-    except (SafetensorError, ValueError, RecursionError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError, KeyError) as error:
         raise files.DamagedFileError(
             f"The checkpoint {path} cannot be read ({error}). Restore it, or delete it to start again."
         ) from error

@@ -3,9 +3,10 @@
 Every message says what was given, what is allowed, and what to do. The command line prints it and exits non-zero.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
 
 
 class VispcoError(Exception):
@@ -39,6 +40,21 @@ def parsing(what: str, remedy: str = "") -> Iterator[None]:
     except (TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError, RuntimeError) as error:
         reason = "a part of it has the wrong type, length or size"
         raise InvalidInputError(f"This is not {what}: {reason}. {remedy}".rstrip()) from error
+
+
+def check_version(data: Mapping[str, Any], newest: int, what: str) -> None:
+    """Refuse data of a version that is not read. Without a version it is of the first. what: "This pruner"."""
+    version = data.get("version", 1)
+    read = "version 1" if newest == 1 else f"versions 1 to {newest}"
+    if type(version) is not int or version < 1:
+        raise InvalidInputError(
+            f"{what} has the version {version!r}, which is none. This vispco reads {read}: write it again."
+        )
+    if version > newest:
+        raise InvalidInputError(
+            f"{what} has version {version!r}, and this vispco reads {read}. Upgrade vispco (pip install --upgrade vispco), or "
+            "write it again with this one."
+        )
 
 
 class UnknownNameError(VispcoError, KeyError):

@@ -6,6 +6,7 @@ to the disk and then renamed, so that a reader sees the old file or the new one.
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import itertools
@@ -28,7 +29,7 @@ from vispco.errors import InvalidInputError
 from vispco.provenance import machine_id, process_start
 
 TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
-NAME_LENGTH = 80  # characters of a file's name that its temporary name repeats
+NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
 BLOCK = 1 << 16
 
 _numbers = itertools.count()
@@ -52,11 +53,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     For writers that take a path (safetensors, matplotlib); text, JSON and bytes have functions of their own.
     """
-    target = _target(Path(path))
-    temporary = target.with_name(temporary_name(target.name))
     try:
+        target = _target(Path(path))
+        temporary = target.with_name(temporary_name(target.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f".{glob.escape(target.name[:NAME_LENGTH])}.vispco-*.tmp"):
+        for left in target.parent.glob(f".{glob.escape(_shortened(target.name))}.vispco-*.tmp"):
             _remove_if_abandoned(left)  # of an earlier try that was killed
         try:
             yield temporary
@@ -70,7 +71,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except FileWriteError:
         raise
     except (OSError, SafetensorError) as error:  # the second is what safetensors calls a full disk
-        raise FileWriteError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
+        raise FileWriteError(f"{path} cannot be written: {_reason(error)}.") from error
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -90,12 +91,26 @@ def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 
 
     seal: give an object its checksum as one more key, by which every reader knows a damaged file.
     """
-    return write_text(path, json.dumps(sealed(data) if seal else data, indent=indent, allow_nan=False) + "\n")
+    with _json_only(path):
+        text = json.dumps(sealed(data) if seal else data, indent=indent, allow_nan=False)
+    return write_text(path, text + "\n")
 
 
 def write_json_lines(path: str | os.PathLike[str], records: Iterable[Any]) -> Path:
     """Write one JSON value a line, whole or not at all."""
-    return write_text(path, "".join(json.dumps(record, allow_nan=False) + "\n" for record in records))
+    with _json_only(path):
+        text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
+    return write_text(path, text)
+
+
+@contextmanager
+def _json_only(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise FileWriteError(
+            f"{path} cannot be written: {error}. JSON has no NaN, no infinity, and nothing that holds itself."
+        ) from error
 
 
 def append_line(path: str | os.PathLike[str], line: str, *, sync: bool = False) -> None:
@@ -111,8 +126,8 @@ def append_line(path: str | os.PathLike[str], line: str, *, sync: bool = False) 
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-    except OSError as error:
-        raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # the second is what Python says of a name with a null byte
+        raise FileWriteError(f"{path} cannot be written: {_reason(error)}.") from error
 
 
 def cut_unfinished_line(file: IO[bytes]) -> None:
@@ -141,12 +156,10 @@ def read_text(path: str | os.PathLike[str], *, what: str = "file", remedy: str =
     try:
         regular = stat.S_ISREG(Path(path).stat().st_mode)
         text = Path(path).read_text(encoding="utf-8") if regular else None
-    except OSError as error:
-        raise FileReadError(
-            _sentence(f"The {what} {path} cannot be read: {error.strerror or error}", remedy)
-        ) from error
     except UnicodeDecodeError as error:
         raise DamagedFileError(_sentence(f"The {what} {path} is damaged: it is not a text in UTF-8", remedy)) from error
+    except (OSError, ValueError) as error:
+        raise FileReadError(_sentence(f"The {what} {path} cannot be read: {_reason(error)}", remedy)) from error
     if text is None:  # a pipe would never end
         raise FileReadError(_sentence(f"The {what} {path} cannot be read: it is not a regular file", remedy))
     return text
@@ -200,15 +213,20 @@ def read_json_lines(path: str | os.PathLike[str], *, what: str = "file", remedy:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise before the work, not after it, if the file `path` cannot be written. Leaves nothing behind."""
-    target = _target(Path(path))
-    missing = [folder for folder in target.parents if not folder.exists()]
+    missing: list[Path] = []
+    parent = Path(path).parent
     try:
+        target = _target(Path(path))
+        parent = target.parent
+        missing = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target.parent):
             pass
+    except FileWriteError:
+        raise
     except OSError as error:
         raise FileWriteError(
-            f"Nothing can be written to {target.parent} ({error.strerror or error}). Choose another place with --out."
+            f"Nothing can be written to {parent} ({_reason(error)}). Choose another place with --out."
         ) from error
     finally:
         with suppress(OSError):  # another process may have put something there by now
@@ -222,9 +240,42 @@ def digest_text(text: str) -> str:
 
 
 def digest_file(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a regular file, in hexadecimal."""
+    if not is_file(path):  # a pipe would never end
+        raise FileReadError(f"{path} cannot be read: there is no regular file.")
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileReadError(f"{path} cannot be read: {_reason(error)}.") from error
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a regular file is at a path, or at the end of a link there. A path that cannot be is refused by name."""
+    found = _look_at(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder is at a path; the same."""
+    found = _look_at(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_link(path: str | os.PathLike[str]) -> bool:
+    """Whether a symbolic link is at a path, wherever it leads; the same."""
+    found = _look_at(path, follow=False)
+    return found is not None and stat.S_ISLNK(found.st_mode)
+
+
+def _look_at(path: str | os.PathLike[str], *, follow: bool = True) -> os.stat_result | None:
+    """What is at a path; None if nothing is. pathlib raises for names that are too long."""
+    try:
+        return Path(path).stat(follow_symlinks=follow)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise FileReadError(f"{path} cannot be read: {_reason(error)}.") from error
 
 
 def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[str, str]:
@@ -234,7 +285,7 @@ def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[s
 
 def temporary_name(name: str) -> str:
     """A name that says whose temporary file or folder it is: `remove_abandoned` knows when its process is dead."""
-    return f".{name[:NAME_LENGTH]}.vispco-{os.getpid()}-{next(_numbers)}-{_machine_tag()}.tmp"
+    return f".{_shortened(name)}.vispco-{os.getpid()}-{next(_numbers)}-{_machine_tag()}.tmp"
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -253,6 +304,10 @@ def _remove_if_abandoned(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _shortened(name: str) -> str:
+    return name.encode(errors="replace")[:NAME_LENGTH].decode(errors="ignore")
+
+
 @cache
 def _machine_tag() -> str:
     return digest_text(machine_id())[:8]
@@ -260,6 +315,8 @@ def _machine_tag() -> str:
 
 def _target(path: Path) -> Path:
     """Where a write to `path` goes: the end of a symbolic link; refused where a regular file cannot be."""
+    if "\0" in str(path):
+        raise FileWriteError(f"{str(path)!r} is not the name of a file: it holds a null byte. Give the name of a file.")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not str(path).strip() or target.name in ("", ".."):
         raise FileWriteError(f"{str(path)!r} is not the name of a file. Give the name of a file.")
@@ -278,6 +335,10 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _sentence(text: str, remedy: str) -> str:

@@ -46,6 +46,7 @@ class TokenLayout:
     device: where the tensors of this layout are.
     sizes: for each image or video in order of appearance, its merged token grid (frames, rows, columns), where the family
         knows it; a function where asking means to wait for a device.
+    read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
     """
 
     visual_map: Array
@@ -53,6 +54,7 @@ class TokenLayout:
     query_at: Array
     device: torch.device
     sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
+    read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """What follows from the maps alone, by name."""
 
@@ -63,14 +65,16 @@ class TokenLayout:
         real: Tensor | None = None,
         *,
         answers: Tensor | None = None,
+        read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
     ) -> TokenLayout:
-        """Read the layout off boolean masks [B, N]; `answers` marks tokens that a model would have to write itself.
+        """Read the layout off boolean masks [B, N].
 
-        Answer tokens are never queries: the last instruction token is the last real token before the first answer.
+        answers: tokens that a model would have to write itself. They are never queries: the last instruction token is the last
+        real token before the first answer. read: positions whose output is read, besides the query and the last token.
         The masks are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
         """
-        given = [mask.bool() for mask in (visual, real, answers) if mask is not None]
+        given = [mask.bool() for mask in (visual, real, answers, read) if mask is not None]
         maps = iter((torch.stack(given) if len(given) > 1 else given[0][None]).cpu().numpy())
         seen = next(maps)
         there = np.ones_like(seen) if real is None else next(maps)
@@ -82,8 +86,13 @@ class TokenLayout:
                 "Every sample needs at least one token of text."
             )
         visible = seen & there
-        known = _known_of(visible, there, query, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, known)
+        rows, last = np.arange(len(seen)), seen.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
+        needed = np.zeros_like(seen) if read is None else next(maps).copy()
+        needed[rows, query] = needed[rows, last] = True
+        needed &= visible
+        stays = needed if needed.any() else None
+        known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
+        return cls(visible, there, query, visual.device, image_sizes, stays, known)
 
     @property
     def batch_size(self) -> int:
@@ -113,9 +122,26 @@ class TokenLayout:
         return tuple(self.prompt_map.sum(axis=1).tolist())
 
     @_Shared
-    def num_instruction(self) -> int:
-        """The largest number of instruction tokens that can see a visual token."""
-        return int(self._instruction_map.sum(axis=1).max())
+    def num_instruction(self) -> tuple[int, ...]:
+        """Instruction tokens of each sample that can see a visual token."""
+        return tuple(self._instruction_map.sum(axis=1).tolist())
+
+    @_Shared
+    def num_read(self) -> tuple[int, ...]:
+        """Visual tokens of each sample that never leave, because their output is read."""
+        return (0,) * self.batch_size if self.read_map is None else tuple(self.read_map.sum(axis=1).tolist())
+
+    @_Shared
+    def prompt_sizes(self) -> Array:
+        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host."""
+        return np.array([self.num_prompt, self.num_visual, self.num_instruction, self.num_read], dtype=np.int64).T
+
+    @_Shared
+    def read_slots(self) -> Tensor | None:
+        """Which of the V slots hold a token that never leaves: bool [B, V]; None if there are none."""
+        if self.read_map is None:
+            return None
+        return self.on_device(np.take_along_axis(np.pad(self.read_map, ((0, 0), (0, 1))), self.slots, axis=1))
 
     @_Shared
     def prompt_map(self) -> Array:
@@ -146,11 +172,6 @@ class TokenLayout:
     def query_is_last(self) -> bool:
         """Whether the query of every sample is the last token of all: padding, if any, stands in front."""
         return bool((self.query_at == self.length - 1).all())
-
-    @_Shared
-    def query_is_text(self) -> bool:
-        """Whether the query of every sample is a text token. Where a prompt ends with its picture, it is a visual one."""
-        return not bool(np.take_along_axis(self.visual_map, self.query_at[:, None], axis=1).any())
 
     @_Shared
     def slots(self) -> Array:
@@ -202,17 +223,17 @@ class TokenLayout:
 
         Where a sample has none (no text after its picture), its last instruction token stands in.
         """
-        index = packed(self._instruction_map, max(self.num_instruction, 1))
+        index = packed(self._instruction_map, max(*self.num_instruction, 1))
         index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
         return self.on_device(index)
 
     @_Shared
     def has_instruction(self) -> Tensor | None:
         """Which places of `instruction_index` hold a token: bool [B, R]; None if all do."""
-        number = self._instruction_map.sum(axis=1).clip(1)
-        if number.min() == max(self.num_instruction, 1):
+        number = np.array(self.num_instruction).clip(1)
+        if number.min() == number.max():
             return None
-        return self.on_device(np.arange(max(self.num_instruction, 1)) < number[:, None])
+        return self.on_device(np.arange(number.max()) < number[:, None])
 
     @_Shared
     def after_image(self) -> Tensor:
@@ -298,8 +319,8 @@ class TokenLayout:
 _KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def _known_of(visible: Array, there: Array, query: Array, device: torch.device) -> dict[str, Any]:
-    key = (visible.tobytes(), there.tobytes(), query.tobytes(), device)
+def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
+    key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
     found = _KNOWN.get(key)
     if found is None:
         if len(_KNOWN) >= REMEMBERED:

@@ -10,8 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from vispco.cost import Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.errors import InvalidInputError, PrunerStateError
 from vispco.families import family_of
@@ -22,6 +24,7 @@ from vispco.planning.pruner_config import PrunerConfig
 from vispco.planning.pruner_source import PrunerSource
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
+from vispco.scorers.cost import workload_under
 
 
 class Pruner:
@@ -168,6 +171,21 @@ class Pruner:
                 "No prefill with pictures was run under this pruner. Ask inside the block, after one."
             )
         return engine.state.counts.clone()  # the plan itself is used again
+
+    def workload(self, model: nn.Module) -> Workload:
+        """The prompts of this thread's last prefill, and what choosing their tokens took.
+
+        `cost.bill(pruner.token_counts(model), pruner.workload(model))` is what the prefill cost.
+        """
+        engine = self._engine(model)
+        if engine is None or engine.state.plan is None or engine.state.sizes is None:
+            raise PrunerStateError(
+                "No prefill with pictures was run under this pruner. Ask inside the block, after one."
+            )
+        plan, columns = engine.state.plan, (torch.from_numpy(column.copy()) for column in engine.state.sizes.T)
+        sizes = Dimensions.from_config(engine.model.config)
+        planning = torch.tensor(plan.planning_flops or 0)
+        return workload_under(engine.chain, sizes, *columns, planning_flops=planning, groups=plan.groups)
 
     def _engine(self, model: nn.Module) -> Engine | None:
         """The engine of this pruner on a model; the model itself knows it."""

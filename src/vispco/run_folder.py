@@ -37,9 +37,11 @@ from safetensors import SafetensorError
 
 from vispco import files
 from vispco.errors import InvalidInputError
-from vispco.run_lock import LOCK, RunFolderError, alone, check_lock, owner_of, write_lock
+from vispco.run_lock import RunFolderError, alone, check_lock, owner_of, remove_lock, write_lock
 from vispco.run_place import check_empty, check_place, describe_other_run, make_folder, remove_run
 from vispco.run_record import RECORD, RunRecord, check_files, inside, read_record, write_record
+
+NAME_LENGTH = 60  # of a folder that gets a number: even in bytes, a name of a file system
 
 
 class RunFolder:
@@ -67,7 +69,7 @@ class RunFolder:
     @classmethod
     def new(cls, parent: str | os.PathLike[str], name: str) -> Self:
         """A folder parent/NAME-NUMBER: the last one if it is an unfinished run with the same settings, else a new one."""
-        folder = cls(Path(parent) / "".join(c if c.isalnum() or c in "-_.+" else "-" for c in name))
+        folder = cls(Path(parent) / "".join(c if c.isalnum() or c in "-_.+" else "-" for c in name[:NAME_LENGTH]))
         folder._numbered = True
         return folder
 
@@ -90,7 +92,7 @@ class RunFolder:
         Inside a block of the same object, a second claim is part of the first run and compares nothing.
         """
         if self._record is None:
-            wanted = json.loads(json.dumps({**settings, **({} if model is None else {"model": model})}))
+            wanted = self._as_json({**settings, **({} if model is None else {"model": model})})
             self._new, self._shared = self._enter(kind, wanted, older, shared=shared), shared
         with self.held():
             yield self
@@ -111,7 +113,7 @@ class RunFolder:
         if self._numbered:
             return
         check_place(self.path)
-        if self.path.is_dir() and self._record is None:
+        if files.is_folder(self.path) and self._record is None:
             check_lock(self.path)
             if read_record(self.path) is None:
                 check_empty(self.path, older)
@@ -128,7 +130,7 @@ class RunFolder:
         path, known = self._check_free(name), self.record.files
         if name not in known or known[name] is not None or self.record.finished:
             self._update(lambda record: record.with_pending(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         return path
 
     def declare(self, *names: str) -> None:
@@ -180,7 +182,10 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Delete a file of the run; nothing happens to a file that the run did not write."""
         if name in self.record.files:
-            inside(self.path, name).unlink(missing_ok=True)
+            path = inside(self.path, name)
+            if path.is_dir():
+                raise RunFolderError(f"{path} is a folder, and the run wrote a file there. Move it away.")
+            path.unlink(missing_ok=True)
             left = {key: value for key, value in self.record.files.items() if key != name}
             self._update(lambda record: replace(record, files=left))
 
@@ -208,9 +213,21 @@ class RunFolder:
         sums = files.digest_files(self.path, [name for name in names if inside(self.path, name).is_file()])
         self._update(lambda record: replace(record, files={**record.files, **sums}))
 
+    def _as_json(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings as the record gives them back."""
+        try:
+            found: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RunFolderError(
+                f"The settings of the run in {self.path} cannot be noted: {error}. Give finite numbers, words and lists."
+            ) from error
+        return found
+
     def _check_free(self, name: str) -> Path:
         """The path of a file that the run may write."""
         path = inside(self.path, name)
+        if path.is_dir():
+            raise RunFolderError(f"{path} is a folder, and the run writes a file there. Move it away.")
         if name not in self.record.files and name not in self.record.outputs and os.path.lexists(path):
             raise RunFolderError(f"{path} was not written by this run. Move it away, or choose another folder.")
         return path
@@ -238,7 +255,7 @@ class RunFolder:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
                 found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
                 write_record(self.path, found)
-            (self.path / LOCK).unlink(missing_ok=True)  # of a dead process
+            remove_lock(self.path)  # of a dead process
             if not shared:
                 write_lock(self.path)
             files.remove_abandoned(self.path)
@@ -261,7 +278,7 @@ class RunFolder:
             unused = remove and not self.record.files
             self._record = None
             if not shared:
-                (self.path / LOCK).unlink(missing_ok=True)
+                remove_lock(self.path)
             if unused:
                 (self.path / RECORD).unlink(missing_ok=True)
         if unused:

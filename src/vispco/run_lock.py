@@ -32,18 +32,21 @@ def write_lock(folder: Path) -> None:
 
 def owner_of(path: Path) -> dict[str, Any] | None:
     """Who writes to the folder now; None if nobody does, or if the process is dead."""
-    if not (path / LOCK).is_file():
+    if not files.is_file(path / LOCK):
         return None
     try:
         owner = files.read_json_object(path / LOCK)
         pid, machine = int(owner["pid"]), owner["machine"]
-    except (InvalidInputError, KeyError, TypeError, ValueError):
+    except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError):
         return None  # it is written whole, so this is not a lock of ours
     dead = machine == machine_id() and process_start(pid) != owner.get("started")
     return None if dead else owner
 
 
 def check_lock(path: Path) -> None:
+    """Raise if another process writes to the folder, or if its lock could not be replaced."""
+    if files.is_folder(path / LOCK):
+        raise RunFolderError(f"{path / LOCK} is a folder, and a run has a file there. Move it away.")
     owner = owner_of(path)
     if owner is None:
         return
@@ -54,13 +57,38 @@ def check_lock(path: Path) -> None:
     )
 
 
+def remove_lock(folder: Path) -> None:
+    """Take the name of a process away."""
+    try:
+        (folder / LOCK).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{folder / LOCK} cannot be removed: {error.strerror}. Move it away.") from error
+
+
+def wait_for_lock(handle: int, place: Path) -> None:
+    """Hold the kernel's exclusive lock on an open file until it is closed. Some network file systems have none."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        raise RunFolderError(
+            f"{place} cannot be locked: {error.strerror or error}. Without a lock, two processes could write there at once. "
+            "Give a folder on a local disk with --out, or mount this file system with locks."
+        ) from error
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """One process of this machine at a time; the kernel's lock on the folder dies with its holder."""
-    handle = None if os.name == "nt" else os.open(folder, os.O_RDONLY)  # Windows cannot open a folder
     try:
-        if handle is not None and fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        handle = None if os.name == "nt" else os.open(folder, os.O_RDONLY)  # Windows cannot open a folder
+    except OSError as error:
+        raise RunFolderError(
+            f"The folder {folder} cannot be opened: {error.strerror or error}. Give another folder with --out."
+        ) from error
+    try:
+        if handle is not None:
+            wait_for_lock(handle, folder)
         yield
     finally:
         if handle is not None:

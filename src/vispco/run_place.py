@@ -17,23 +17,29 @@ NAMED = 5  # files that a refusal lists
 
 
 def make_folder(path: Path, *, exist_ok: bool = True) -> None:
+    """Make a folder and those above it. `FileExistsError` if it must be new and is not."""
     try:
         path.mkdir(parents=True, exist_ok=exist_ok)
-    except FileExistsError:
-        raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileExistsError) and not exist_ok:
+            raise
         raise RunFolderError(
-            f"The folder {path} cannot be made ({error.strerror}). Choose another place with --out."
+            f"The folder {path} cannot be made ({getattr(error, 'strerror', None) or error}). Choose another place with --out."
         ) from error
 
 
 def check_place(path: Path) -> None:
-    place, here = path.resolve(), Path.cwd()
+    try:
+        place, here = path.resolve(), Path.cwd()
+        found = path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"{str(path)!r} cannot be a folder: {reason}. Give the name of a new folder.") from error
     if place == here or place in here.parents:
         raise RunFolderError(
             f"The folder {str(path)!r} is the current one or holds it. Give a new one, such as runs/one."
         )
-    if path.exists() and not path.is_dir():
+    if found and not path.is_dir():
         raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
 
 
@@ -74,6 +80,8 @@ def remove_run(folder: Path, record: RunRecord) -> None:
     listed = {**record.files, **record.outputs}
     for name, expected in listed.items():
         path = inside(folder, name)
+        if path.is_dir():
+            raise RunFolderError(f"{path} is a folder, and the run wrote a file there. Move it away, then run again.")
         if expected is not None and path.is_file() and files.digest_file(path) != expected:
             raise RunFolderError(f"{path} was changed after the run had written it. Move it away, then run again.")
     for name in listed:

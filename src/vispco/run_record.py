@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vispco import files
+from vispco.errors import check_version
 from vispco.run_lock import LOCK, RunFolderError, alone, owner_of
 from vispco.version import __version__
 
@@ -58,7 +59,9 @@ class RunRecord:
 def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
     """The record of a run's folder; None where there is none (a folder of an older version, or of something else)."""
     path = Path(folder) / RECORD
-    if not path.is_file():
+    if files.is_link(path):
+        raise RunFolderError(f"{path} is a link. Put the record itself there, or give another folder.")
+    if not files.is_file(path):
         return None
     data = files.read_json_object(path, what="record of the run", remedy=DAMAGED)
     known = {name: data[name] for name in RunRecord.__dataclass_fields__ if name in data}
@@ -68,6 +71,12 @@ def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
         raise files.DamagedFileError(f"{path} is not the record of a run. {DAMAGED}")
     if "settings" not in known or not all(isinstance(each, dict) for each in maps):
         raise files.DamagedFileError(f"The record of the run {path} is damaged: parts of it are missing. {DAMAGED}")
+    sums = [expected for each in maps[1:] for expected in each.values()]
+    if not all(isinstance(each, str | None) for each in sums) or not isinstance(known.get("finished", False), bool):
+        raise files.DamagedFileError(
+            f"The record of the run {path} is damaged: parts of it are no checksums. {DAMAGED}"
+        )
+    check_version(data, VERSION, f"The record of the run {path}")
     for name in (*maps[1], *maps[2]):
         inside(Path(folder), name)
     return RunRecord(**known)
@@ -82,7 +91,7 @@ def check_files(folder: str | os.PathLike[str], *, outputs: bool = True) -> RunR
     if record is None:
         return None
     for name, expected in {**record.files, **(record.outputs if outputs else {})}.items():
-        path = Path(folder) / name
+        path = inside(Path(folder), name)
         if expected is None or (name in record.outputs and not path.is_file()):  # a page or a figure may be tidied up
             continue
         if not path.is_file():
@@ -135,7 +144,7 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
         record = read_record(folder)
         if record is not None and (target.name in (RECORD, LOCK) or _relative(target, folder) in record.files):
             raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
-    if target.is_file() and target.stat().st_size:
+    if files.is_file(target) and target.stat().st_size:
         content = target.read_bytes()
         older = all(mark in content for mark in OLDER) or OLDER_PAGE in content
         if not all(mark.encode() in content for mark in marks) and not (older and b'"format"' not in content[:200]):
@@ -161,15 +170,23 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    return path.resolve().relative_to(folder.resolve()).as_posix()
+    """The name of a file of a folder; of a link, the name of the link."""
+    return (path.parent.resolve() / path.name).relative_to(folder.resolve()).as_posix()
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a file of a run. A name that leads out of the folder is refused, through links too."""
+    """The path of a file of a run. A link is refused, and a name that leads out of the folder, through links too."""
     parts = PurePosixPath(name).parts
     path = folder / name
     if not parts or name.startswith("/") or ".." in parts or parts[0] in (RECORD, LOCK):
         raise RunFolderError(f"{name!r} is not the name of a file of a run in {folder}.")
-    if not path.parent.resolve().is_relative_to(folder.resolve()):
+    try:
+        outside = not path.parent.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"{name!r:.80} is not the name of a file of a run in {folder}: {reason}.") from error
+    if outside:
         raise RunFolderError(f"{path} lies outside of {folder}. Move the link away.")
+    if files.is_link(path):
+        raise RunFolderError(f"{path} is a link, which a run never writes. Put the file itself there.")
     return path

@@ -31,7 +31,7 @@ def test_pruning_pays_once_it_saves_more_than_a_drop_takes():
     found = break_even(LINE, (1.0, 1.0, 0.5, 0.5), num_text=5)
     assert found == 61, "half of 61 tokens over two layers save 0.61 or 0.6 ms"
     workload = Workload(5, found)
-    assert float(LINE.predict(torch.tensor([found, found, 30, 30]), workload)) < float(LINE.full(workload))
+    assert float(LINE.bill(torch.tensor([found, found, 30, 30]), workload)) < float(LINE.full(workload))
     assert break_even(LINE, (1.0, 1.0, 1.0, 1.0), num_text=5) is None
 
 

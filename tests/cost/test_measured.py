@@ -47,9 +47,44 @@ def test_a_budget_of_time_holds_with_the_drops_in_it(budget, text, visual, param
             priced,
             gamma=torch.inf,
         )
-    floor = float(priced.predict(workload.least(L), workload)[0])
+    floor = min(float(priced.bill(workload.least(L), workload)[0]), float(priced.full(workload)[0]))
+    assert floor == float(priced.floor(workload)[0])
     limit = max(budget * float(priced.full(workload)[0]), floor)
-    assert float(priced.predict(counts, workload)[0]) <= limit * (1 + 1e-9) + drop * 2 * (limit == floor)
+    assert float(priced.bill(counts, workload)[0]) <= limit * (1 + 1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.floats(0.0, 3.5), st.integers(1, 30), st.integers(1, 200), st.lists(st.floats(0, 1), min_size=L, max_size=L),
+    st.sampled_from([0.0, 0.01, 0.5, 4.0]), st.integers(0, 3),
+)  # fmt: skip
+def test_above_the_floor_that_is_stated_no_plan_exceeds_its_budget_and_none_warns(
+    above, text, visual, shape, drop, earliest
+):
+    """`above`: how many drops over the floor a budget lies, or how many tokens where a drop costs nothing."""
+    workload, kernel = Workload([text], [visual], "entry", earliest), kernels.get("steps", earliest_layer=earliest)
+    curve = torch.tensor([sorted(shape, reverse=True)], dtype=torch.float64)
+    for priced in (replace(STAIRS, drop_ms=drop), cost.get("kv-bytes", SIZE)):
+        full, floor = float(priced.full(workload)[0]), float(priced.floor(workload)[0])
+        budget = torch.tensor([min(1.0, (floor + above * (priced.drop_price or full / visual)) / full)]).double()
+        budget = budget.clamp(min=priced.lowest_fraction(workload))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", BudgetWarning)
+            plans = (
+                cost.snap(curve, budget, workload, priced),
+                cost.counts_for_budget(kernel, 6 * curve - 3, budget, workload, priced, gamma=torch.inf),
+            )
+        for counts in plans:
+            spent = float(priced.price(counts, workload)[0]) + priced.drop_price * falls(counts[0], visual)
+            assert spent <= float(budget[0]) * full * (1 + 1e-14)
+
+
+def test_what_drops_do_not_leave_for_three_plateaus_goes_to_one():
+    line, workload = Measured(SIZE, (0, 1000), (0.0, 100.0), 0.0, 2.0), Workload([10], [200])
+    curve = torch.tensor([[1.0, 0.7, 0.7, 0.5, 0.3, 0.3]], dtype=torch.float64)
+    budget = (line.floor(workload) + 2.6) / line.full(workload)  # for one more drop, and hardly a token
+    counts = cost.snap(curve, budget, workload, line)[0].tolist()
+    assert counts == [200, 5, 5, 5, 5, 5], "2.6 ms are 26 tokens in one layer, or 5 in five"
 
 
 @pytest.mark.parametrize(("text", "layer_ms"), [(0, 0.5), (50, 0.75), (100, 1.0), (200, 1.5), (400, 2.5), (800, 4.5)])
@@ -128,4 +163,4 @@ def test_what_is_rounded_down_to_a_stair_is_faster_and_lacks_few_tokens():
         budget = torch.tensor([share], dtype=torch.float64)
         counts = cost.counts_for_budget(kernel, params, budget, workload, sharp, gamma=torch.inf)[0]
         assert int(counts[-1]) + 10 not in (101, 102), "a token or two more would take half a layer more"
-        assert float(sharp.predict(counts[None], workload)[0]) <= share * float(sharp.full(workload)[0]) + 1e-9
+        assert float(sharp.bill(counts[None], workload)[0]) <= share * float(sharp.full(workload)[0]) + 1e-9

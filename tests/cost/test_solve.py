@@ -195,6 +195,27 @@ def test_filling_uses_the_layers_that_drop_anyway_and_can_be_left_out():
     assert int(model.price(one_more, Workload(5, 97))) / full > 0.613
 
 
+@LAW
+@given(
+    st.sampled_from([cost.get(name, SMALL) for name in ("exact", "paper", "kv-bytes")]),
+    curves, st.floats(0, 1), st.integers(1, 40), st.integers(1, 120),
+)  # fmt: skip
+def test_a_budget_that_lacks_one_unit_of_a_plan_gets_a_cheaper_plan(model, curve, share, text, visual):
+    """Budgets that lie exactly between two prices: so a limit that is one FLOP, or one byte, too high is seen."""
+    workload = Workload([text], [visual])
+    full, floor = int(model.full(workload)[0]), int(model.floor(workload)[0])
+    retention = torch.tensor([curve], dtype=torch.float64)
+
+    def spent(limit):
+        budget = torch.tensor([limit / full], dtype=torch.float64)
+        return int(model.price(cost.snap(retention, budget, workload, model), workload)[0])
+
+    price = spent(floor + share * (full - floor))
+    assert spent(price) <= price
+    if price > floor:
+        assert spent(price - 1) < price
+
+
 def test_a_budget_under_the_floor_is_raised_with_a_warning_that_names_it():
     model = cost.get("exact", SMALL)
     workload = Workload([10, 10, 10], [100, 300, 0])

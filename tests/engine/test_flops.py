@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tiny import BUILDERS, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule, cost
 from vispco.families import family_of
-from vispco.scorers.cost import scoring_flops
+from vispco.scorers.cost import workload_under
 
 SAMPLE = (words(3, 1), picture(3, 5), words(6, 2))
 SCHEDULES = [(1.0, 1.0, 1.0, 1.0), (1.0, 0.7, 0.3, 0.3), (1.0, 1.0, 0.5, 0.0)]
@@ -50,13 +50,11 @@ def test_exact_flops_equal_what_torch_counts(scorer, family, retention):
     visual, text = layout.num_visual[0], layout.num_text[0]
     exact, pruner = cost.get("exact", model.config), Pruner(scorer, Schedule(retention))
     counts = pruner.schedule.counts([visual])
-    workload = cost.Workload(text, visual, pruner.scorer.site)
-    predicted = int(exact.price(counts, workload)[0])
-    scoring = scoring_flops(pruner.scorer, exact.dimensions, counts[0].tolist(), text, layout.num_instruction)
-    assert counted(model, x, pruner) == predicted + scoring
-    assert counted_unpruned(family) == int(exact.full(workload))
+    workload = workload_under(pruner.chain, exact.dimensions, [text], [visual], layout.num_instruction)
+    assert counted(model, x, pruner) == int(exact.bill(counts, workload)[0])
+    assert counted_unpruned(family) == int(exact.full(workload)[0])
     if scorer == "random":
-        assert scoring == 0
+        assert torch.equal(exact.bill(counts, workload), exact.price(counts, workload))
 
 
 def test_a_pruned_prefill_is_cheaper_by_what_the_schedule_says():

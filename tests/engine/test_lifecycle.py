@@ -153,8 +153,10 @@ def test_two_models_in_two_threads_do_not_meet(mode):
 
 def test_masked_attention_names_do_not_stay_in_a_config():
     model = build("gemma3", "eager")
+    attention = model.model.language_model.layers[0].self_attn
     with Pruner("fastv", Schedule.full(LAYERS), mode="mask")(model):
-        assert model.model.language_model.config._attn_implementation.startswith(PREFIX)
+        assert attention.config._attn_implementation.startswith(PREFIX)
+    assert attention.config._attn_implementation == "eager"
     assert model.model.language_model.config._attn_implementation == "eager"
     assert model.config.get_text_config()._attn_implementation == "eager"
 

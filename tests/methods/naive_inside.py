@@ -21,7 +21,8 @@ from vispco.families import family_of
 class Boundary:
     """What is known before a layer: lists of original positions, and tensors over the tokens that are left.
 
-    tokens, visual: what is left. text: instruction tokens after the first visual one. hidden, previous: [n, D], the inputs
+    tokens: what is left. shown: the visual ones of them; visual: those of which the method may choose, not the last token of a
+    prompt, whose output is read. text: instruction tokens after the first visual one. hidden, previous: [n, D], the inputs
     of the layer and of the one before. weights: [H, n, n], the attention of the layer before.
     """
 
@@ -29,6 +30,7 @@ class Boundary:
     count: int
     tokens: list[int]
     visual: list[int]
+    shown: list[int]
     all_visual: list[int]
     text: list[int]
     hidden: torch.Tensor
@@ -54,13 +56,16 @@ def naive_run(model, inputs, counts, choose):
     text = [i for i, t in enumerate(ids) if t not in (IMAGE, VIDEO) and i > all_visual[0]]
     tokens, visual, kept, embeddings = list(range(len(ids))), list(all_visual), [], recorded[0][0][0]
     hidden, previous, weights = embeddings, embeddings, None
+    read = [v for v in all_visual if v == len(ids) - 1]  # never leaves, and no method is asked
     for i in range(len(counts)):
-        if i and counts[i] < len(visual):
+        if i and counts[i] < len(visual) and len(visual) > len(read):
             facts = {"model": model, "recorded": recorded, "sizes": sizes_of(model, inputs)}
+            free = [v for v in visual if v not in read]
+            count = max(counts[i] - len(read), 0) if counts[i] >= 0 else counts[i]
             boundary = Boundary(
-                i, counts[i], tokens, visual, all_visual, text, hidden, previous, weights, embeddings, facts
+                i, count, tokens, free, visual, all_visual, text, hidden, previous, weights, embeddings, facts
             )
-            chosen = set(choose(boundary))
+            chosen = {*choose(boundary), *read}
             visual = [v for v in visual if v in chosen]
             left = [t for t in tokens if t not in all_visual or t in chosen]
             hidden = hidden[[tokens.index(t) for t in left]]
@@ -142,7 +147,7 @@ def himap_text(b):
 
 
 def himap_visual(b):
-    return best(rows(b, b.weights, b.visual), b.count)
+    return best(rows(b, b.weights, b.shown), b.count)
 
 
 def priortr(b, queries=None):

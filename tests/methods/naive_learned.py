@@ -68,7 +68,7 @@ def atp_llava(network, grid, most=None):
     def choose(b):
         if not b.visual:
             return []
-        own = [math.log(sum(float(b.weights[:, b.at(u), b.at(v)].mean()) for u in b.visual)) for v in b.visual]
+        own = [math.log(sum(float(b.weights[:, b.at(u), b.at(v)].mean()) for u in b.shown)) for v in b.visual]
         rows = b.text or b.tokens[-1:]  # without text behind the picture, the last token stands in
         cross = [sum(float(b.weights[:, b.at(t), b.at(v)].mean()) for t in rows) for v in b.visual]
         own, cross = scaled(own), scaled(cross)
@@ -107,7 +107,7 @@ def madtp(network, most=None):
         x = functional.layer_norm(states(b), entries.shape[-1:])
         similar = [[float(token @ entry) for entry in entries] for token in x]
         last = [float(b.weights[:, -1, b.at(v)].mean()) for v in b.visual]
-        own = [sum(float(b.weights[:, b.at(u), b.at(v)].max()) for u in b.visual) for v in b.visual]
+        own = [sum(float(b.weights[:, b.at(u), b.at(v)].max()) for u in b.shown) for v in b.visual]
         top = [max(row) for row in similar]
         found = [math.exp(value - max(top)) for value in top]
         parts = [[value / sum(part) for value in part] for part in (last, own, found)]

@@ -15,6 +15,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.planning.deployment import export, load
+from vispco.scorers.cost import workload_under
 from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
@@ -87,10 +88,11 @@ def assert_within(model, processor, samples, scorer, planner, budget):
     TaskEvaluator(model, processor, samples, scorer, batch_size=4, max_new_tokens=1)(noted)
     cost = planner.cost
     for layout, counts in seen:
-        workload, visual = Workload(layout.num_text, layout.num_visual, planner.site), torch.tensor(layout.num_visual)
+        sizes = (torch.from_numpy(column.copy()) for column in layout.prompt_sizes.T)
+        workload, visual = workload_under(planner.chain, cost.dimensions, *sizes), torch.tensor(layout.num_visual)
         full, floor = cost.full(workload).double(), cost.floor(workload).double()
         allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor / full)
-        assert bool((cost.price(counts, workload) / full <= allowed).all())
+        assert bool((cost.bill(counts, workload) / full <= allowed).all())
         before = torch.cat([visual[:, None], counts[:, :-1]], dim=1)
         for layer in range(counts.shape[1]):
             plateau = (counts == counts[:, layer : layer + 1]).long()

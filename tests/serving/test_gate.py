@@ -6,6 +6,7 @@ import json
 import pytest
 
 from vispco.serving.gate import CLIENT_GONE, Gate
+from vispco.serving.limits import ServerLimits
 from vispco.serving.metrics import ServerMetrics
 
 
@@ -36,12 +37,13 @@ def call(gate, *bodies, path="/v1/models", headers=()):
 
 
 def test_a_body_in_parts_arrives_whole():
-    assert call(Gate(echo, ServerMetrics(), 100), b"a" * 40, b"b" * 60) == (200, {"length": 100, "gone": False})
+    gate = Gate(echo, ServerMetrics(), ServerLimits(max_body=1))
+    assert call(gate, b"a" * 2**19, b"b" * 2**19) == (200, {"length": 2**20, "gone": False})
 
 
 def test_a_body_is_measured_as_it_arrives_and_as_it_is_announced():
-    gate = Gate(echo, ServerMetrics(), 100)
-    assert call(gate, b"a" * 60, b"b" * 60)[0] == 413
+    gate = Gate(echo, ServerMetrics(), ServerLimits(max_body=1))
+    assert call(gate, b"a" * 2**19, b"b" * (2**19 + 1))[0] == 413
     status, told = call(gate, b"", headers=[(b"content-length", b"100000000")])
     assert status == 413
     assert "100,000,000 bytes" in told["error"]["message"]
@@ -49,7 +51,7 @@ def test_a_body_is_measured_as_it_arrives_and_as_it_is_announced():
 
 @pytest.mark.parametrize("header", [(), [(b"authorization", b"Bearer wrong")], [(b"authorization", b"secret")]])
 def test_without_the_key_nothing_is_served(header):
-    gate = Gate(echo, ServerMetrics(), 100, key="secret")
+    gate = Gate(echo, ServerMetrics(), ServerLimits(), key="secret")
     assert call(gate, b"", headers=header)[0] == 401
     assert call(gate, b"", headers=header, path="/metrics")[0] == 401
     assert call(gate, b"", headers=header, path="/health")[0] == 200
@@ -59,6 +61,6 @@ def test_without_the_key_nothing_is_served(header):
 def test_places_are_given_back_once():
     metrics = ServerMetrics()
     assert [metrics.enter(2) for _ in range(3)] == [True, True, False]
-    metrics.leave(answered=True)
+    metrics.leave()
     assert metrics.enter(2)
     assert "vispco_requests_waiting 2" in metrics.text()

@@ -11,6 +11,7 @@ import torch
 
 from vispco import cost
 from vispco.bench.clock import TokenClock, now
+from vispco.cost import Workload
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.families import family_of
@@ -18,7 +19,6 @@ from vispco.report.examples import layers_of_tokens, token_grid
 
 if TYPE_CHECKING:
     from vispco.asking.picture_question import PictureQuestion
-    from vispco.cost import Site
     from vispco.pruner import Pruner
 
 
@@ -93,7 +93,7 @@ def compare(
         _answer(model, processor, encoded, None, max_new_tokens)
     with recording(model):
         _answer(model, processor, encoded, None, max_new_tokens)
-        counts = recording.token_counts(model)
+        counts, load = recording.token_counts(model), recording.workload(model)
         depth = _depth(model, encoded, recording)
     whole: list[_Run] = []
     fewer: list[_Run] = []
@@ -101,13 +101,12 @@ def compare(
         if unpruned is None:
             whole.append(_answer(model, processor, encoded, None, max_new_tokens))
         fewer.append(_answer(model, processor, encoded, pruner, max_new_tokens))
-    sites = pruner.chain.sites(layers)
     full = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
     return AnswerComparison(
         question=sample.question,
         method=str(pruner.chain),
-        unpruned=unpruned or _reply(model, encoded, whole, full, sites),
-        pruned=_reply(model, encoded, fewer, counts, sites),
+        unpruned=unpruned or _reply(model, encoded, whole, full, Workload(encoded.num_text, encoded.num_visual)),
+        pruned=_reply(model, encoded, fewer, counts, load),
         layers=layers,
         depth=depth,
     )
@@ -132,12 +131,9 @@ def _answer(model: Any, processor: Any, encoded: Encoded, pruner: Pruner | None,
     return _Run(answer=text.strip(), number=int(own.shape[1]), first=clock.times[0] - start, whole=end - start)
 
 
-def _reply(
-    model: Any, encoded: Encoded, runs: list[_Run], counts: torch.Tensor, sites: Site | tuple[Site, ...]
-) -> Reply:
+def _reply(model: Any, encoded: Encoded, runs: list[_Run], counts: torch.Tensor, workload: Workload) -> Reply:
     price = cost.get("exact", model.config)
-    workload = cost.Workload(encoded.num_text, encoded.num_visual, sites)
-    flops = float(price.price(counts, workload)[0])
+    flops = float(price.bill(counts, workload)[0])
     return Reply(
         answer=runs[0].answer,
         new_tokens=runs[0].number,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from vispco import cost, kernels, presets
+from vispco.engine import unwrap
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.planning.planner import BudgetPlanner, static_shape
@@ -85,14 +86,14 @@ def check_budget(budget: Any) -> float:
 
 def default_planner(model: Any, chain: ChainLike, budget: float) -> BudgetPlanner:
     """One step for each scorer of the chain, as deep as `first_layers` says, with heights that meet the budget."""
-    chain = Chain.of(chain)
+    chain = Chain.of(chain).for_model(unwrap(model))
     layers = len(family_of(model).layers(model))
     where = first_layers(chain, layers)
     kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=chain.earliest_layer)
     heights = [0.5**step for step in range(1, len(where) + 1)]
     params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
     price = cost.get("exact", model.config)
-    return BudgetPlanner(static_shape(params), kernel, budget, price, site=chain.sites(layers))
+    return BudgetPlanner(static_shape(params), kernel, budget, price, chain=chain)
 
 
 def first_layers(chain: Chain, num_layers: int) -> list[int]:

@@ -50,7 +50,6 @@ class PartClock:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.planning = self.scoring = 0.0
-        self.counts: torch.Tensor | None = None  # [B, L], of the last plan
 
     def watch(self, pruner: Pruner) -> Pruner:
         """The same pruner, timed by this clock. A fixed schedule needs no planning."""
@@ -77,7 +76,6 @@ class PartClock:
         def plan(layout: Any, embeddings: torch.Tensor) -> Any:
             made, seconds = self._timed(planner, layout, embeddings)
             self.planning += seconds
-            self.counts = made.counts
             return made
 
         return plan

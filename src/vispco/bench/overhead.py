@@ -92,7 +92,8 @@ def random_joint_predictor(
     levels = torch.tensor([0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5, 0.7])
     made.level.copy_(levels[torch.arange(anchors) * len(levels) // anchors])
     made.memory.bandwidth.copy_(made.level + 0.1)  # one for each level
-    made.sizes.copy_(torch.randint(16, 256, made.sizes.shape, generator=generator))
+    text, visual = torch.randint(16, 256, (2, samples), generator=generator)
+    made.sizes.copy_(torch.stack([text, visual, text, torch.zeros_like(text)], dim=-1))
     return made
 
 

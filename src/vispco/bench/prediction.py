@@ -36,7 +36,7 @@ def predict_batch(cost: Measured, counts: Tensor, num_text: Sequence[int], num_v
     """Milliseconds of a padded batch: at each layer it is as long as its longest sample. counts: [B, L]."""
     tokens = (counts + torch.tensor(num_text)[:, None]).amax(0)
     longest = max(text + visual for text, visual in zip(num_text, num_visual, strict=True))
-    return float(cost.predict(tokens, Workload(0, longest)))
+    return float(cost.bill(tokens, Workload(0, longest)))
 
 
 def break_even(cost: Measured, retention: Sequence[float], num_text: int) -> int | None:
@@ -49,7 +49,7 @@ def break_even(cost: Measured, retention: Sequence[float], num_text: int) -> int
     def pays(visual: int) -> bool:
         workload = Workload(num_text, visual)
         counts = (curve * visual).round().long()
-        return float(cost.predict(counts, workload)) < float(cost.full(workload))
+        return float(cost.bill(counts, workload)) < float(cost.full(workload))
 
     most = FAR * cost.tokens[-1]
     if not pays(most):
@@ -73,7 +73,7 @@ def useful_batch(profile: TimeProfile, num_text: int, num_visual: int, *, enough
     implied = float(exact.full(workload)) / float(exact.price(counts, workload))
     for batch in profile.batches:
         cost = profile.cost(batch)
-        if float(cost.full(workload)) / float(cost.predict(counts, workload)) >= enough * implied:
+        if float(cost.full(workload)) / float(cost.bill(counts, workload)) >= enough * implied:
             return batch
     return profile.batches[-1]
 
@@ -90,7 +90,7 @@ def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> f
     dtype = next(model.parameters()).dtype
     dimensions = Dimensions.from_config(model.config, dtype=dtype)
     priced = Priced(kernels.get("single"), dimensions)
-    workload = priced.workload([num_text], [num_visual])
+    workload = priced.workload([(num_text, num_visual)])
     if budget.kind == "bytes":
         price: Cost = KvBytes(dimensions)
         share = np.minimum(1.0, budget.amount / HostPricing(price, workload).divisor)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from vispco.bench.clock import PartClock, TokenClock, now
+from vispco.cost import Workload
+from vispco.cost.counted_flops import counted_flops
 from vispco.engine.vision import encode_pictures
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
 from vispco.families import family_of
 from vispco.pruner import Pruner
-from vispco.schedule import Schedule
 from vispco.scorers.base import VisionNeeds
 
 
@@ -31,13 +31,16 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Parts:
-    """Seconds of one prefill by part, the tokens that each layer saw [B, L], and the bytes of the KV cache it left."""
+    """Seconds of one prefill by part, the tokens that each layer saw [B, L] and what they were chosen from, and the bytes of
+    the KV cache that it left.
+    """
 
     vision: float
     predictor: float
     scoring: float
     language: float
     counts: torch.Tensor
+    workload: Workload
     kv_bytes: int
 
 
@@ -72,6 +75,7 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
         start = now(model.device)
         out = model(**inputs, use_cache=True, **last_logits(model))
         whole = now(model.device) - start
+        spent = _spent(model, encoded, watched)
     if "mm_encoder_outputs" not in inputs:
         whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
     return Parts(
@@ -79,7 +83,7 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
         clock.planning,
         clock.scoring,
         whole - clock.planning - clock.scoring,
-        _counts(model, encoded, pruner, clock),
+        *spent,
         kv_bytes(out.past_key_values),
     )
 
@@ -87,8 +91,7 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
 @torch.no_grad()
 def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
     """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
-    counter = FlopCounterMode(display=False)
-    with nullcontext() if pruner is None else pruner(model), counter:
+    with nullcontext() if pruner is None else pruner(model), counted_flops() as counter:
         model(**encoded.inputs, use_cache=True, **last_logits(model))
     return int(counter.get_total_flops())
 
@@ -116,12 +119,9 @@ def last_logits(model: Any) -> dict[str, int]:
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
 
-def _counts(model: Any, encoded: Encoded, pruner: Pruner | None, clock: PartClock) -> torch.Tensor:
-    layers = len(family_of(model).layers(model))
+def _spent(model: Any, encoded: Encoded, pruner: Pruner | None) -> tuple[torch.Tensor, Workload]:
     if pruner is None:
-        return torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
-    if isinstance(pruner.schedule, Schedule):
-        return pruner.schedule.counts(list(encoded.num_visual))
-    if clock.counts is None:
-        raise InvalidInputError("The planner was not called: the prompt has no picture, so there is nothing to time.")
-    return clock.counts
+        layers = len(family_of(model).layers(model))
+        whole = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
+        return whole, Workload(encoded.num_text, encoded.num_visual)
+    return pruner.token_counts(model), pruner.workload(model)

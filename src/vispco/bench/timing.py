@@ -12,10 +12,8 @@ from vispco import cost
 from vispco.bench.candidate import BenchCandidate
 from vispco.bench.prediction import break_even, measured_cost, predict_batch
 from vispco.bench.prefill import count_flops, time_generation, time_parts
-from vispco.cost import Site
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
-from vispco.families import family_of
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -139,11 +137,7 @@ def _time(
 def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> None:
     """FLOPs and bytes do not depend on the round."""
     parts = time_parts(model, encoded, pruner)
-    site: Site | tuple[Site, ...] = "entry"
-    if pruner is not None:
-        site = pruner.chain.sites(len(family_of(model).layers(model)))
-    workload = cost.Workload(encoded.num_text, encoded.num_visual, site)
-    log.layers_flops.append(int(cost.get("exact", model.config).price(parts.counts, workload).sum()))
+    log.layers_flops.append(int(cost.get("exact", model.config).bill(parts.counts, parts.workload).sum()))
     log.all_flops.append(count_flops(model, encoded, pruner))
     log.kv_bytes.append(parts.kv_bytes)
     measured = measured_cost(model, len(encoded.num_visual))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -109,6 +110,29 @@ def dropped_tokens_are_gone_for_layers_without_attention(subject: Subject) -> No
     _compare(logits[:, kept[-1]], expected, everything, "logits and those of layers that were handed fewer tokens")
 
 
+def outputs_that_are_read_are_right(subject: Subject) -> None:
+    """Whatever a schedule drops, logits at positions that a caller reads are those of the oracle.
+
+    Prompts that begin with, end with and consist of pictures, and a position inside of a picture that is asked for by index.
+    """
+    withdrawn = Schedule.withdraw(subject.first, subject.num_layers)
+    for sample in (("picture", 4), (3, "picture"), ("picture",), (2, "picture", 1, "picture")):
+        inputs = subject.prompter([sample])
+        visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
+        last = inputs["input_ids"].shape[1] - 1
+        named = "logits_to_keep" in inspect.signature(subject.model.forward).parameters
+        for asked in ([last], [visual[1], last])[: 1 + named]:
+            given = inputs if len(asked) == 1 else {**inputs, "logits_to_keep": torch.tensor(asked)}
+            found = _logits(subject, given, subject.pruner(withdrawn))[:, -len(asked) :]
+            read = [position for position in asked if position in visual]
+            expected, _ = oracle_prefill(
+                subject.model, inputs, visual, withdrawn.retention, subject.scorer, read=read
+            )  # fmt: skip
+            everything = torch.ones(1, len(asked), dtype=torch.bool)
+            what = f"logits that are read of a prompt {sample} and those of the oracle"
+            _compare(found, expected[:, asked], everything, what)
+
+
 def caches_hold_what_the_schedule_says(subject: Subject) -> None:
     inputs = subject.prompter([ONE])
     counts = subject.schedule.counts([int(subject.prompter.visual(inputs).sum())])[0].tolist()
@@ -182,6 +206,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         masking_equals_dropping,
         kept_tokens_are_those_of_eager_attention,
         dropped_tokens_are_gone_for_layers_without_attention,
+        outputs_that_are_read_are_right,
         caches_hold_what_the_schedule_says,
         a_sample_in_a_batch_equals_it_alone,
         generated_tokens_are_those_of_one_pass,

@@ -22,7 +22,9 @@ NAME = "vispco_check_oracle"
 
 
 class _Oracle:
-    def __init__(self, model: nn.Module, visual: list[int], retention: Sequence[Any], scorer: str) -> None:
+    def __init__(
+        self, model: nn.Module, visual: list[int], retention: Sequence[Any], scorer: str, read: Sequence[int]
+    ) -> None:
         family = family_of(model)
         self.layers = list(family.layers(model))
         self.place = {
@@ -31,18 +33,18 @@ class _Oracle:
             for module in layer.modules()
             if hasattr(module, "config")
         }
-        self.visual, self.retention, self.scorer = visual, retention, scorer
+        self.visual, self.retention, self.scorer, self.read = visual, retention, scorer, list(read)
         self.live = list(visual)
         self.kept: list[list[int]] = []
         self.weights: Tensor | None = None
         self.implied = True  # whether no mask means a causal one
 
     def enter(self, layer: int) -> None:
-        count = math.floor(self.retention[layer] * len(self.visual) + 0.5)
+        count = max(math.floor(self.retention[layer] * len(self.visual) + 0.5), len(self.read))
         if count < len(self.live):
             assert self.weights is not None  # noqa: S101 - the layer before has run
             row = self.weights[0, :, -1].float().mean(0)
-            best = sorted(self.live, key=lambda v: (-float(row[v]), v))[:count]
+            best = sorted(self.live, key=lambda v: (v not in self.read, -float(row[v]), v))[:count]
             self.live = [v for v in self.live if v in best]
         self.kept.append(list(self.live))
 
@@ -81,10 +83,16 @@ def _attend(
 
 @torch.no_grad()
 def oracle_prefill(
-    model: Any, inputs: dict[str, Any], visual: list[int], retention: Sequence[Any], scorer: str
+    model: Any,
+    inputs: dict[str, Any],
+    visual: list[int],
+    retention: Sequence[Any],
+    scorer: str,
+    *,
+    read: Sequence[int] = (),
 ) -> tuple[Tensor, list[list[int]]]:
-    """(logits, visual tokens that each layer sees) of one sample without padding."""
-    oracle = _Oracle(model, visual, retention, scorer)
+    """(logits, visual tokens that each layer sees) of one sample without padding. read: visual tokens that never leave."""
+    oracle = _Oracle(model, visual, retention, scorer, read)
     text: Any = family_of(model).text_model(model)
     own = str(text.config._attn_implementation)  # noqa: SLF001 - masks are made as for this one
     oracle.implied = own != "eager"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json as jsons
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from vispco import files
 from vispco.cli import telling
 from vispco.cli.early_refusal import refuse_unknown_names
 from vispco.cli.help_page import LAST
@@ -45,6 +47,7 @@ class GeneralOptions:
 
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
+MOST_VALUES = 10_000  # of a config file, with its aliases written out
 _EFFECTIVE: dict[str, Any] = {}
 
 
@@ -118,13 +121,7 @@ def facts(device: Any = None) -> dict[str, Any]:
 
 def read_options(path: Path, command: str) -> dict[str, Any]:
     """The options of a file: all of it, its section for this command, or what a run's config.json says of itself."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError(f"The config {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(f"The config {path} is not text in UTF-8. Give YAML or JSON.") from error
-    data = _parsed(text, path)
+    data = _parsed(files.read_text(path, what="config", remedy="Give a file of YAML or JSON."), path)
     if not isinstance(data, dict):
         raise InvalidInputError(f"The config {path} holds no options. Give lines such as `scorer: fastv`.")
     own = data.get("options") if "command" in data else data.get(command)
@@ -140,9 +137,26 @@ def _parsed(text: str, path: Path) -> Any:
     import yaml  # noqa: PLC0415
 
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)  # aliases share their nodes here
+        size = 0.0 if root is None else _expanded_size(root, {})
+        found = yaml.safe_load(text) if size <= MOST_VALUES else None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # the last: a date or a number that cannot be
         raise InvalidInputError(f"The config {path} is not YAML: {' '.join(str(error).split())}.") from error
+    if size > MOST_VALUES:
+        raise InvalidInputError(
+            f"The config {path} stands for more than {MOST_VALUES:,} values with its aliases written out. Give fewer."
+        )
+    return found
+
+
+def _expanded_size(node: Any, known: dict[int, float]) -> float:
+    """How many values a YAML node stands for with its aliases written out; infinite for one that holds itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf  # until it is counted: who meets it before is inside of it
+        inner = node.value if isinstance(node.value, list) else ()
+        flat = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
+        known[id(node)] = 1 + sum(_expanded_size(part, known) for part in flat)
+    return known[id(node)]
 
 
 def _chosen(
@@ -171,7 +185,10 @@ def _chosen(
         if isinstance(value, dict):
             raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
         if value is not None:
-            found[name or ""] = _as_typed(value, several=name in lists)
+            try:
+                found[name or ""] = _as_typed(value, several=name in lists)
+            except ValueError as error:  # a number of thousands of digits
+                raise InvalidInputError(f"The config {path} gives too large a number for {key}.") from error
     return found
 
 

@@ -13,6 +13,7 @@ from vispco.cli.choice import ALLOCATION
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, VispcoError, did_you_mean
+from vispco.serving.limits import ServerLimits
 
 INSTALL = 'Serving needs fastapi, uvicorn and openai: pip install "vispco[serve]".'
 LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -39,11 +40,15 @@ def serve(
     key: Annotated[
         str | None, typer.Option(envvar="VISPCO_API_KEY", help="Requests must carry this key (api_key of a client).")
     ] = None,
-    allow_remote_images: Annotated[bool, typer.Option(help="Fetch pictures that requests give as addresses.")] = False,
-    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB.")] = 20,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Requests at once; more are asked to come back later.")] = 64,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer that a request may ask for.")] = 4096,
+    allow_remote_images: Annotated[
+        bool, typer.Option(help="Fetch pictures that requests give as http(s) addresses on the public internet.")
+    ] = False,
+    allow_image_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Fetch pictures from this host, too, whatever its address; may be repeated."),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
+    limits: ServerLimits,
     loading: ModelOptions,
 ) -> None:
     """An OpenAI-compatible endpoint for a pruned model.
@@ -62,9 +67,9 @@ def serve(
             f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.{did_you_mean(log_level, LEVELS)}"
         )
     try:
-        import uvicorn  # noqa: PLC0415
-
         from vispco.serving.chat_handler import ServingRules  # noqa: PLC0415
+        from vispco.serving.connections import run_server  # noqa: PLC0415
+        from vispco.serving.remote_pictures import RemoteRules  # noqa: PLC0415
         from vispco.serving.server import build_app  # noqa: PLC0415
     except (ImportError, NameError) as error:  # transformers' files name types of openai that are then missing
         raise MissingServerError(INSTALL) from error
@@ -73,7 +78,6 @@ def serve(
     from vispco.asking import PrunerChoice  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.planning import deployment  # noqa: PLC0415
-    from vispco.serving.messages import PictureRules  # noqa: PLC0415
 
     choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     if pruner is not None:
@@ -81,16 +85,15 @@ def serve(
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
     rules = ServingRules(
         choice=choice,
-        pictures=PictureRules(remote=allow_remote_images, max_bytes=max_body * 2**20),
-        max_waiting=max_waiting,
-        max_new_tokens=max_new_tokens,
+        limits=limits,
+        remote=RemoteRules(allow_remote_images, tuple(host.lower() for host in allow_image_host or ())),
     )
     listening = listen(host, port)
-    app: Any = build_app(EvaluatorSpec(model=model, **loading.spec()), rules, max_body=max_body * 2**20, key=key)
+    app: Any = build_app(EvaluatorSpec(model=model, **loading.spec()), rules, key=key)
     shown = f"[{host}]" if ":" in host else host
     typer.echo(f"{model}, {choice.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True)
     try:
-        uvicorn.Server(uvicorn.Config(app, log_level=log_level)).run(sockets=[listening])
+        run_server(app, listening, limits, log_level)
     except KeyboardInterrupt:
         typer.echo("The server has stopped.", err=True)
 

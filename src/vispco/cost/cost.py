@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 
@@ -62,6 +62,28 @@ class Cost(ABC):
         return 0.0
 
     @property
+    def margin(self) -> float:
+        """The share of a budget that planners leave free."""
+        return 0.0
+
+    @property
+    def flop_price(self) -> float:
+        """What a FLOP of scoring costs, in this cost's unit: nothing unless the unit is FLOPs, or a cost knows better."""
+        return 1.0 if self.unit == "FLOPs" else 0.0
+
+    def bill(self, counts: Tensor, workload: Workload) -> Tensor:
+        """The price of a whole prefill: `price`, and what choosing the tokens takes (scoring, drops, the plan): [..., L] -> [...].
+
+        This is what a budget is compared with. It may fall when a count grows, where that makes a choice needless.
+        """
+        price = self.price(counts, workload)
+        pricing = HostPricing(self, workload.each(lambda numbers: numbers.expand(price.shape).reshape(-1)))
+        if not pricing.charges:
+            return price
+        rows = as_array(counts.expand(*price.shape, counts.shape[-1]).reshape(-1, counts.shape[-1]))
+        return torch.from_numpy(np.asarray(pricing.bill(rows))).reshape(price.shape)
+
+    @property
     def least_saving(self) -> float:
         """The fraction of the unpruned price that a second or later drop must save to be made. For costs that do not see what
         a drop itself takes.
@@ -77,16 +99,19 @@ class Cost(ABC):
         return self.price(workload.full(self.num_layers), workload)
 
     def floor(self, workload: Workload) -> Tensor:
-        """The lowest price: text alone, with all visual tokens in the layers before `earliest_layer`: [...]."""
-        return self.price(workload.least(self.num_layers), workload)
+        """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
+        between them; or the unpruned model, where that takes more than it saves.
+        """
+        least, whole = workload.least(self.num_layers), workload.full(self.num_layers)
+        return torch.minimum(self.bill(least, workload), self.bill(whole, workload))
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
         """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""
         return self.relaxed(retention, workload) / self.divisor(workload).to(retention.device)
 
     def fraction_of_counts(self, counts: Tensor, workload: Workload) -> Tensor:
-        """The price of whole tokens as a fraction of the unpruned model's: [..., L] -> [...], float64."""
-        return self.price(counts, workload).double() / self.divisor(workload)
+        """The bill of whole tokens as a fraction of the unpruned model's: [..., L] -> [...], float64."""
+        return self.bill(counts, workload).double() / self.divisor(workload)
 
     def divisor(self, workload: Workload) -> Tensor:
         """The price that fractions refer to: `full`, or 1 where the unpruned model costs nothing: [...], float64."""
@@ -95,7 +120,7 @@ class Cost(ABC):
 
     def lowest_fraction(self, workload: Workload) -> Tensor:
         """The floor as a fraction of the unpruned model's price: [...], float64."""
-        return self.fraction_of_counts(workload.least(self.num_layers), workload)
+        return self.floor(workload).double() / self.divisor(workload)
 
     def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
         """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [B, L].

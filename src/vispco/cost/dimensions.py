@@ -1,7 +1,7 @@
 """The sizes of a language model that its cost depends on, read from its transformers config."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
 
 import torch
@@ -23,11 +23,40 @@ DENSE_ATTENTION = ("full_attention", "sliding_attention")
 
 
 @dataclass(frozen=True, kw_only=True)
+class VisionSize:
+    """Sizes of a vision tower that reading it depends on.
+
+    width: of its states, and of all heads together. patches: of one visual token. class_tokens: before the patches of a picture.
+    """
+
+    width: int
+    heads: int
+    patches: int = 1
+    class_tokens: int = 0
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self | None:
+        """From the config of a vision-language model; None where it does not describe a tower in the usual words."""
+        vision: Any = getattr(config, "vision_config", None)
+        width = getattr(vision, "embed_dim", None) or getattr(vision, "hidden_size", None)
+        heads = getattr(vision, "num_heads", None) or getattr(vision, "num_attention_heads", None)
+        if not isinstance(width, int) or not isinstance(heads, int):
+            return None
+        patches = int(getattr(vision, "spatial_merge_size", 1)) ** 2
+        tokens = getattr(config, "mm_tokens_per_image", None)
+        if tokens:
+            patches = (vision.image_size // vision.patch_size) ** 2 // int(tokens)
+        kind = str(getattr(vision, "model_type", ""))
+        return cls(width=width, heads=heads, patches=patches, class_tokens=int(kind.startswith("clip")))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dimensions:
     """Sizes of the decoder layers of one language model.
 
     windows: for each layer its sliding window in tokens, or None where attention is full.
     dtype_bytes: the size of one number of the KV cache. layers: what each layer costs, where they are not all alike.
+    vision: of the tower, for scorers that read it; None if it is not known.
     """
 
     num_layers: int
@@ -41,6 +70,7 @@ class Dimensions:
     vocab: int
     dtype_bytes: int
     layers: tuple[LayerSize, ...] | None = None
+    vision: VisionSize | None = None
 
     @classmethod
     def from_config(cls, config: Any, *, gated: bool | None = None, dtype: torch.dtype | None = None) -> Self:
@@ -71,6 +101,7 @@ class Dimensions:
             vocab=_size(text, "vocab_size"),
             dtype_bytes=number.itemsize,
             layers=layers,
+            vision=VisionSize.from_config(config),
         )
 
     @property
@@ -81,14 +112,12 @@ class Dimensions:
 
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)
-        if self.layers is None:
-            del data["layers"]  # as in files of models whose layers are all alike
-        return data
+        return {name: value for name, value in data.items() if value is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """From `to_dict`; keys that a newer version added are ignored."""
-        missing = [field.name for field in fields(cls) if field.name not in data and field.name != "layers"]
+        missing = [field.name for field in fields(cls) if field.name not in data and field.default is MISSING]
         if missing:
             raise InvalidInputError(
                 f"The sizes of a language model were given without {', '.join(missing)}. "
@@ -98,6 +127,7 @@ class Dimensions:
         known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         known["windows"] = tuple(data["windows"])
         known["layers"] = None if layers is None else tuple(LayerSize.from_dict(size) for size in layers)
+        known["vision"] = None if data.get("vision") is None else VisionSize(**data["vision"])
         return cls(**known)
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """The floor of a budget: what cannot be pruned."""
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -7,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 
@@ -28,8 +30,8 @@ def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
     return torch.from_numpy(found).reshape(shape)
 
 
-def clamp(budget: Array, pricing: HostPricing) -> Array:
-    """`clamp_budget` of arrays [n]."""
+def clamp(budget: Array, pricing: HostPricing, asked: Budget | None = None) -> Array:
+    """`clamp_budget` of arrays [n]. asked: what `budget` comes from, less the cost's margin; the warning is in its unit."""
     cost, floor = pricing.cost, pricing.lowest
     if ((budget < 0) | (budget > 1) | np.isnan(budget)).any():
         raise InvalidInputError(
@@ -37,12 +39,16 @@ def clamp(budget: Array, pricing: HostPricing) -> Array:
             f"A budget is a fraction of the unpruned language model's {cost.unit}: give numbers in (0, 1]."
         )
     budget = np.broadcast_to(budget, floor.shape)
-    under = (budget < floor) & (pricing.visual > 0)
+    under = (budget < np.minimum(floor, 1.0)) & ((pricing.visual > 0) | (asked is not None))
     if under.any():
         worst = int(np.where(under, floor - budget, -1.0).argmax())
+        margin = 0.0 if asked is None else cost.margin
+        if asked is None:
+            given, lowest = f"{budget[worst]:.4g}", f"{floor[worst]:.4g}"
+        else:
+            given, lowest = asked.label, _floor_of(asked, np.where(under, floor, 0.0), pricing).label
         warnings.warn(
-            f"A budget of {budget[worst]:.4g} lies under the floor of {floor[worst]:.4g}: "
-            f"what the text{_unprunable(pricing.first)} cost "
+            f"A budget of {given} lies under the floor of {lowest}: what the text{_unprunable(pricing, margin)} cost "
             f"({cost.name} {cost.unit}, {int(under.sum())} of {under.size} samples). It was raised to the floor.",
             BudgetWarning,
             stacklevel=3,
@@ -51,10 +57,29 @@ def clamp(budget: Array, pricing: HostPricing) -> Array:
     return raised
 
 
+def _floor_of(asked: Budget, floor: Array, pricing: HostPricing) -> Budget:
+    """The lowest budget of the same kind that lies under none of the floors [n], rounded up to the digits that are shown."""
+    share = np.minimum(floor / (1.0 - pricing.cost.margin), 1.0)
+    if asked.is_relative:
+        return replace(asked, amount=min(_rounded_up(float(share.max())), 1.0))
+    return replace(asked, amount=_rounded_up(float((share * pricing.divisor).max())))
+
+
+def _rounded_up(number: float, digits: int = 4) -> float:
+    """The next number of so few digits: a budget of it, as it is shown, lies above the floor."""
+    unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
+    return float(f"{math.ceil(number / unit + 1e-9) * unit:.{digits}g}")
+
+
 def flat(workload: Workload) -> Workload:
     """The same samples in one dimension."""
-    return replace(workload, num_text=workload.num_text.reshape(-1), num_visual=workload.num_visual.reshape(-1))
+    return workload.each(lambda numbers: numbers.reshape(-1))
 
 
-def _unprunable(layers: int) -> str:
-    return "" if layers == 0 else " and the unprunable first layer" + (f"s (0 to {layers - 1})" if layers > 1 else "")
+def _unprunable(pricing: HostPricing, margin: float) -> str:
+    layers = pricing.first
+    parts = ["the unprunable first layer" + (f"s (0 to {layers - 1})" if layers > 1 else "")] if layers else []
+    parts += ["the visual tokens whose output is read"] if pricing.read.any() else []
+    parts += ["the choice itself"] if pricing.charges else []
+    parts += [f"a margin of {margin:.0%}"] if margin else []
+    return "".join(f"{' and' if part == parts[-1] else ','} {part}" for part in parts)

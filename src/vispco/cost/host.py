@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from vispco.cost.workload import Workload
+from vispco.cost.choice_price import ChoicePrice
+from vispco.cost.workload import Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 ALL = int(np.iinfo(np.int64).max)
 AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
@@ -31,6 +31,8 @@ class HostPricing:
 
     cost: Cost
     workload: Workload  # of one dimension
+    paid: Array | None = None
+    """bool [n, L], the layers before which a choice is paid for, besides the tokens; None: tokens alone."""
 
     @cached_property
     def text(self) -> Array:
@@ -41,6 +43,41 @@ class HostPricing:
         return self.workload.num_visual.numpy()
 
     @cached_property
+    def read(self) -> Array:
+        """Visual tokens that never leave: [n]."""
+        found: Array = np.minimum(np.broadcast_to(self.workload.num_read.numpy(), self.visual.shape), self.visual)
+        return found
+
+    @cached_property
+    def asked(self) -> Array:
+        """Text tokens that scorers read: [n]."""
+        work = self.workload
+        given = work.num_text if work.num_instruction is None else work.num_instruction
+        return np.broadcast_to(given.numpy(), self.visual.shape)
+
+    @cached_property
+    def planning(self) -> Array:
+        """FLOPs of the plan itself: [n]."""
+        return np.broadcast_to(self.workload.planning_flops.numpy(), self.visual.shape)
+
+    @cached_property
+    def charges(self) -> bool:
+        """Whether anything is paid besides tokens."""
+        scored = self.workload.scoring is not None or bool(self.planning.any())
+        return bool(self.cost.drop_price) or (scored and bool(self.cost.flop_price))
+
+    def paying(self, choices: Array) -> HostPricing:
+        """The same samples where choices before these layers are paid for: bool [n, L]."""
+        made = HostPricing(self.cost, self.workload, choices)
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name not in ("paid", "choices")})
+        return made
+
+    @cached_property
+    def choices(self) -> ChoicePrice | None:
+        """What choices add to the price, as a polynomial of the counts; None if nothing."""
+        return None if self.paid is None or not self.charges else ChoicePrice.of(self, self.paid)
+
+    @cached_property
     def networks(self) -> tuple[int, ...]:
         return self.workload.networks(self.cost.num_layers)
 
@@ -49,17 +86,23 @@ class HostPricing:
         return self.workload.earliest_layer
 
     def price(self, counts: Array) -> Array:
-        """Of whole tokens [..., n, L]: [..., n]."""
-        return self.cost.host_price(counts, self)
+        """Of whole tokens [..., n, L], and of the choices that are paid for: [..., n]."""
+        tokens = self.cost.host_price(counts, self)
+        return tokens if self.choices is None else tokens + self.choices.of_counts(counts)
 
     def relaxed(self, retention: Array) -> Array:
         """Of any retention [..., n, L]: [..., n], float64."""
-        return self.cost.host_relaxed(retention, self)
+        tokens = self.cost.host_relaxed(retention, self)
+        return tokens if self.choices is None else tokens + self.choices.of_counts(retention * self.visual[:, None])
+
+    def bill(self, counts: Array) -> Array:
+        """Of whole tokens [n, L], and of exactly the choices that lead to them: [n]."""
+        return self.paying(self.falls(counts)).price(counts)
 
     @cached_property
     def full(self) -> Array:
         """The price of the unpruned model: [n]."""
-        return self.price(np.repeat(self.visual[:, None], self.cost.num_layers, axis=1))
+        return self.cost.host_price(self.whole, self)
 
     @cached_property
     def divisor(self) -> Array:
@@ -68,17 +111,29 @@ class HostPricing:
 
     @cached_property
     def lowest(self) -> Array:
-        """The floor as a fraction of the unpruned price: [n]."""
-        least = np.zeros((len(self.visual), self.cost.num_layers), dtype=np.int64)
-        least[:, : self.first] = self.visual[:, None]
-        return self.price(least) / self.divisor
+        """The floor as a fraction of the unpruned price: the bill of the fewest tokens, or of all if that is less: [n]."""
+        return np.minimum(self.bill(self.least), self.bill(self.whole)) / self.divisor
+
+    @property
+    def whole(self) -> Array:
+        """The counts of the unpruned model: [n, L]."""
+        return np.repeat(self.visual[:, None], self.cost.num_layers, axis=1)
+
+    @property
+    def least(self) -> Array:
+        """The smallest counts: all tokens before the first layer that may be pruned, behind it those that are read: [n, L]."""
+        found = np.repeat(self.read[:, None], self.cost.num_layers, axis=1)
+        found[:, : self.first] = self.visual[:, None]
+        return found
 
     def fits(self, counts: Array, budget: Array) -> Array:
         """Whether whole tokens [..., n, L] cost at most the budget [n]."""
         return self.price(counts) / self.divisor <= budget
 
     def pinned(self, curve: Array) -> Array:
-        """A curve [..., L] with the layers that cannot be pruned full."""
+        """A curve [..., L] with the layers that cannot be pruned full, and nowhere under what is read."""
+        if self.read.any():
+            curve = np.maximum(curve, (self.read / np.maximum(self.visual, 1))[:, None])
         if self.first:
             curve = curve.copy()
             curve[..., : self.first] = 1.0
@@ -102,25 +157,43 @@ class HostPricing:
         return np.where(met[:, None], whole, found)
 
     def snap(self, curve: Array, budget: Array, *, fill: bool = True) -> Array:
-        """Whole tokens [n, L] along curves [n, L] that cost at most the budget [n], which no floor exceeds; see `snap`."""
-        if not self.cost.drop_price:
+        """Whole tokens [n, L] along curves [n, L] whose bill is at most the budget [n], which no floor exceeds; see `snap`."""
+        if not self.charges:
             return self._solved(curve, budget, fill=fill)
-        drops = self._falls(self._tokens(curve))
+        unpruned = (budget >= 1) & ~self.falls(self.whole).any(axis=1)
+        if unpruned.all():
+            return self.whole
+        choices = self.falls_of(curve)
         while True:  # a curve that is cut from above may drop once more
-            left = np.maximum(budget - drops * self.cost.drop_price / self.divisor, self.lowest)
-            counts = self._solved(curve, left, fill=fill)
-            found = self._falls(counts)
-            if (found <= drops).all():
-                return self._on_stairs(self._without_needless_drops(counts))
-            drops = np.maximum(drops, found)
+            pricing = self.paying(choices)
+            short = ~pricing.fits(self.least, budget)
+            if short.any():  # what the curve's choices cost leaves nothing for tokens: one choice, as early as may be
+                curve = np.where(short[:, None], curve[:, self.first : self.first + 1], curve)
+                choices = np.where(short[:, None], self.falls(self.least), choices)
+                pricing = self.paying(choices)
+            counts = pricing._solved(curve, budget, fill=fill)  # noqa: SLF001 - its own kind
+            found = self.falls(counts)
+            if (found <= choices).all():
+                break
+            choices = choices | found
+        counts = self._without_needless_drops(counts)
+        if self.cost.drop_price:
+            counts = self._on_stairs(counts)
+        elif fill:
+            counts = self._filled(counts, budget)
+        return np.where(unpruned[:, None], self.whole, counts)
 
-    def without_drops(self, curve: Array, budget: Array) -> Array:
-        """What is left of a budget for tokens, once the drops of a curve are paid: [n]."""
-        return np.maximum(budget - self._falls(self._tokens(curve)) * self.cost.drop_price / self.divisor, self.lowest)
+    def _filled(self, counts: Array, budget: Array) -> Array:
+        """As many tokens as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back."""
+        while True:
+            more = self.paying(self.falls(counts)).fill(counts, budget, ALL)
+            if (more == counts).all():
+                return more
+            counts = more
 
-    def _tokens(self, curve: Array) -> Array:
-        found: Array = np.rint(self.pinned(curve) * self.visual[:, None])
-        return found
+    def falls_of(self, curve: Array) -> Array:
+        """Before which layers a curve [n, L] makes a choice, in whole tokens: bool [n, L]."""
+        return self.falls(np.rint(self.pinned(curve) * self.visual[:, None]))
 
     def _solved(self, curve: Array, budget: Array, *, fill: bool) -> Array:
         exact = self.meet(curve, budget) * self.visual[:, None]
@@ -131,19 +204,22 @@ class HostPricing:
                 counts = self.fill(counts, budget, most)
         return counts
 
-    def _falls(self, counts: Array) -> Array:
-        """How often tokens leave: counts [n, L] -> [n]."""
-        found: Array = (np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0).sum(axis=1)
-        return found
+    def falls(self, counts: Array) -> Array:
+        """Before which layers a choice is made: where tokens leave, or a scorer decides in any case. counts [n, L] -> bool."""
+        found: Array = np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0
+        scoring = self.workload.scoring
+        return found if scoring is None else found | (scoring.always(counts.shape[1]) & (self.visual > 0)[:, None])
 
     def _without_needless_drops(self, counts: Array) -> Array:
         """Whole tokens in which no drop costs more than it saves: from the last one on, such tokens stay."""
-        for layer in range(counts.shape[1] - 1, self.first - 1, -1):
+        spent = self.bill(counts)
+        for layer in np.flatnonzero(self.falls(counts).any(axis=0))[::-1].tolist():
             before = self.visual if layer == 0 else counts[:, layer - 1]
             raised = np.where(counts == counts[:, layer : layer + 1], before[:, None], counts)
             raised[:, :layer] = counts[:, :layer]
-            needless = (counts[:, layer] < before) & (self.price(raised) - self.price(counts) <= self.cost.drop_price)
-            counts = np.where(needless[:, None], raised, counts)
+            afterwards = self.bill(raised)
+            needless = (counts[:, layer] < before) & (afterwards <= spent)
+            counts, spent = np.where(needless[:, None], raised, counts), np.where(needless, afterwards, spent)
         return counts
 
     def _with_fewer_drops(self, counts: Array, budget: Array) -> Array:
@@ -161,7 +237,8 @@ class HostPricing:
             behind = np.where(falls & (layers > layer), layers, len(layers)).min(axis=1)
             this = (layers >= layer) & (layers < behind[:, None])
             before = counts[:, layer - 1]
-            saved = self.price(np.where(this, before[:, None], counts)) - self.price(counts)
+            joined = np.where(this, before[:, None], counts)
+            saved = self.bill(joined) - self.bill(counts) if self.charges else self.price(joined) - self.price(counts)
             join = falls[:, layer] & (begin >= 0) & (saved < worth)
             if not join.any():
                 continue
@@ -188,14 +265,18 @@ class HostPricing:
         chunk = max(1, AT_ONCE // (2 * layers * layers))
         for start in range(0, len(exact), chunk):
             rows = slice(start, start + chunk)
-            part = HostPricing(self.cost, _rows(self.workload, rows)) if chunk < len(exact) else self
+            part = self._rows(rows) if chunk < len(exact) else self
             tried = np.concatenate([np.full((1, steps[:, rows].shape[1]), -2.0), steps[:, rows]])[..., None]
             counts = below[rows] - 1.0 + (tried >= up[0, rows]) + (tried >= up[1, rows])
-            counts = np.clip(counts, 0, part.visual[:, None]).astype(np.int64)
+            counts = np.clip(counts, part.read[:, None], part.visual[:, None]).astype(np.int64)
             counts[..., : self.first] = part.visual[:, None]
             last = _leading(part.fits(counts, budget[rows])) - 1
             found[rows] = np.take_along_axis(counts, last.clip(0)[None, :, None], axis=0)[0]
         return found
+
+    def _rows(self, rows: slice) -> HostPricing:
+        paid = None if self.paid is None else self.paid[rows]
+        return HostPricing(self.cost, self.workload.each(lambda numbers: numbers[rows]), paid)
 
     def fill(self, counts: Array, budget: Array, most: int) -> Array:
         """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [n, L].
@@ -212,10 +293,6 @@ class HostPricing:
             if room.any():
                 counts += member * self.cost.host_most(counts, member, room, budget, self)[:, None]
         return counts
-
-
-def _rows(workload: Workload, rows: slice) -> Workload:
-    return Workload(workload.num_text[rows], workload.num_visual[rows], workload.site, workload.earliest_layer)
 
 
 def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, bits: int = 45) -> Array:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.exact import Exact
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 NEAR, STEEP = (
@@ -26,7 +27,7 @@ BEYOND = 8  # how far the table is extended beyond its last size, on the line of
 @dataclass(frozen=True)
 class Measured(Cost):
     """The time of the language model's prefill: its layers, and what stands around them. No vision tower, which no schedule
-    changes. `price` is without the drops, which `predict` adds: so that it never falls when a count grows.
+    changes. `price` is without the drops, which `bill` adds: so that it never falls when a count grows.
 
     tokens: sizes that were measured, growing. layer_ms: of one layer with so many tokens, never falling.
     fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
@@ -56,6 +57,12 @@ class Measured(Cost):
     def drop_price(self) -> float:
         return self.drop_ms
 
+    @property
+    def flop_price(self) -> float:
+        """Scoring runs at the speed of the largest layer that was measured."""
+        largest = Workload(0, self.tokens[-1])
+        return self.layer_ms[-1] * self.num_layers / float(Exact(self.dimensions).full(largest))
+
     def price(self, counts: Tensor, workload: Workload) -> Tensor:
         """Milliseconds without drops: counts [..., L] -> [...], float64."""
         self.check_layers(counts)
@@ -76,11 +83,6 @@ class Measured(Cost):
         best = np.where(near, steep, 0.0).argmax(axis=-1)
         found: Array = np.where(np.where(near, steep, 0.0).max(axis=-1) >= STEEP, sizes[best], tokens)
         return found
-
-    def predict(self, counts: Tensor, workload: Workload) -> Tensor:
-        """Milliseconds with drops: counts [..., L] -> [...], float64."""
-        before = torch.cat([workload.num_visual[..., None], counts[..., :-1]], dim=-1)
-        return self.price(counts, workload) + self.drop_ms * (counts < before).sum(dim=-1)
 
     def _time(self, N: Array) -> Array:
         """Of all layers and what stands around them: N [..., L] tokens -> [...]."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.layer_flops import LayerFlops
 
 LEAST_SAVING = 0.01
@@ -104,6 +104,10 @@ class PolynomialCost(Cost):
         # m more tokens in n layers cost slope * m + n * quadratic * m^2
         slope = ((self._host_linear(pricing) + 2 * self.quadratic * N) * member).sum(axis=1)
         quadratic = (self.quadratic * member).sum(axis=1)
+        chosen = pricing.choices
+        if chosen is not None:
+            slope = slope + ((chosen.linear + 2 * chosen.quadratic * counts) * member).sum(axis=1)
+            quadratic = quadratic + (chosen.quadratic * member).sum(axis=1)
         # The root of price(m) = slack, in the form that does not cancel; then the integer next to it, exactly.
         known = slack.clip(0).astype(np.float64)
         root = np.sqrt(slope.astype(np.float64) ** 2 + 4.0 * quadratic * known)
@@ -121,6 +125,12 @@ class PolynomialCost(Cost):
         c = (N * (linear + quadratic * N)).sum(axis=1) - budget * pricing.full
         b = (slope * (linear + 2 * quadratic * N)).sum(axis=1)
         a = (quadratic * slope * slope).sum(axis=1)
+        chosen = pricing.choices
+        if chosen is not None:
+            visual = start * pricing.visual[:, None]
+            c = c + chosen.of_counts(visual)
+            b = b + (slope * (chosen.linear + 2 * chosen.quadratic * visual)).sum(axis=1)
+            a = a + (chosen.quadratic * slope * slope).sum(axis=1)
         below = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) + b
         share = np.where(below > 0, -2.0 * c / np.where(below > 0, below, 1.0), 1.0)
         return np.where(c > 0, 0.0, share.clip(0.0, 1.0))

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
 from vispco.cost.floor import clamp, flat
-from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule
@@ -92,13 +93,22 @@ class MovableCurves:
         share = pricing.cost.host_share(start, direction, budget, pricing)
         return np.minimum.accumulate(start + share[:, None] * direction, axis=1)
 
-    def counts(self, rows: Array, budget: Array, workload: Workload, cost: Cost, *, fill: bool = True) -> Array:
+    def counts(
+        self,
+        rows: Array,
+        budget: Array,
+        workload: Workload,
+        cost: Cost,
+        *,
+        fill: bool = True,
+        asked: Budget | None = None,
+    ) -> Array:
         """`counts_for_budget` of some of the curves: [m, L], for samples [m] with budgets [m]."""
         pricing = HostPricing(cost, workload.pinned(self.kernel.earliest_layer))
-        limits = clamp(budget, pricing)
+        limits = clamp(budget, pricing, asked)
         curve = self.solve(rows, limits, pricing)
-        if cost.drop_price:
-            curve = self.solve(rows, pricing.without_drops(curve, limits), pricing)
+        if pricing.charges:
+            curve = self.solve(rows, limits, pricing.paying(pricing.falls_of(curve)))
         return pricing.snap(curve, limits, fill=fill)
 
 
@@ -111,14 +121,16 @@ def counts_for_budget(
     *,
     gamma: float | None = None,
     fill: bool = True,
+    asked: Budget | None = None,
 ) -> Tensor:
     """Whole tokens [B, L] that cost at most the budget [B], as near to it as `snap` says; params [B, P].
 
     Layers that the kernel keeps full are not pruned, even where the workload would allow it.
+    asked: what the budget comes from, such as 40 ms with the cost's margin left free: a warning names the floor in its unit.
     """
     budgets = as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1)
     curves = MovableCurves(kernel, params, cost.num_layers, gamma=gamma)
-    return torch.from_numpy(curves.counts(np.arange(len(params)), budgets, workload, cost, fill=fill))
+    return torch.from_numpy(curves.counts(np.arange(len(params)), budgets, workload, cost, fill=fill, asked=asked))
 
 
 def schedule_for_budget(

@@ -1,11 +1,12 @@
-"""Workload: what a cost prices besides the counts, namely the samples' sizes and where their tokens leave."""
+"""Workload: what a cost prices besides the counts, namely the samples' sizes, where their tokens leave, and who chooses them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Protocol, Self, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,35 @@ Site: TypeAlias = Literal["entry", "mid"]
 """Where tokens leave: at the entry of a layer, or in the middle of the layer before, behind its attention."""
 
 
+Whole: TypeAlias = "int | Sequence[int] | Tensor"
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringFlops:
+    """FLOPs of choices, by the layer boundary at which they are made: each a polynomial of the tokens that are there before.
+
+    constant, linear, quadratic, kept: int64 [n, L]; a choice of k among v visual tokens before layer i costs
+    constant[:, i] + linear[:, i] * v + quadratic[:, i] * v^2 + kept[:, i] * k. once: int64 [n], spent in any case.
+    """
+
+    constant: Array
+    linear: Array
+    quadratic: Array
+    kept: Array
+    once: Array
+
+
+class Scoring(Protocol):
+    """Who chooses the tokens of a workload, as far as a cost must know it; see `vispco.scorers.cost.ChainScoring`."""
+
+    def always(self, num_layers: int) -> Array:
+        """The layers before which a choice is made whatever the schedule says: bool [L]."""
+
+    def flops(self, falls: Array, num_text: Array, num_instruction: Array, num_visual: Array) -> ScoringFlops:
+        """Of the choices before the layers that are marked: falls bool [n, L], numbers of tokens int64 [n]."""
+
+
 @dataclass(frozen=True, init=False, eq=False)
 class Workload:
     """The samples that are priced. Numbers of tokens are int64 tensors [...]; plain integers are converted.
@@ -22,19 +52,31 @@ class Workload:
     num_text, num_visual: tokens of each sample, before pruning.
     site: where tokens leave before each layer: one for all, or L of them (a chain may mix them).
     earliest_layer: the first layer that may process fewer tokens. The layers before it process all of them.
+    scoring: who chooses, so that choosing is paid for; None where it costs nothing.
+    num_instruction: text tokens that scorers read; default: all of the text.
+    num_read: visual tokens that never leave, since their output is read.
+    planning_flops: what the plan itself takes (a predictor).
     """
 
     num_text: Tensor
     num_visual: Tensor
     site: Site | tuple[Site, ...]
     earliest_layer: int
+    scoring: Scoring | None
+    num_instruction: Tensor | None
+    num_read: Tensor
+    planning_flops: Tensor
 
     def __init__(
         self,
-        num_text: int | Sequence[int] | Tensor,
-        num_visual: int | Sequence[int] | Tensor,
+        num_text: Whole,
+        num_visual: Whole,
         site: Site | tuple[Site, ...] = "entry",
         earliest_layer: int = 1,
+        scoring: Scoring | None = None,
+        num_instruction: Whole | None = None,
+        num_read: Whole = 0,
+        planning_flops: Whole = 0,
     ) -> None:
         for given in (site,) if isinstance(site, str) else site:
             if given not in get_args(Site):
@@ -47,6 +89,11 @@ class Workload:
         object.__setattr__(self, "num_visual", _whole(num_visual, "num_visual"))
         object.__setattr__(self, "site", site)
         object.__setattr__(self, "earliest_layer", earliest_layer)
+        object.__setattr__(self, "scoring", scoring)
+        asked = None if num_instruction is None else _whole(num_instruction, "num_instruction")
+        object.__setattr__(self, "num_instruction", asked)
+        object.__setattr__(self, "num_read", _whole(num_read, "num_read"))
+        object.__setattr__(self, "planning_flops", _whole(planning_flops, "planning_flops"))
 
     def tokens(self, counts: Tensor) -> Tensor:
         """All tokens that enter each layer: visual ones [..., L] and the text."""
@@ -61,8 +108,9 @@ class Workload:
         return self.num_visual[..., None].expand(*self.num_visual.shape, num_layers)
 
     def least(self, num_layers: int) -> Tensor:
-        """The smallest counts: all visual tokens in the layers before `earliest_layer`, none behind: [..., L]."""
-        counts = self.num_visual.new_zeros(*self.num_visual.shape, num_layers)
+        """The smallest counts: all visual tokens in the layers before `earliest_layer`, behind it those that are read: [..., L]."""
+        least = torch.minimum(self.num_read.expand_as(self.num_visual), self.num_visual)
+        counts = least[..., None].repeat(*[1] * least.ndim, num_layers)
         counts[..., : self.earliest_layer] = self.num_visual[..., None]
         return counts
 
@@ -83,7 +131,15 @@ class Workload:
 
     def repeat(self, times: int) -> Self:
         """The samples [B], `times` times in a row: [times * B]."""
-        return replace(self, num_text=self.num_text.repeat(times), num_visual=self.num_visual.repeat(times))
+        return self.each(lambda numbers: numbers.expand_as(self.num_visual).repeat(times))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same with every tensor of numbers changed alike, such as `lambda numbers: numbers[:4]`."""
+        names = ("num_text", "num_visual", "num_instruction", "num_read", "planning_flops")
+        numbers = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        shape = torch.broadcast_shapes(*(each.shape for each in numbers.values()))  # type: ignore[no-untyped-call]
+        changed: Any = {name: change(each.expand(shape)) for name, each in numbers.items()}
+        return replace(self, **changed)
 
     def pinned(self, earliest_layer: int) -> Self:
         """The same with no layer before `earliest_layer` pruned either."""

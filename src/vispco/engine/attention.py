@@ -1,17 +1,19 @@
 """The one place where queries and keys are read and masks over keys are applied: the attention function itself.
 
-transformers looks up its attention function by a name in the model's config. While a tap is installed, that name leads to
-`attend`, which hands every call to the tap before the model's own function runs. So query, key, mask, scale, soft-cap and
-sinks are seen as the layer really uses them, whatever norms or rotary embeddings came before.
+An attention module looks up its function by a name in its config. While a tap is installed, the module has a view of its config
+in which that name leads to `attend`, which hands every call to the tap before the model's own function runs. So query, key,
+mask, scale, soft-cap and sinks are seen as the layer really uses them, whatever norms or rotary embeddings came before. The
+config itself, which other models may share, is never written to.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +37,8 @@ class OwnFunction:
 
     @classmethod
     def of(cls, module: nn.Module) -> OwnFunction:
-        return cls(own_function(module), implementation_of(module) in FLASH)
+        name = implementation_of(module)
+        return cls(own_function(module, name), name in FLASH)
 
 
 @dataclass(eq=False)
@@ -102,62 +105,108 @@ Handler: TypeAlias = Callable[[int, AttentionCall], Attended]
 """(layer index, call) -> what the attention function returns."""
 
 
+class TappedConfig:
+    """A module's own view of its config while taps are on it: the same, but for the name of the attention function.
+
+    Other modules, and other models, may have the same config, and do not notice. A copy of the view is a copy of the config.
+    """
+
+    plain: Any
+    dense: bool
+    taps: list[tuple[AttentionTap, int]]
+    _own: tuple[str, OwnFunction] | None
+
+    def __init__(self, config: Any, *, dense: bool = False) -> None:
+        vars(self).update(plain=config, dense=dense, taps=[], _own=None)
+
+    @property
+    def own_name(self) -> str:
+        name: str = self.plain._attn_implementation  # noqa: SLF001 - transformers' only name for it
+        return "sdpa" if self.dense and name in FLASH else name
+
+    @property
+    def _attn_implementation(self) -> str:
+        return tapped_name(self.own_name)
+
+    def own_of(self, module: nn.Module) -> OwnFunction:
+        """What the module runs without a tap. Its name may be changed while taps are on it."""
+        name = self.own_name
+        if self._own is None or self._own[0] != name:
+            vars(self)["_own"] = (name, OwnFunction(own_function(module, name), name in FLASH))
+        assert self._own is not None  # noqa: S101 - set above
+        return self._own[1]
+
+    def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
+        """Of a whole model's config: the view of the language model's part."""
+        found = self.plain.get_text_config(*args, **kwargs)
+        return self if found is self.plain else TappedConfig(found, dense=self.dense)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["plain"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.plain, name, value)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return copy, (self.plain,)
+
+
 class AttentionTap:
     """Hands the attention calls of some modules to a handler while it is installed."""
 
     def __init__(
         self,
         modules: Mapping[int, nn.Module],
-        configs: Sequence[Any],
         handler: Handler,
         *,
-        dense: bool = False,
         wants: Callable[[int], bool] = lambda _: True,
+        dense_for: Sequence[nn.Module] = (),
     ) -> None:
-        """`modules` by layer. `dense`: run sdpa in place of flash attention, so that masks are given row by row.
+        """`modules` by layer. wants: whether the handler wants to see the calls of a layer now.
 
-        wants: whether the handler wants to see the calls of a layer now.
+        dense_for: the modules that make these layers' masks, if sdpa is to run in place of flash attention, so that masks are
+        given row by row.
         """
-        self.modules, self.handler, self.dense, self.wants = dict(modules), handler, dense, wants
-        everything = [
-            *configs,
-            *(config for m in modules.values() if (config := getattr(m, "config", None)) is not None),
-        ]
-        self._configs = list({id(config): config for config in everything}.values())
-        self._names: list[tuple[Any, str]] = []
+        self.modules, self.handler, self.wants, self.dense_for = dict(modules), handler, wants, dense_for
 
     def install(self) -> None:
-        for config in self._configs:
-            name = config._attn_implementation  # noqa: SLF001 - transformers' only name for it
-            self._names.append((config, name))
-            own = "sdpa" if self.dense and name in FLASH else name
-            config._attn_implementation = tapped_name(own)  # noqa: SLF001
-        for index, module in self.modules.items():
-            _TAPS[module] = (ref(self), index, OwnFunction.of(module))
+        with _LOCK:
+            for index, module in self.modules.items():
+                _view_of(module, dense=bool(self.dense_for)).taps.append((self, index))
+            for module in self.dense_for:
+                _view_of(module, dense=True).taps.append((self, -1))
 
     def remove(self) -> None:
         """Safe in any state."""
-        for config, name in self._names:
-            config._attn_implementation = name  # noqa: SLF001
-        self._names.clear()
-        for module in self.modules.values():
-            found = _TAPS.get(module)
-            if found is not None and found[0]() is self:
-                del _TAPS[module]
+        with _LOCK:
+            for module in (*self.modules.values(), *self.dense_for):
+                view = module.__dict__.get("config")
+                if isinstance(view, TappedConfig):
+                    view.taps[:] = [found for found in view.taps if found[0] is not self]
+                    if not view.taps:
+                        module.__dict__["config"] = view.plain
 
 
-_TAPS: WeakKeyDictionary[nn.Module, tuple[ReferenceType[AttentionTap], int, OwnFunction]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def _view_of(module: nn.Module, *, dense: bool) -> TappedConfig:
+    """The view that a module has of its config, made now if it has none."""
+    config = module.__dict__["config"]
+    if not isinstance(config, TappedConfig):
+        config = module.__dict__["config"] = TappedConfig(config, dense=dense)
+    return config
 
 
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> Attended:
-    """A transformers attention function: the model's own one, seen by the tap of the module."""
-    found = _TAPS.get(module)
-    tap = None if found is None else found[0]()
-    if tap is None or found is None:
+    """A transformers attention function: the model's own one, seen by the tap of the module that was installed last."""
+    config: Any = module.config
+    if not isinstance(config, TappedConfig) or not config.taps:
         return AttentionCall(module, query, key, value, attention_mask, options).run()
-    _, index, own = found
+    tap, index = config.taps[-1]
+    own = config.own_of(module)
     if not own.is_flash and not tap.wants(index):
         return own.function(module, query, key, value, attention_mask, **options)
     return tap.handler(index, AttentionCall(module, query, key, value, attention_mask, options, own))
@@ -217,9 +266,8 @@ def implementation_of(module: Any) -> str:
     return str(module.config._attn_implementation).removeprefix(PREFIX)  # noqa: SLF001
 
 
-def own_function(module: nn.Module) -> Callable[..., Attended]:
-    """The attention function that a module runs without a tap."""
-    name = implementation_of(module)
+def own_function(module: nn.Module, name: str) -> Callable[..., Attended]:
+    """The attention function of a name, as a module would look it up."""
     if name == "eager":
         own: Any = sys.modules[type(module).__module__].eager_attention_forward
         return own  # type: ignore[no-any-return]
@@ -244,16 +292,8 @@ class _WithOwnName:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self.config = _OwnConfig(module)
+        config: Any = module.config
+        self.config = config.plain if isinstance(config, TappedConfig) else config
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
-
-
-class _OwnConfig:
-    def __init__(self, module: nn.Module) -> None:
-        self._config: Any = module.config
-        self._attn_implementation = implementation_of(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._config, name)

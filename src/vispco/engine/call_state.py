@@ -13,7 +13,7 @@ from vispco.engine.masking import Relaxation
 from vispco.engine.passes import Pass
 from vispco.engine.plan import TokenPlan
 from vispco.engine.safety import RowCheck
-from vispco.layout import TokenLayout
+from vispco.layout import Array, TokenLayout
 
 Mode = Literal["drop", "mask"]
 
@@ -36,6 +36,7 @@ class CallState(threading.local):
 
     layout: TokenLayout | None = None
     labels: Tensor | None = None
+    logits_to_keep: int | Tensor = 0  # as the caller asked for them
     current: Pass | None = None
     probing: bool = False  # a layer runs only to show its queries and keys
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
@@ -48,5 +49,6 @@ class CallState(threading.local):
     injected: Injections | None = None
     # of the last prefill:
     plan: TokenPlan | None = None
+    sizes: Array | None = None  # see `TokenLayout.prompt_sizes`
     counts: Tensor | None = None
     trace: list[Tensor] | None = None

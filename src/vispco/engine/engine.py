@@ -27,9 +27,10 @@ from vispco.engine.attention import (
 )
 from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
+from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.choices import KnownPlans
 from vispco.engine.dropping import ContinuationPass, DropPass
-from vispco.engine.forward import known_answers, known_visual
+from vispco.engine.forward import known_answers, known_visual, read_positions
 from vispco.engine.hooks import Hook, LayerHook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -39,7 +40,7 @@ from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
-from vispco.engine.wrappers import Detours, check_not_checkpointing, unwrap
+from vispco.engine.wrappers import Detours, unwrap
 from vispco.errors import PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
@@ -66,6 +67,7 @@ class Engine:
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
         self._detours = Detours(model, self._on_prompt)
+        self._checkpointed = CheckpointedPasses(self.text, self._is_back)
         self.state = CallState()
         self._handles: list[Any] = []
         self._by_thread: tuple[str, ...] = ()
@@ -94,12 +96,12 @@ class Engine:
             raise
 
     def _attach(self) -> None:
-        self._flash = implementation_of(self.text) in FLASH  # a config takes long to say it
+        masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
+        self._flash = flash and not masks  # masks are given row by row
         self._trusted = False
-        if self.chain.taps_attention or self.options.mode == "mask":
-            masks = self.options.mode == "mask"
-            tapped = (self.map.modules, self._text_configs(), self._attend)
-            self._tap = AttentionTap(*tapped, dense=masks, wants=self._wants_attention)
+        if self.chain.taps_attention or masks:
+            dense_for = (self.text, self.base) if masks and flash else ()
+            self._tap = AttentionTap(self.map.modules, self._attend, wants=self._wants_attention, dense_for=dense_for)
             self._tap.install()
         if self.model is not self.base:
             self._before(self.model, self._on_model)
@@ -119,6 +121,7 @@ class Engine:
             handle.remove()
         self._handles.clear()
         self._detours.remove()
+        self._checkpointed.refuse_from_now_on()
         names, self._by_thread = self._by_thread, ()
         per_thread.remove(self.base, names)
         for tap in (self._tap, self._vision):
@@ -126,6 +129,11 @@ class Engine:
                 tap.remove()
         self._tap = self._vision = None
         self.state = CallState()
+
+    def _is_back(self) -> bool:
+        """Whether the pruner of this engine is on the model, perhaps once more."""
+        engine = engine_on(self.base)
+        return engine is not None and self.owner is not None and engine.owner is self.owner
 
     def _hook_layer(self, index: int, layer: nn.Module) -> None:
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
@@ -158,7 +166,10 @@ class Engine:
         attended = current.attend(index, call)
         if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
             masked = isinstance(current, MaskPass) and current.mask is not None
-            check.see(index, call, call.run() if masked else attended)
+            with (
+                torch.no_grad()
+            ):  # a pass that is run again must leave the same in the graph, though it is checked once
+                check.see(index, call, call.run() if masked else attended)
         return attended
 
     def _on_prompt(self, length: int | None) -> None:
@@ -183,8 +194,10 @@ class Engine:
             "that need no attention, such as 'random', at this depth."
         )
 
-    def _on_model(self, _: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        self.state.labels = kwargs.get("labels")
+    def _on_model(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = kwargs if not args else inspect.signature(self.model.forward).bind_partial(*args, **kwargs).arguments
+        self.state.labels = given.get("labels")
+        self.state.logits_to_keep = given.get("logits_to_keep", 0)
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
@@ -204,11 +217,12 @@ class Engine:
             )
         labels = state.labels if state.labels is not None else inputs.get("labels")
         answers = known_answers() if labels is None else labels != -100
-        state.labels = None
+        asked, state.labels, state.logits_to_keep = state.logits_to_keep, None, 0
         visual = known_visual()
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
+            read = read_positions(answers, asked, self.family.given(inputs).shape[1])
             answers = self._written(inputs, past) if answers is None else answers
-            state.layout = self.family.layout(self.model, inputs, answers=answers, visual=visual)
+            state.layout = self.family.layout(self.model, inputs, answers=answers, read=read, visual=visual)
         else:
             state.expected = self.family.check_without_pictures(self.model, inputs)
         if self._vision is not None:
@@ -249,7 +263,8 @@ class Engine:
         if layout is None or not layout.has_visual:
             state.current = self._continuation(embeddings, past)
             return
-        plan = self.planner(layout, embeddings)
+        self._checkpointed.note()
+        plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
@@ -259,7 +274,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written),
         )
-        state.plan = plan
+        state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)
@@ -308,10 +323,6 @@ class Engine:
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)
         return output
-
-    def _text_configs(self) -> list[Any]:
-        base: Any = self.base.config
-        return [self.text.config, base.get_text_config()]
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True))

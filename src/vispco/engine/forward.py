@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
@@ -53,6 +54,22 @@ def known_visual() -> Tensor | None:
     return _VISUAL.get()
 
 
+def read_positions(answers: Tensor | None, logits_to_keep: int | Tensor, length: int) -> Tensor | None:
+    """Positions whose output a caller reads, besides the last one: bool [B or 1, N]; None if there are no others.
+
+    answers: bool [B, N], tokens that are foretold (labels), each by the position before it. logits_to_keep: as transformers
+    takes it, the number of last positions or the indices of some; 0 for all, of which none is named.
+    """
+    read = None
+    if answers is not None:
+        read = torch.nn.functional.pad(answers[:, 1:], (0, 1))
+    if isinstance(logits_to_keep, Tensor) or logits_to_keep > 1:
+        named = torch.zeros(1, length, dtype=torch.bool, device=getattr(logits_to_keep, "device", None))
+        named[:, logits_to_keep if isinstance(logits_to_keep, Tensor) else slice(-logits_to_keep, None)] = True
+        read = named if read is None else read | named.to(read.device)
+    return read
+
+
 @contextmanager
 def recorded_embeddings(model: Any) -> Iterator[list[Tensor]]:
     """A list that gets the embeddings [B, N, D] entering the language model, one for each forward pass inside the block."""
@@ -95,7 +112,7 @@ def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> It
         return call.run()
 
     attentions = LayerMap.of(family, model).modules
-    tap = AttentionTap(attentions, [family.text_model(model).config], handle)
+    tap = AttentionTap(attentions, handle)
     tap.install()
     try:
         yield

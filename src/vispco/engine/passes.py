@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,7 @@ class PruningPass(Pass):
         scorer = self.chain.scorer_at(layer)
         assert scorer is not None  # noqa: S101 - chooses_before has asked
         with torch.set_grad_enabled(scorer.differentiable and torch.is_grad_enabled()):
-            selection = scorer.select(self._context(layer, scorer, hidden))
+            selection = self._with_read(scorer.select(self._context(layer, scorer, hidden)))
         if selection.merge is not None and not scorer.merges:
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} merges tokens but does not declare it. Set `merges = True` on its class."
@@ -203,6 +203,17 @@ class PruningPass(Pass):
             self.call = None  # else the layer behind this one may be chosen by the same attention
         self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
+
+    def _with_read(self, selection: Selection) -> Selection:
+        """A choice with the tokens whose output is read. A scorer is not shown them, so it could neither keep nor merge them."""
+        read = self.layout.read_slots
+        if read is None:
+            return selection
+        mask = None if selection.mask is None else torch.where(read, 1.0, selection.mask)
+        scores = None
+        if selection.scores is not None:
+            scores = torch.where(read, selection.scores.amax(-1, keepdim=True), selection.scores)
+        return replace(selection, keep=selection.keep | read, scores=scores, mask=mask)
 
     @abstractmethod
     def _apply(self, layer: int, selection: Selection) -> None:
@@ -229,14 +240,17 @@ class PruningPass(Pass):
         self.choices = Choices.of(self.rows, self.layout.num_visual, self.chain, self.prefill.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
+        live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
+        if read is not None:  # the scorer chooses among the others
+            live, counts = live & ~read, counts - read.sum(-1)
         return ScoringContext(
             layer,
             self.layout,
-            self.live,
-            self.counts[:, layer],
+            live,
+            counts,
             self.prefill.embeddings,
             self.sizes,
-            tuple(row[layer] for row in self.rows),
+            tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
             self._groups_at(layer),
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),

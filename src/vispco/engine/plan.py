@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vispco.engine.layer_map import LayerMap
@@ -22,11 +23,13 @@ class TokenPlan:
 
     retention: [B, L] the same as fractions, with a gradient, where a search wants one.
     groups: the number of the chain that each sample follows, where the pruner has a mixed chain.
+    planning_flops: what making the plan took, sample by sample; None for nothing.
     """
 
     counts: Tensor
     retention: Tensor | None = None
     groups: tuple[int, ...] | None = None
+    planning_flops: tuple[int, ...] | None = None
     rows: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,6 +39,12 @@ class TokenPlan:
         if (np.diff(counts, axis=-1) > 0).any():
             raise InvalidInputError("A plan's counts grow with depth; a dropped token cannot come back.")
         object.__setattr__(self, "rows", counts.tolist())
+
+    def with_at_least(self, least: tuple[int, ...]) -> TokenPlan:
+        """The plan with no fewer than `least` [B] tokens at any layer; itself where it has them."""
+        if not any(least) or all(row[-1] >= few for row, few in zip(self.rows, least, strict=True)):
+            return self
+        return replace(self, counts=torch.maximum(self.counts, torch.tensor(least)[:, None]))
 
     def at(self, layer: int) -> list[int]:
         """The count of each sample at a layer."""

@@ -57,10 +57,7 @@ class AttentionReader:
         seen = self.before() if of == "before" else self.entering(rotary=rotary)
         index, present, weights = self._rows(rows, weights, seen.places)
         at_end = rows == "last" and self.layout.query_is_last
-        stays = (
-            rows == "last" and self.layout.query_is_text
-        )  # text never leaves; a visual token may be the last of a prompt
-        index = index if stays else index.clamp(max=seen.width - 1)
+        index = index if rows == "last" else index.clamp(max=seen.width - 1)  # the query never leaves
         request = RowRequest(index, seen.columns, heads, weights, present, at_end)
         found = received_attention(seen.call, request, seen.hidden_keys)
         return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs

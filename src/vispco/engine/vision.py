@@ -75,7 +75,7 @@ class VisionTap:
                 number = _block_number(block, len(blocks), family.whole_picture_blocks(model))
                 self.wanted.setdefault(number, []).append((kind, block))
         self._signature = inspect.signature(self.tower.forward)
-        self._tap = AttentionTap({number: blocks[number] for number in self.wanted}, [], self._attend)
+        self._tap = AttentionTap({number: blocks[number] for number in self.wanted}, self._attend)
         self._handles: list[Any] = []
         self._heard = _Heard()
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
-
-from vispco.errors import UnsupportedModelError
+from torch.compiler import disable
 
 OnPrompt = Callable[[int | None], None]
 """Told the length of the prompt when a generation begins, and None when it ends."""
@@ -67,18 +66,13 @@ class Detours:
         for module in self.model.modules():
             if getattr(module, "_compiled_call_impl", None) is not None:
                 self._shadow(module, "_compiled_call_impl", None)
+            own = module.__dict__.get("forward")
+            if own is not (plain := _not_compiled(own)):
+                self._shadow(module, "forward", plain)
 
     def _stay_plain(self) -> None:
         """While the model is pruned, compiled functions call its plain forward."""
-        own = self.model.forward
-
-        @wraps(own)
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            if not _compiled_frames():
-                return own(*args, **kwargs)
-            return sys.modules["torch._dynamo"].disable(own)(*args, **kwargs)
-
-        self._shadow(self.model, "forward", forward)
+        self._shadow(self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
 
     def _watch_generate(self) -> None:
         own = getattr(self.model, "generate", None)
@@ -112,6 +106,13 @@ class Detours:
         self._undo.append(undo)
 
 
+def _not_compiled(function: Any) -> Any:
+    """What `torch.compile` was given, where a function is its result; else the function itself."""
+    while (inside := getattr(function, "_torchdynamo_orig_callable", None)) is not None:
+        function = inside
+    return function
+
+
 _WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []
 """The compiled wrappers that were found last, and how many frames had been compiled by then."""
 
@@ -136,12 +137,3 @@ def forget_compiled() -> None:
     """Discard compiled code: it does not check for hooks that were added or removed after it was made."""
     if _compiled_frames():
         sys.modules["torch._dynamo"].reset()
-
-
-def check_not_checkpointing(layers: Iterable[nn.Module]) -> None:
-    """Refuse layers that would run a second time in the backward pass."""
-    if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in layers):
-        raise UnsupportedModelError(
-            "Gradient checkpointing is on: it runs the layers a second time in the backward pass, when the tokens of the forward "
-            "pass are gone. Call model.gradient_checkpointing_disable() first; pruning saves memory of its own."
-        )

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
+from vispco.cost import Workload
 from vispco.engine import Planner, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.pruner import Pruner
 from vispco.schedule import Schedule
 
 if TYPE_CHECKING:
+    from vispco.evaluation.encoded import Encoded
     from vispco.layout import TokenLayout
     from vispco.scorers import Chain
 
@@ -32,6 +34,7 @@ class CandidateRun:
         self.chain, self.num_layers = chain, num_layers
         self.plan: Schedule | Planner | None = candidate
         self.counts: Tensor | None = None  # [B, L] of the last batch, as its layers processed them
+        self.workload: Workload | None = None  # of the last batch
         self._rows: Sequence[int] = ()
         if isinstance(candidate, Schedule):
             self._check(candidate, num_samples)
@@ -51,11 +54,12 @@ class CandidateRun:
         return first_drop((rows >= 1).long(), [1] * len(rows))
 
     @contextmanager
-    def on(self, model: Any, rows: Sequence[int], num_visual: Sequence[int]) -> Iterator[None]:
+    def on(self, model: Any, rows: Sequence[int], encoded: Encoded) -> Iterator[None]:
         """Prune inside a block; `rows` are the places of the batch's samples among all samples."""
         self._rows = rows
         if self.plan is None:
-            self.counts = torch.tensor(num_visual)[:, None].expand(-1, self.num_layers)
+            self.counts = torch.tensor(encoded.num_visual)[:, None].expand(-1, self.num_layers)
+            self.workload = Workload(encoded.num_text, encoded.num_visual)
             yield
             return
         if self._given is not None:
@@ -63,7 +67,7 @@ class CandidateRun:
         self.counts, pruner = None, Pruner(self.chain, self._make_plan)
         with pruner(model):
             yield
-            self.counts = pruner.token_counts(model)
+            self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)
 
     def _make_plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if not isinstance(self.plan, Schedule):

@@ -46,7 +46,8 @@ class Encoded:
 
     inputs: `input_ids` and `attention_mask` [B, T], padded on the left, and whatever else the family takes.
     labels: [B, T], the answer's tokens where they stand, -100 elsewhere; None if the answers are not in the batch.
-    num_visual, num_text: tokens of each sample's *prompt*; padding and answer are not counted.
+    num_visual, num_text: tokens of each sample's *prompt*; padding and answer are not counted. num_instruction: text tokens
+        behind the first visual one.
     """
 
     ids: tuple[str, ...]
@@ -55,6 +56,7 @@ class Encoded:
     num_visual: tuple[int, ...]
     num_text: tuple[int, ...]
     answer_lengths: tuple[int, ...]
+    num_instruction: tuple[int, ...]
 
     @property
     def length(self) -> int:
@@ -206,6 +208,8 @@ def collate(
         labels = torch.full((len(prompts), width), IGNORE)
         for row, prompt in zip(labels, prompts, strict=True):
             row[width - len(prompt.answer) :] = prompt.answer
+    known = torch.tensor(family_of(model).visual_token_ids(model))
+    shown = [torch.isin(p.tensors["input_ids"], known) for p in prompts]
     visual = tuple(p.num_visual for p in prompts)
     text = tuple(size - count for size, count in zip(sizes, visual, strict=True))
     device = model.device
@@ -216,6 +220,7 @@ def collate(
         visual,
         text,
         lengths,
+        tuple(int((~seen & (seen.cumsum(-1) > 0)).sum()) for seen in shown),
     )
 
 

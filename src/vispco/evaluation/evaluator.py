@@ -108,8 +108,8 @@ class TaskEvaluator:
                 answers = self._generated(run, batch, encoded, number, hold=shared)
                 tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
-                load = cost.Workload(encoded.num_text, encoded.num_visual, run.chain.sites(self.num_layers))
-                tally.add_cost(run.counts, load)
+                assert run.workload is not None  # noqa: S101 - likewise
+                tally.add_cost(run.counts, run.workload)
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
@@ -200,7 +200,7 @@ class TaskEvaluator:
                 action()
         prefix = self.prefixes.get(key)
         resumed = nullcontext() if prefix is None else prefix.resume()
-        with run.on(self.model, batch.rows, encoded.num_visual), resumed:
+        with run.on(self.model, batch.rows, encoded), resumed:
             return action()
 
     def _run_of(self, candidate: Candidate) -> CandidateRun:

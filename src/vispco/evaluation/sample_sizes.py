@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vispco import cost as costs
-from vispco.cost import Cost, Site, Workload, clamp_budget, snap
+from vispco.cost import Cost, Workload, clamp_budget, snap
 from vispco.errors import BudgetFloorError, InvalidInputError
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,15 +21,15 @@ class SampleSizes:
     """Text, visual and answer tokens of S samples (int64 [S] each, in the evaluator's order), and the cost.
 
     A budget is a fraction of the FLOPs of each sample's unpruned prompt. The bill of a search includes the answers.
-    site, earliest_layer: where tokens leave with this scorer, and from which layer on.
+    chain: who chooses the tokens, which is part of the cost. num_instruction: text tokens that it may read, [S].
     """
 
     num_text: Tensor
     num_visual: Tensor
     num_answer: Tensor
     cost: Cost
-    site: Site | tuple[Site, ...] = "entry"
-    earliest_layer: int = 1
+    chain: Chain = field(default_factory=lambda: Chain.of("fastv"))
+    num_instruction: Tensor | None = None
 
     @classmethod
     def of(cls, evaluator: Any, cost: str = "exact") -> SampleSizes:
@@ -39,14 +40,13 @@ class SampleSizes:
         known = getattr(evaluator, "sizes", None)
         if isinstance(known, SampleSizes):
             return known
-        table = torch.zeros(3, len(evaluator.samples), dtype=torch.int64)
+        table = torch.zeros(4, len(evaluator.samples), dtype=torch.int64)
         for batch in evaluator.batches:
             encoded = evaluator.store.encode(batch.samples, answers=True)
-            columns = (encoded.num_text, encoded.num_visual, encoded.answer_lengths)
+            columns = (encoded.num_text, encoded.num_visual, encoded.answer_lengths, encoded.num_instruction)
             table[:, list(batch.rows)] = torch.tensor(columns)
-        scorer = evaluator.scorer
-        model = costs.get(cost, evaluator.model.config)
-        return cls(table[0], table[1], table[2], model, scorer.sites(model.num_layers), scorer.earliest_layer)
+        text, visual, answer, asked = table
+        return cls(text, visual, answer, costs.get(cost, evaluator.model.config), evaluator.scorer, asked)
 
     def __len__(self) -> int:
         return len(self.num_text)
@@ -55,22 +55,29 @@ class SampleSizes:
     def num_layers(self) -> int:
         return self.cost.num_layers
 
+    @property
+    def earliest_layer(self) -> int:
+        """The first layer that the chain may prune."""
+        return self.chain.earliest_layer
+
     def first(self, n: int) -> SampleSizes:
-        return replace(self, num_text=self.num_text[:n], num_visual=self.num_visual[:n], num_answer=self.num_answer[:n])
+        asked = None if self.num_instruction is None else self.num_instruction[:n]
+        own = {name: getattr(self, name)[:n] for name in ("num_text", "num_visual", "num_answer")}
+        return replace(self, num_instruction=asked, **own)
 
     def under(self, chain: Chain) -> SampleSizes:
         """Return the same samples, pruned by another chain of scorers."""
-        return replace(self, site=chain.sites(self.num_layers), earliest_layer=chain.earliest_layer)
+        return replace(self, chain=chain)
 
     @property
     def workload(self) -> Workload:
         """The prompts of all samples."""
-        return Workload(self.num_text, self.num_visual, self.site, self.earliest_layer)
+        return workload_under(self.chain, self.cost.dimensions, self.num_text, self.num_visual, self.num_instruction)
 
     @property
     def typical(self) -> Workload:
-        """One sample with the median numbers of text and visual tokens: [1]."""
-        return replace(self.workload, num_text=self.num_text.median()[None], num_visual=self.num_visual.median()[None])
+        """One sample with the median numbers of tokens: [1]."""
+        return self.workload.each(lambda numbers: numbers.median()[None])
 
     @property
     def with_answers(self) -> Workload:
@@ -88,7 +95,7 @@ class SampleSizes:
     def total_flops(self, schedule: Schedule) -> float:
         """Return the FLOPs of one pass over all samples with their answers, generated or given."""
         counts = schedule.counts(self.num_visual.tolist())
-        return float(self.cost.price(counts, self.with_answers).sum())
+        return float(self.cost.bill(counts, self.with_answers).sum())
 
     def check_budget(self, budget: float) -> None:
         """Refuse a budget outside of (0, 1], and one that even a schedule without visual tokens exceeds."""

@@ -39,7 +39,7 @@ class Tally:
     def add_cost(self, counts: Tensor, workload: Workload) -> None:
         """Prefill FLOPs of each sample from the tokens that its layers processed: counts [B, L]."""
         for name, cost in self.costs.items():
-            spent = cost.price(counts, workload).double()
+            spent = cost.bill(counts, workload).double()
             self.flops[name] += spent.tolist()
             self.fractions[name] += (spent / cost.full(workload)).tolist()
 

@@ -164,13 +164,14 @@ class Family:
         inputs: Mapping[str, Any],
         *,
         answers: Tensor | None = None,
+        read: Tensor | None = None,
         visual: Tensor | None = None,
     ) -> TokenLayout:
         """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`.
 
-        visual: bool [B, N], where they are, if the caller knows it.
+        answers, read: see `TokenLayout.build`. visual: bool [B, N], where they are, if the caller knows it.
         """
-        given = self._given(inputs)
+        given = self.given(inputs)
         shape = given.shape[:2]
         visual = self.find_visual(model, inputs) if visual is None else visual.to(given.device)
         if visual.shape != shape:
@@ -185,8 +186,12 @@ class Family:
             # Training labels may lie on all of the text. What comes before the last picture is no answer about it.
             behind = visual.flip(-1).cumsum(-1).flip(-1) == 0
             answers = answers.to(visual.device) & behind & visual.any(-1, keepdim=True)
+        if read is not None:
+            read = read.to(visual.device).expand(shape) if read.shape[-1] == shape[1] else None
         # The sizes may lie on a device, and most scorers never ask for them.
-        return TokenLayout.build(visual, real, answers=answers, image_sizes=lambda: self.image_sizes(model, inputs))
+        return TokenLayout.build(
+            visual, real, answers=answers, read=read, image_sizes=lambda: self.image_sizes(model, inputs)
+        )
 
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
         """Where the visual tokens are: bool [B, N]."""
@@ -197,7 +202,7 @@ class Family:
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
-        return self._placeholders_in(model, self._given(inputs))
+        return self._placeholders_in(model, self.given(inputs))
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""
@@ -218,7 +223,7 @@ class Family:
 
     def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
         """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
-        given = self._given(inputs)
+        given = self.given(inputs)
         batch, length = given.shape[:2]
         ids = inputs.get("input_ids")
         if length > 1 and ids is None:
@@ -283,7 +288,8 @@ class Family:
             "Use a scorer of embeddings (e.g. 'divprune') or of attention (e.g. 'fastv'), or add a model family."
         )
 
-    def _given(self, inputs: Mapping[str, Any]) -> Tensor:
+    def given(self, inputs: Mapping[str, Any]) -> Tensor:
+        """What the model was called with: token ids [B, N], or embeddings [B, N, D]."""
         given = inputs.get("input_ids")
         given = inputs.get("inputs_embeds") if given is None else given
         if not isinstance(given, Tensor):

@@ -27,7 +27,7 @@ class Qwen(Family):
         grids = [[] if each is None else each.tolist() for each in (images, videos)]
         order = [kind for kind, each in enumerate(grids) for _ in each]
         if all(grids):  # in the order of their placeholders
-            ids = self._given(inputs).cpu().numpy()
+            ids = self.given(inputs).cpu().numpy()
             order = [
                 int(ids[row, start] != config.image_token_id) for row, start, _ in runs_of(self._visual(model, inputs))
             ]

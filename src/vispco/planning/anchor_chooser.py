@@ -31,6 +31,10 @@ class AnchorChooser:
         moves = bool(predictor.offset.weight.any()) or bool(predictor.offset.bias.any())
         return None if moves or predictor.memory is None else cls(predictor, budget)
 
+    def flops(self, sizes: Array) -> Array:
+        """FLOPs of a choice for samples [B, 2 or more] of so many text and visual tokens: int64 [B]."""
+        return np.zeros(len(sizes), dtype=np.int64) if len(self.in_range) < 2 else self.reader.flops(sizes)
+
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Array:
         """The anchor of each sample: int64 [B], on the host. embeddings: [B, N, D], what enters the language model."""
         if len(self.in_range) < 2:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload, counts_for_budget
-from vispco.cost.host import Array
+from vispco.cost.workload import Array
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import deployed_gamma
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 MUCH = 1e4  # a level that is not the nearest one is worse than any KL
 ROUNDING = 1e-9
@@ -110,20 +111,16 @@ def nearest_level(level: Array | Tensor, levels: Sequence[float]) -> Array:
     return found
 
 
-def workload_under(chain: Chain, text: Tensor, visual: Tensor, num_layers: int) -> Workload:
-    """Samples of these sizes [B] that follow a chain."""
-    return Workload(text, visual, chain.sites(num_layers), chain.earliest_layer)
-
-
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Samples that want counts. params: [B, P]. budget: float64 [B]. chain: int64 [B]. text, visual: int64 [B]."""
+    """Samples that want counts. params: [B, P]. budget: float64 [B]. chain: int64 [B]. sizes: int64 [B, 4], see
+    `TokenLayout.prompt_sizes`.
+    """
 
     params: Tensor
     budget: Tensor
     chain: Tensor
-    text: Tensor
-    visual: Tensor
+    sizes: Tensor
 
 
 def counts_by_chain(
@@ -135,7 +132,7 @@ def counts_by_chain(
         rows = (request.chain == number).nonzero()[:, 0]
         if not len(rows):
             continue
-        size = workload_under(chain, request.text[rows], request.visual[rows], cost.num_layers)
+        size = workload_under(chain, cost.dimensions, *request.sizes[rows].T)
         counts[rows] = counts_for_budget(
             kernel, request.params[rows], request.budget[rows], size, cost, gamma=deployed_gamma(kernel), fill=fill
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco import files
-from vispco.cost import Budget, BudgetLike, Workload
+from vispco.cost import Budget, BudgetLike
 from vispco.engine.plan import Planner
 from vispco.errors import InvalidInputError
 from vispco.planning.found_shape import FoundShape
@@ -15,6 +15,7 @@ from vispco.planning.planner_kinds import PLANNERS, PREDICTOR, cost_of, load_pre
 from vispco.planning.pruner_config import NAME, PrunerConfig
 from vispco.planning.pruner_source import PrunerSource, read_source
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 from vispco.weights import hide_weight_bars
 
 
@@ -74,7 +75,7 @@ def export(
         )
     chain, kernel, shape = nearest_shape(config, value)
     cost = cost_of(config)
-    size = Workload(text, visual, chain.sites(cost.num_layers), chain.earliest_layer)
+    size = workload_under(chain, cost.dimensions, text, visual)
     schedule = FoundShape(value, shape.params, shape.kl).schedule(kernel, size, cost)
     return replace(config, chain=chain, planner={"kind": "schedule", "schedule": schedule.to_dict()}, budget=budget)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,19 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
-from vispco.cost.host import Array, HostPricing, as_array
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
-from vispco.planning.configurations import text_floor, workload_under
+from vispco.planning.configurations import text_floor
 from vispco.planning.found_shape import deployed_gamma
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.mean_budget import KlCurves, Price, fixed_price
 from vispco.planning.memory_reader import MemoryReader
 from vispco.planning.observation import Observation
 from vispco.scorers import MixedChain
+from vispco.scorers.cost import ChainScoring, workload_under
 
 REMEMBERED = 1 << 16
 """How many plans are remembered at most."""
@@ -63,7 +65,7 @@ class JointPlanner:
         )
         self._usable, self._level = as_array(self.usable()), as_array(self.known.level)
         self._chain = as_array(self.known.chain)
-        self._floors: dict[tuple[int, int], Array] = {}
+        self._floors: dict[tuple[int, ...], Array] = {}
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
         self.price: Price | None = None
@@ -72,13 +74,11 @@ class JointPlanner:
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
-        return self._plan(sizes, self.choose_batch(layout, embeddings))
+        return self._plan(layout.prompt_sizes, self.choose_batch(layout, embeddings))
 
     def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
         """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
-        sizes = np.stack([layout.num_prompt, layout.num_visual], axis=1)
-        return self._choose(sizes, self.reader.estimate(layout, embeddings))
+        return self._choose(layout.prompt_sizes, self.reader.estimate(layout, embeddings))
 
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
@@ -96,7 +96,7 @@ class JointPlanner:
         return usable
 
     def _choose(self, sizes: Array, estimate: Array) -> JointChoice:
-        """sizes: int64 [B, 2], numbers of text and visual tokens. estimate: [B, K], the KL of each configuration."""
+        """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration."""
         floors = self._lowest(sizes)
         estimate = np.where(self._usable, estimate, np.inf)
         budget = np.full(len(sizes), self.budget.amount)
@@ -121,18 +121,29 @@ class JointPlanner:
             solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)
             self._solved |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
         counts = torch.from_numpy(np.stack([self._solved[key] for key in keys]))
-        return TokenPlan(counts, groups=groups if len(self.used) > 1 else None)
+        flops = tuple(self.reader.flops(sizes).tolist())
+        return TokenPlan(counts, groups=groups if len(self.used) > 1 else None, planning_flops=flops)
 
-    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost) -> Array:
-        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune."""
+    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost, asked: Budget | None = None) -> Array:
+        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune.
+
+        asked: see `vispco.cost.counts_for_budget`.
+        """
         counts, chains = np.empty((len(sizes), cost.num_layers), dtype=np.int64), self._chain[anchor]
         for number in np.unique(chains).tolist():
             rows = np.flatnonzero(chains == number)
-            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[rows].T)
-            size = workload_under(self.chains[number], text, visual, cost.num_layers)
+            size = self._workload(number, sizes[rows])
             fill = not self.predictor.config.servable
-            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill)
+            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
         return counts
+
+    def _workload(self, chain: int, sizes: Array) -> Workload:
+        """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
+        columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
+        planning = torch.from_numpy(self.reader.flops(sizes))
+        found = workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
+        return replace(found, scoring=ChainScoring(self.chains[chain], self.cost.dimensions, reads))
 
     def _fix_price(self) -> Price:
         """The price at which the calibration samples, each estimated from the others, spend the mean."""
@@ -146,8 +157,9 @@ class JointPlanner:
             spent = np.empty(len(budget))
             for number in np.unique(self._chain[anchor]).tolist():
                 rows = np.flatnonzero(self._chain[anchor] == number)
-                size = workload_under(self.chains[number], sizes[rows, 0], sizes[rows, 1], self.cost.num_layers)
-                spent[rows] = as_array(self.cost.price(torch.from_numpy(counts[rows]), size))
+                spent[rows] = as_array(
+                    self.cost.bill(torch.from_numpy(counts[rows]), self._workload(number, asked[rows]))
+                )
             return np.asarray(spent / full)
 
         return fixed_price(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
@@ -158,12 +170,11 @@ class JointPlanner:
 
     def _lowest(self, sizes: Array) -> Array:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
-        keys: list[tuple[int, int]] = list(map(tuple, sizes.tolist()))
+        keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
-            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
-            layers = self.cost.num_layers
+            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[:, :2].T)
             loads = [Workload(text, visual, "entry", 0)]
-            loads += [workload_under(chain, text, visual, layers) for chain in self.chains]
+            loads += [self._workload(number, sizes) for number in range(len(self.chains))]
             floors = np.stack([HostPricing(self.cost, load).lowest for load in loads], axis=1)
             self._floors |= dict(zip(keys, floors, strict=True))
         return np.stack([self._floors[key] for key in keys])

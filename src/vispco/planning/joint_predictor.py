@@ -71,7 +71,7 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
         self.register_buffer("chain", torch.zeros(K, dtype=torch.int64))
         self.register_buffer("level", torch.zeros(K))
         self.register_buffer("kept", torch.ones(K, dtype=torch.bool))  # False: worse than the others of its level
-        self.register_buffer("sizes", torch.ones(M, 2, dtype=torch.int64))  # text and visual tokens of the samples
+        self.register_buffer("sizes", torch.ones(M, 4, dtype=torch.int64))  # prompt sizes of the samples
         self.post_init()
 
     @classmethod

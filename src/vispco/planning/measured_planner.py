@@ -10,14 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, Site, TimeProfile, Workload
-from vispco.cost.host import Array, HostPricing
+from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
+from vispco.cost.host import HostPricing
 from vispco.cost.solve import counts_for_budget
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
 from vispco.planning.found_shape import deployed_gamma
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
 """A fraction of the FLOPs -> the shapes for it."""
@@ -26,20 +29,24 @@ STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole perce
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """What a planner solves for: a kernel on layers of these sizes, and where tokens leave."""
+    """What a planner solves for: a kernel on layers of these sizes, and the chain that chooses, if that is known."""
 
     kernel: Kernel
     dimensions: Dimensions
-    site: Site | tuple[Site, ...] = "entry"
+    chain: Chain | None = None
 
-    def workload(self, text: Any, visual: Any) -> Workload:
-        num_text, num_visual = (torch.from_numpy(np.array(numbers, dtype=np.int64)) for numbers in (text, visual))
-        return Workload(num_text, num_visual, self.site, self.kernel.earliest_layer)
+    def workload(self, sizes: Any) -> Workload:
+        """Samples of these sizes: int64 [n, 2 or 4], see `TokenLayout.prompt_sizes`."""
+        columns = [torch.from_numpy(column.copy()) for column in np.asarray(sizes, dtype=np.int64).T]
+        if self.chain is not None:
+            return workload_under(self.chain, self.dimensions, *columns).pinned(self.kernel.earliest_layer)
+        read = columns[3] if len(columns) > 2 else 0
+        return Workload(columns[0], columns[1], earliest_layer=self.kernel.earliest_layer, num_read=read)
 
-    def counts(self, params: Tensor, budget: Array, workload: Workload, cost: Cost) -> Array:
-        """Whole tokens [n, L] of shapes params [n, P] at fractions [n] of a cost."""
-        gamma = deployed_gamma(self.kernel)
-        return counts_for_budget(self.kernel, params, torch.from_numpy(budget), workload, cost, gamma=gamma).numpy()
+    def counts(self, params: Tensor, budget: Array, workload: Workload, cost: Cost, asked: Budget) -> Array:
+        """Whole tokens [n, L] of shapes params [n, P] at fractions [n] of a cost, to which the asked budget comes."""
+        gamma, share = deployed_gamma(self.kernel), torch.from_numpy(budget)
+        return counts_for_budget(self.kernel, params, share, workload, cost, gamma=gamma, asked=asked).numpy()
 
     def flops_fraction(self, budget: Array, workload: Workload, cost: Cost) -> float:
         """Which fraction of the FLOPs a fraction of another cost comes to, on average: for the choice of a shape."""
@@ -78,16 +85,26 @@ def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:
     return found
 
 
-def beside_longest(kept: Array, sizes: Array, longest: int) -> Array:
-    """Visual tokens [B, L] that fit beside what the longest sample keeps [L]; sizes [B, 2] of text and visual tokens."""
-    text, visual = sizes[:, :1], sizes[:, 1:]
-    found: Array = np.minimum((kept + text[longest] - text).clip(0), visual)
+def covering_size(sizes: Array) -> tuple[int, ...]:
+    """The sample that stands for a batch in time: as much text as any, as long as the longest; see `TokenLayout.prompt_sizes`.
+
+    A layer takes what its longest row takes, and text never leaves: so a sample with much text bounds the batch, even where
+    another one is longer before pruning.
+    """
+    text = int(sizes[:, 0].max())
+    return text, int(sizes[:, :2].sum(axis=1).max()) - text, *(int(number) for number in sizes[:, 2:].max(axis=0))
+
+
+def share_rows(kept: Array, sizes: Array) -> Array:
+    """Visual tokens [B, L] that fit into rows as long as those of `covering_size` with so many visual tokens [L]."""
+    text, visual = sizes[:, :1], sizes[:, 1:2]
+    found: Array = np.minimum(kept + text.max() - text, visual)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class TimeLimit:
-    """What a batch is planned with: its longest sample, and the share [1] of that sample's unpruned time.
+    """What a batch is planned with: the sample that stands for it, and the share [1] of that sample's unpruned time.
 
     step: the fraction of the FLOPs that it comes to, in whole steps.
     """
@@ -99,20 +116,20 @@ class TimeLimit:
 
 
 class TimeLimits:
-    """The limits of a budget of time by the size of a batch's longest sample, each worked out once."""
+    """The limits of a budget of time by the `covering_size` of a batch, each worked out once."""
 
     def __init__(self, budget: Budget, priced: Priced) -> None:
         self.budget, self.priced = budget, priced
         self.costs = MeasuredCosts(priced.dimensions)
         self._known: dict[tuple[Any, ...], TimeLimit] = {}
 
-    def of(self, longest: tuple[int, int], batch: int, embeddings: Tensor) -> TimeLimit:
+    def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> TimeLimit:
         """For so many text and visual tokens."""
         cost = self.costs.at(batch, embeddings)
-        key = (*longest, batch, embeddings.device, embeddings.dtype)
+        key = (*size, batch, embeddings.device, embeddings.dtype)
         found = self._known.get(key)
         if found is None:
-            workload = self.priced.workload([longest[0]], [longest[1]])
+            workload = self.priced.workload([size])
             share = time_share(self.budget, workload, cost)
             found = self._known[key] = TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
         return found
@@ -121,8 +138,8 @@ class TimeLimits:
 class MeasuredPlanner:
     """The engine's `Planner` for a budget of time or of bytes.
 
-    Bytes hold for every sample. Time holds for the batch: it takes what its longest sample takes at each layer, so that is
-    the one that is planned, and the others keep as many tokens as fit beside it without making a layer longer.
+    Bytes hold for every sample. Time holds for the batch: a layer takes what its longest row takes, so one length of rows is
+    planned for each layer, and every sample keeps as many tokens as fit into it beside its text.
     """
 
     def __init__(self, budget: Budget, make_shape: MakeShape, priced: Priced) -> None:
@@ -137,20 +154,21 @@ class MeasuredPlanner:
 
     def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         cost = KvBytes(self.priced.dimensions)
-        workload = self.priced.workload(layout.num_prompt, layout.num_visual)
+        workload = self.priced.workload(layout.prompt_sizes)
         budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
         params = self._params(self.priced.step(budget, workload, cost), layout, embeddings)
-        return TokenPlan(torch.from_numpy(self.priced.counts(params, budget, workload, cost)))
+        return TokenPlan(torch.from_numpy(self.priced.counts(params, budget, workload, cost, self.budget)))
 
     def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = tuple(zip(layout.num_prompt, layout.num_visual, strict=True))
-        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place]))
-        limit = self._limits.of(sizes[longest], len(sizes), embeddings)
+        rows = layout.prompt_sizes
+        sizes = tuple(map(tuple, rows.tolist()))
+        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place][:2]))
+        limit = self._limits.of(covering_size(rows), len(sizes), embeddings)
         params = self._params(limit.step, layout, embeddings)[longest : longest + 1]
 
         def make() -> TokenPlan:
-            kept = self.priced.counts(params, limit.share, limit.workload, limit.cost)[0]
-            return TokenPlan(torch.from_numpy(beside_longest(kept, np.array(sizes), longest)))
+            kept = self.priced.counts(params, limit.share, limit.workload, limit.cost, self.budget)[0]
+            return TokenPlan(torch.from_numpy(share_rows(kept, rows)))
 
         return self._plans.recall((limit, sizes, params.numpy().tobytes()), make)
 

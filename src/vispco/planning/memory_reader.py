@@ -76,6 +76,14 @@ class MemoryReader:
         own: Array = found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.columns))].T
         return own
 
+    def flops(self, sizes: Array) -> Array:
+        """FLOPs of an estimate for samples [B, 2 or more] of so many text and visual tokens: int64 [B]."""
+        described, axes = self.memory.axes.shape
+        width, known = (described - 1) // 3, len(self.memory.keys)
+        pooled = 2 * 3 * width * sizes[:, :2].sum(axis=1)  # the means of words and picture, and the picture's spread
+        compared = 2 * described * (3 * axes + 2) + 2 * known * (axes + len(self.bandwidths) * len(self.columns))
+        return np.asarray(pooled + compared, dtype=np.int64)
+
     def _on(self, device: torch.device) -> _Tables:
         key = (device, is_on_host(device))
         if key not in self._tables:

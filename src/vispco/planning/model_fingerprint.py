@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from vispco.cost import Dimensions
+from vispco.engine import unwrap
 from vispco.errors import InvalidInputError, UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ class ModelFingerprint:
 
     @classmethod
     def of(cls, model: Any) -> Self:
+        model = unwrap(model)
         sizes = Dimensions.from_config(model.config).to_dict()
         known = {name: _plain(value) for name, value in sizes.items() if name not in NOT_SIZES}
-        return cls(type(_bare(model)).__name__, known, weights_digest(model))
+        return cls(type(model).__name__, known, weights_digest(model))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,19 +101,14 @@ def check_model(source: PrunerSource, model: Any) -> None:
 def weights_digest(model: Any) -> str:
     """Names, shapes and some numbers of every parameter; weights that are not in memory count by name and shape."""
     found = blake2b(digest_size=16)
-    for name, tensor in sorted(model.named_parameters()):
+    named = ((name.replace("_orig_mod.", ""), tensor) for name, tensor in model.named_parameters())  # of compiled parts
+    for name, tensor in sorted(named, key=lambda pair: pair[0]):
         found.update(f"{name}:{tuple(tensor.shape)};".encode())
         if tensor.device.type != "meta" and tensor.is_floating_point():
             flat = tensor.detach().reshape(-1)
             some = flat[:: max(1, flat.numel() // SPREAD)].to("cpu", torch.bfloat16)
             found.update(some.view(torch.int16).numpy().tobytes())
     return found.hexdigest()
-
-
-def _bare(model: Any) -> Any:
-    """The model inside the wrappers of torch.compile and PEFT."""
-    model = getattr(model, "_orig_mod", model)
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _plain(value: Any) -> Any:

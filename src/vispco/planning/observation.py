@@ -18,7 +18,7 @@ class Observation:
 
     visual: [B, 2 D], mean and standard deviation over the sample's visual tokens (0 where it has none).
     text: [B, T, D], the embeddings of its instruction tokens in order. present: bool [B, T], False for padding.
-    sizes: int64 [B, 2], numbers of text and of visual tokens; a budget's meaning depends on them.
+    sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`; a budget's meaning depends on them.
     """
 
     visual: Tensor
@@ -54,7 +54,7 @@ def observe(layout: TokenLayout, embeddings: Tensor) -> Observation:
     picked = order.gather(1, first + torch.arange(width, device=states.device))
     present = torch.arange(width, device=states.device) < numbers.clamp_max(width)[:, None]
     text = states.gather(1, picked[..., None].expand(-1, -1, states.shape[-1])) * present[..., None]
-    sizes = torch.stack([numbers, layout.visual.sum(-1)], dim=-1)
+    sizes = layout.on_device(layout.prompt_sizes).to(states.device)
     return Observation(torch.cat([mean, variance.sqrt()], dim=-1), text, present, sizes)
 
 

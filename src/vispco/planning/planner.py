@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.cost import Cost, MovableCurves, Site, Workload
+from vispco.cost import Cost, MovableCurves, Workload
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import Array, TokenLayout
 from vispco.planning.anchor_chooser import AnchorChooser
 from vispco.planning.found_shape import deployed_gamma
-from vispco.planning.observation import observe
+from vispco.planning.observation import MAX_TEXT, observe
 from vispco.planning.predictor import Predictor
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
@@ -28,7 +30,7 @@ class BudgetPlanner:
     """The engine's `Planner` for one budget: the shape's parameters, moved so that F <= B for **every** sample.
 
     The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. What was solved
-    once for a size and a shape is remembered.
+    once for a size and a shape is remembered. chain: who chooses, and is paid for; without one, choosing is free.
     """
 
     def __init__(
@@ -38,10 +40,11 @@ class BudgetPlanner:
         budget: float,
         cost: Cost,
         *,
-        site: Site | tuple[Site, ...] = "entry",
+        chain: Chain | None = None,
         fill: bool = True,
     ) -> None:
-        self.shape, self.kernel, self.budget, self.cost, self.site, self.fill = shape, kernel, budget, cost, site, fill
+        self.shape, self.kernel, self.budget, self.cost, self.fill = shape, kernel, budget, cost, fill
+        self.chain = chain
         self._known: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
         self._curves = self._movable(shape.params) if isinstance(shape, AnchorChooser) else None
@@ -49,7 +52,7 @@ class BudgetPlanner:
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         curves, rows, shapes = self._shapes(layout, embeddings)
-        keys = tuple(zip(layout.num_prompt, layout.num_visual, shapes, strict=True))
+        keys = tuple(zip(map(tuple, layout.prompt_sizes.tolist()), shapes, strict=True))
         return self._plans.recall(keys, lambda: self._plan(keys, curves, rows))
 
     def _plan(self, keys: Sequence[tuple[Any, ...]], curves: MovableCurves | Tensor, rows: Array) -> TokenPlan:
@@ -61,7 +64,8 @@ class BudgetPlanner:
             curves = self._movable(curves) if isinstance(curves, Tensor) else curves
             solved = self._solve([keys[place] for place in new], curves, rows[new])
             self._known |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
-        return TokenPlan(torch.from_numpy(np.stack([self._known[key] for key in keys])))
+        flops = tuple(self._planning_flops(np.array([sizes for sizes, _ in keys])).tolist())
+        return TokenPlan(torch.from_numpy(np.stack([self._known[key] for key in keys])), planning_flops=flops)
 
     def _shapes(self, layout: TokenLayout, embeddings: Tensor) -> tuple[MovableCurves | Tensor, Array, list[Any]]:
         """Curves, or their parameters [n, P]; which of them each sample has; and what tells them apart."""
@@ -76,10 +80,22 @@ class BudgetPlanner:
     def _movable(self, params: Tensor) -> MovableCurves:
         return MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))
 
-    def _solve(self, sizes: list[tuple[Any, ...]], curves: MovableCurves, rows: Array) -> Array:
-        text, visual = (torch.from_numpy(np.array(column)) for column in list(zip(*sizes, strict=True))[:2])
-        workload = Workload(text, visual, self.site, self.kernel.earliest_layer)
-        return curves.counts(rows, np.full(len(sizes), self.budget), workload, self.cost, fill=self.fill)
+    def _solve(self, keys: list[tuple[Any, ...]], curves: MovableCurves, rows: Array) -> Array:
+        sizes = np.array([own for own, _ in keys])
+        columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T]
+        planning = torch.from_numpy(self._planning_flops(sizes))
+        if self.chain is None:
+            text, visual, _, read = columns
+            first = self.kernel.earliest_layer
+            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning)
+        else:
+            load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
+        return curves.counts(rows, np.full(len(keys), self.budget), load, self.cost, fill=self.fill)
+
+    def _planning_flops(self, sizes: Array) -> Array:
+        """Of samples [B, 4]: int64 [B]."""
+        count = getattr(self.shape, "flops", None)
+        return np.zeros(len(sizes), dtype=np.int64) if count is None else np.asarray(count(sizes), dtype=np.int64)
 
 
 def static_shape(params: Tensor) -> Shape:
@@ -87,16 +103,23 @@ def static_shape(params: Tensor) -> Shape:
     return lambda layout, _: params.expand(layout.batch_size, -1)
 
 
-def predicted_shape(predictor: Predictor, budget: float) -> Shape | AnchorChooser:
-    """A shape of each sample's own."""
-    chooser = AnchorChooser.of(predictor, budget)
-    if chooser is not None:
-        return chooser
+class PredictedShape:
+    """The shape of each sample that a predictor foretells for a budget."""
 
-    def shape(layout: TokenLayout, embeddings: Tensor) -> Tensor:
-        predictor.to(embeddings.device)
-        budgets = torch.full((layout.batch_size,), budget, device=embeddings.device)
-        params: Tensor = predictor(observe(layout, embeddings), budgets).params
+    def __init__(self, predictor: Predictor, budget: float) -> None:
+        self.predictor, self.budget = predictor, budget
+
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Tensor:
+        self.predictor.to(embeddings.device)
+        budgets = torch.full((layout.batch_size,), self.budget, device=embeddings.device)
+        params: Tensor = self.predictor(observe(layout, embeddings), budgets).params
         return params
 
-    return shape
+    def flops(self, sizes: Array) -> Array:
+        """FLOPs of one prediction for samples [B, 2 or more] of so many text and visual tokens: int64 [B]."""
+        return np.array([self.predictor.flops(min(text, MAX_TEXT)) for text in sizes[:, 0].tolist()], dtype=np.int64)
+
+
+def predicted_shape(predictor: Predictor, budget: float) -> PredictedShape | AnchorChooser:
+    """A shape of each sample's own."""
+    return AnchorChooser.of(predictor, budget) or PredictedShape(predictor, budget)

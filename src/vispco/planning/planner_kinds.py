@@ -62,11 +62,11 @@ def build_shapes(config: PrunerConfig, budget: Budget | None, folder: Path) -> t
             near = nearest_shape(config, fraction)
             return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
 
-        priced = Priced(kernel, cost.dimensions, chain.sites(cost.num_layers))
+        priced = Priced(kernel, cost.dimensions, chain)
         return chain, MeasuredPlanner(hard(budget), static, priced)
     fraction = fraction_of(budget)
     chain, kernel, shape = nearest_shape(config, fraction)
-    return chain, BudgetPlanner(static_shape(shape.params), kernel, fraction, cost, site=chain.sites(cost.num_layers))
+    return chain, BudgetPlanner(static_shape(shape.params), kernel, fraction, cost, chain=chain)
 
 
 @PLANNERS.register(name="predictor")
@@ -75,11 +75,11 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
     predictor = load_predictor(config, folder)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
     if budget is not None and budget.kind != "flops":
-        priced = Priced(predictor.kernel, cost.dimensions, chain.sites(cost.num_layers))
+        priced = Priced(predictor.kernel, cost.dimensions, chain)
         return chain, MeasuredPlanner(hard(budget), lambda fraction: predicted_shape(predictor, fraction), priced)
     fraction = fraction_of(budget)
     shape = predicted_shape(predictor, fraction)
-    return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, site=chain.sites(cost.num_layers))
+    return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, chain=chain)
 
 
 @PLANNERS.register(name="joint")

@@ -184,7 +184,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         dtype = self.offset.weight.dtype
         b = budget.to(observation.visual.device, dtype)[:, None]
         phase = b * torch.pi * torch.arange(1, WAVES + 1, device=b.device)
-        sizes = observation.sizes.to(dtype).clamp_min(1)
+        sizes = observation.sizes[:, :2].to(dtype).clamp_min(1)
         logs = sizes.log() / 5.0
         return torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1)
 

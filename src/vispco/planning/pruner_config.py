@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from vispco import files, provenance
 from vispco.cost import Budget
-from vispco.errors import InvalidInputError, VispcoError, parsing
+from vispco.errors import InvalidInputError, VispcoError, check_version, parsing
+from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike, check_allocation
 from vispco.version import __version__
@@ -53,6 +54,12 @@ class PrunerConfig:
             Budget.of(self.budget)  # a wrong one is refused here
         if self.allocation is not None:
             check_allocation(self.allocation)
+        if self.cost is not None and not isinstance(self.cost, Mapping):
+            raise InvalidInputError(
+                f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
+            )
+        if self.fingerprint is not None:
+            ModelFingerprint.from_dict(self.fingerprint)  # a wrong one is refused here
         for name in ("planner", "cost", "fingerprint"):  # as JSON gives it back, so that configs can be compared
             object.__setattr__(self, name, json.loads(json.dumps(getattr(self, name))))
 
@@ -102,6 +109,7 @@ class PrunerConfig:
         """From `to_dict`; keys that a newer version added are ignored."""
         if not is_pruner(data):
             raise InvalidInputError(f'This is not a pruner: it has no "format": "{FORMAT}". {REMEDY}')
+        check_version(data, VERSION, "This pruner")
         missing = [key for key in ("chain", "planner") if key not in data]
         if missing:
             raise InvalidInputError(f"This pruner has no {' and no '.join(map(repr, missing))}. {REMEDY}")

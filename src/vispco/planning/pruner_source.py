@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +33,14 @@ class PrunerSource:
 
 def read_source(source: str | Path) -> PrunerSource:
     """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
-    place = Path(source).expanduser()
-    if place.is_file():
+    try:
+        place = Path(source).expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
+    if files.is_file(place):
         check_recorded(place)
         return PrunerSource(_read_file(place), place.parent)
-    if not place.is_dir():
+    if not files.is_folder(place):
         place = _download(str(source))
     return PrunerSource(_read_folder(place, str(source)), place)
 
@@ -54,7 +56,7 @@ def _read_file(path: Path) -> PrunerConfig:
 
 
 def _read_folder(folder: Path, given: str) -> PrunerConfig:
-    if (folder / NAME).is_file():
+    if files.is_file(folder / NAME):
         return PrunerConfig.load(folder / NAME)
     if not any((folder / name).exists() for name in (disk.CONFIG, disk.SHAPES)):
         raise InvalidInputError(
@@ -71,7 +73,8 @@ def _read_folder(folder: Path, given: str) -> PrunerConfig:
 
 def _of_run(folder: Path) -> PrunerConfig:
     """What a search found, from the files of its folder; also of folders that 0.1.0.dev0 wrote."""
-    check_complete(folder)
+    if not is_snapshot(folder):
+        check_complete(folder)
     config = disk.read_config(folder)
     try:
         cost, scorer, kernel = config["cost"], config["scorer"], config["kernel"]
@@ -116,10 +119,15 @@ def _of_predictor(folder: Path) -> PrunerConfig:
 def _model_type(config: Path) -> str | None:
     """What transformers calls the model of a config.json; None where it is not one of a model."""
     try:
-        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError):
+        kind = files.read_json_object(config).get("model_type")
+    except InvalidInputError:
         return None  # reported by who reads it
     return None if kind is None else str(kind)
+
+
+def is_snapshot(folder: Path) -> bool:
+    """Whether a folder is the hub's cache of a repository: its files are links to blobs, which the hub's client checks."""
+    return (folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"
 
 
 def _download(name: str) -> Path:

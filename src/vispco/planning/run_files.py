@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, check_version
 from vispco.planning.found_shape import FoundShape
 
 FORMAT, VERSION = "vispco-search", 1
@@ -44,13 +44,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     data = _read(folder / CONFIG)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInputError(f"{folder} is not the directory of a search: its {CONFIG} was not written by one.")
+    check_version(data, VERSION, f"The search {folder / CONFIG}")
     return data
 
 
 def read_shapes(folder: Path) -> list[FoundShape]:
-    if not (folder / SHAPES).is_file():
+    if not files.is_file(folder / SHAPES):
         return []
-    return [FoundShape.from_dict(each) for each in _read(folder / SHAPES)]
+    data = _read(folder / SHAPES)
+    if not isinstance(data, list):
+        raise InvalidInputError(f"{folder / SHAPES} holds no list of shapes. Run the search again.")
+    return [FoundShape.from_dict(each) for each in data]
 
 
 def _read(path: Path) -> Any:

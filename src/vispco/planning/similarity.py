@@ -19,7 +19,7 @@ def describe(observation: Observation) -> Tensor:
     """
     present = observation.present[..., None].float()
     words = (observation.text * present).sum(1) / present.sum(1).clamp_min(1)
-    size = observation.sizes[:, 1:].float().clamp_min(1).log()
+    size = observation.sizes[:, 1:2].float().clamp_min(1).log()
     return torch.cat([words, observation.visual, size], dim=-1)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vispco.cost import Dimensions, Exact, Workload
+from vispco.cost import Dimensions, Exact
 from vispco.presets.preset import PRESETS, Preset, mean_tokens
 from vispco.presets.setting import NUM_LAYERS, NUM_VISUAL
+from vispco.scorers.cost import workload_under
 
 LLAVA_7B = Dimensions(
     num_layers=NUM_LAYERS,
@@ -47,10 +48,10 @@ def _row(preset: Preset, setting: str, num_text: int) -> dict[str, Any]:
     if chain.decides_count:
         return row
     counts = preset.schedule(NUM_LAYERS, NUM_VISUAL, setting).counts([NUM_VISUAL])[0]
-    size = Workload(num_text, NUM_VISUAL, chain.sites(NUM_LAYERS), chain.earliest_layer)
+    size = workload_under(chain, LLAVA_7B, num_text, NUM_VISUAL)
     return row | {
         "mean_inputs": float(mean_tokens(counts, "inputs")),
         "mean_outputs": float(mean_tokens(counts, "outputs")),
-        "flops": int(cost.price(counts, size)),
+        "flops": int(cost.bill(counts, size)),
         "fraction": float(cost.fraction_of_counts(counts, size)),
     }

@@ -5,49 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vispco import cost as costs
-from vispco.cost import Cost, Workload
+from vispco.cost import Cost
+from vispco.engine import unwrap
 from vispco.engine.plan import TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
 from vispco.presets.preset import Preset, parse
 from vispco.pruner import Pruner
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
 
 class PresetPlanner:
     """The engine's `Planner` of a method: its published setting, or scaled to a budget that holds for every sample.
 
     cost: prices the budget; without a budget it only says how many layers there are. The budget is about the prompt: answer
-    tokens that stand in the batch (teacher forcing) are not counted.
+    tokens that stand in the batch (teacher forcing) are not counted. chain: the method's on a model, with its weights.
     """
 
-    def __init__(self, preset: Preset, cost: Cost, *, setting: str | None = None, budget: float | None = None) -> None:
+    def __init__(
+        self,
+        preset: Preset,
+        cost: Cost,
+        *,
+        setting: str | None = None,
+        budget: float | None = None,
+        chain: Chain | None = None,
+    ) -> None:
         if budget is not None and not 0.0 < budget <= 1.0:
             raise InvalidInputError(
                 f"budget={budget} was given. It is a fraction of the unpruned cost: above 0, up to 1."
             )
         self.preset, self.cost, self.setting, self.budget = preset, cost, setting, budget
-        self._site = preset.chain_for(cost.num_layers, setting).sites(cost.num_layers)
-        self._known: dict[tuple[int, int], Tensor] = {}
+        self.chain = chain or preset.chain_for(cost.num_layers, setting)
+        self._known: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
         if self.budget is None:
             layers = self.cost.num_layers
             return TokenPlan(self.preset.schedule(layers, layout.num_visual, self.setting).counts(layout.num_visual))
-        positions = torch.arange(layout.length, device=layout.visual.device)
-        asked = layout.real & ~layout.visual & (positions <= layout.query[:, None])
-        texts: list[int] = asked.sum(-1).tolist()
-        return TokenPlan(torch.stack([self.counts(*size) for size in zip(texts, layout.num_visual, strict=True)]))
+        return TokenPlan(torch.stack([self.counts(*size) for size in layout.prompt_sizes.tolist()]))
 
-    def counts(self, num_text: int, num_visual: int) -> Tensor:
-        """Whole tokens [L] of a sample of one size; those of a size are computed once."""
-        if (num_text, num_visual) not in self._known:
-            size = Workload([num_text], [num_visual], self._site)
+    def counts(self, *size: int) -> Tensor:
+        """Whole tokens [L] of a sample of one size (see `TokenLayout.prompt_sizes`); those of a size are computed once."""
+        if size not in self._known:
+            load = workload_under(self.chain, self.cost.dimensions, *([number] for number in size))
             budget = 1.0 if self.budget is None else self.budget
-            self._known[num_text, num_visual] = self.preset.counts_at_budget(budget, self.cost, size, self.setting)[0]
-        return self._known[num_text, num_visual]
+            self._known[size] = self.preset.counts_at_budget(budget, self.cost, load, self.setting)[0]
+        return self._known[size]
 
 
 def pruner(
@@ -61,4 +69,5 @@ def pruner(
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
     price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
-    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget), **options)
+    bound = chain.for_model(unwrap(config)) if isinstance(config, nn.Module) else chain
+    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget, chain=bound), **options)

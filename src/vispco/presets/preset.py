@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -82,8 +82,8 @@ class Preset:
         wanted = torch.as_tensor(budget, dtype=torch.float64).expand(workload.num_visual.shape)
         wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, found.earliest)), cost)
         rows = [
-            _fit(found, float(share), cost, Workload(text, visual, workload.site))
-            for share, text, visual in zip(wanted, workload.num_text, workload.num_visual, strict=True)
+            _fit(found, float(share), cost, workload.each(lambda numbers, place=place: numbers[place]))  # type: ignore[misc]
+            for place, share in enumerate(wanted)
         ]
         return torch.stack(rows)
 
@@ -92,7 +92,7 @@ class Preset:
         if workload.num_visual.ndim:
             counts = self.counts_at_budget(budget, cost, workload, setting)
             return Schedule.from_counts(counts, workload.num_visual.tolist())
-        one = Workload(workload.num_text[None], workload.num_visual[None], workload.site)
+        one = workload.each(lambda numbers: numbers[None])
         return Schedule.from_counts(self.counts_at_budget(budget, cost, one, setting)[0], int(workload.num_visual))
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _counts(stages: Sequence[PresetStage], num_layers: int, num_visual: int) -> 
 
 
 def _pinned(workload: Workload, first: int) -> Workload:
-    return Workload(workload.num_text, workload.num_visual, workload.site, first)
+    return replace(workload, earliest_layer=first)
 
 
 def _curve(stages: Sequence[PresetStage], num_layers: int) -> Tensor:
@@ -163,7 +163,8 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
 
     ends = torch.zeros((), dtype=torch.float64), torch.full((), most, dtype=torch.float64)
     found = scaled(largest_fitting(fits, *ends))
-    return snap(found, torch.tensor(budget, dtype=torch.float64), pinned, cost, fill=False)
+    allowed = min(budget, 1.0)  # where scoring costs more than pruning saves, `snap` raises it to the floor again
+    return snap(found, torch.tensor(allowed, dtype=torch.float64), pinned, cost, fill=False)
 
 
 def _withdrawn(budget: float, cost: Cost, sample: Workload, first: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, check_version
 from vispco.report.record import JsonRecord
 
 FORMAT = "vispco-report"
@@ -216,8 +216,5 @@ class Payload(JsonRecord):
     def from_dict(cls, data: Any) -> Payload:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InvalidInputError(f'This is not a report: it has no "format": "{FORMAT}".')
-        if data.get("version", 0) > VERSION:
-            raise InvalidInputError(
-                f"This report has version {data['version']} and this vispco reads up to {VERSION}. Upgrade vispco."
-            )
+        check_version(data, VERSION, "This report")
         return super().from_dict(data)

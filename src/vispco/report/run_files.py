@@ -82,7 +82,7 @@ class RunFiles:
 def read(path: str | Path) -> RunFiles:
     """A run's folder, or one frontier file (which is taken for a sweep's)."""
     path = Path(path)
-    if path.is_file():
+    if files.is_file(path):
         name = path.name.removesuffix(".json").removesuffix(".frontier")
         check_recorded(path)
         return RunFiles(path.parent, swept={name: Frontier.load(path)})

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from vispco.cost import Cost, Workload
+from vispco.cost.counted_flops import counted_flops
 from vispco.engine.vision import encode_pictures
 from vispco.errors import NotApplicableError
 from vispco.evaluation.encoded import Prompt, read
@@ -107,7 +107,7 @@ class Shrinker:
         key = tuple((name, _identity(value)) for name, value in sorted(pictures.items()))
         if key not in self._tower_flops:
             inputs = {name: value.to(self.model.device) for name, value in prompt.tensors.items()}
-            with FlopCounterMode(display=False) as counter:
+            with counted_flops() as counter:
                 encode_pictures(self.model, inputs, VisionNeeds())
             self._tower_flops[key] = float(counter.get_total_flops())
         return self._tower_flops[key]

@@ -53,7 +53,7 @@ class TpeJoint(TrialRival):
     startup: int = 10
 
     def floor_sizes(self, calibration: Calibration) -> SampleSizes:
-        return replace(calibration.sizes, earliest_layer=0)
+        return calibration.sizes.under(Chain.of("uniform"))
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -117,8 +117,7 @@ def fitted_steps(params: Tensor, sizes: SampleSizes, budget: float) -> Schedule:
 def steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pruner:
     """What is deployed: this chain and curve, moved to the budget of each sample."""
     kernel = replace(joint_kernel(), earliest_layer=chain.earliest_layer)
-    sites = chain.sites(cost.num_layers)
-    return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, site=sites))
+    return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, chain=chain))
 
 
 def _choice(

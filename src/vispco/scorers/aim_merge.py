@@ -10,10 +10,12 @@ best matches are taken over all pictures of a sample; survivors keep their order
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, ranks, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid, places_within
@@ -50,6 +52,11 @@ class AimMerge(Scorer):
             alive = alive & ~source
         keep = alive & (alive.cumsum(-1) <= counts[:, None])  # pictures of one token each cannot be merged
         return Selection(keep, merge=Merge(torch.where(live, into, -1), weight, normalise=False))
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        """At most: as many rounds as it takes to come down to one token."""
+        rounds = np.ceil(np.log2(np.maximum(num_visual, 2))).astype(np.int64)
+        return rounds * 2 * num_visual * np.maximum(num_visual // 2, 1) * dimensions.hidden  # type: ignore[no-any-return]
 
 
 def _rounds(context: ScoringContext) -> int:

@@ -157,8 +157,12 @@ class Scorer:
         """
         return 0
 
-    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
-        """FLOPs spent once per prefill, before any layer is scored."""
+    def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        """FLOPs of one choice for each token that stays: what merging takes."""
+        return 0
+
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        """FLOPs spent once per prefill in which it chooses. Reading the vision tower is counted for it."""
         return 0
 
     def to_dict(self) -> dict[str, Any]:

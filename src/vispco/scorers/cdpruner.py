@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
@@ -85,8 +86,8 @@ class CDPruner(Scorer):
         gains = above_nothing(picks.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
         return picks.choose(counts, most, gains, residual)
 
-    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
-        return 2 * num_visual * (num_visual + 1) * hidden
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return 2 * num_visual * (num_visual + 1) * dimensions.hidden
 
 
 def _relevance(context: ScoringContext) -> Tensor:

@@ -9,6 +9,7 @@ chooses again among the tokens that are left, by their projected states.
 
 import torch
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
@@ -38,5 +39,5 @@ class DivPrune(Scorer):
 
         return picks.choose(context.counts, context.max_count, picks.numbers(isolation), farthest)
 
-    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
-        return 2 * num_visual * num_visual * hidden
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return 2 * num_visual * num_visual * dimensions.hidden

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.cost.dimensions import Dimensions
 from vispco.indexing import batch_index
 from vispco.scorers.base import Selection, ranks
 from vispco.scorers.context import ScoringContext
@@ -96,3 +97,8 @@ def feature_cosines(context: ScoringContext) -> Tensor:
         context.memo["feature_cosines"] = cosines(context.vision.features)
     found: Tensor = context.memo["feature_cosines"]
     return found
+
+
+def feature_cosine_flops(num_visual: int, dimensions: Dimensions) -> int:
+    """FLOPs of `feature_cosines`."""
+    return 0 if dimensions.vision is None else 2 * num_visual * num_visual * dimensions.vision.width

@@ -79,9 +79,6 @@ class Mixture(Scorer):
             keep = torch.where(mine[:, None], chosen.keep, keep)
         return Selection(keep)
 
-    def attention_rows(self, num_instruction: int, num_live: int) -> int:
-        return max(scorer.attention_rows(num_instruction, num_live) for scorer in self._scorers)
-
 
 @dataclass(frozen=True)
 class MixedChain(Chain):

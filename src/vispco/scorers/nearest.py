@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.cost.dimensions import Dimensions
+
 
 def packed(marked: Tensor, width: int) -> Tensor:
     """The slots that are marked, in order: bool [B, V] -> int64 [B, width], filled up with V. `width`: host, enough for all."""
@@ -29,3 +31,8 @@ def nearest(states: Tensor, marked: Tensor, most: int) -> Tensor:
     empty = slots == marked.shape[1]
     found = slots.gather(1, similar.masked_fill(empty[:, None], -torch.inf).argmax(-1))
     return torch.where(marked.any(-1, keepdim=True), found, -1)
+
+
+def key_cosine_flops(num_visual: int, dimensions: Dimensions) -> int:
+    """FLOPs of comparing all visual tokens with one of them by a tower's keys, averaged over heads."""
+    return 0 if dimensions.vision is None else 2 * num_visual * (dimensions.vision.width // dimensions.vision.heads)

@@ -13,9 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.nearest import nearest
+from vispco.scorers.nearest import key_cosine_flops, nearest
 
 REACH = 1.5  # quartile distances above the third quartile
 
@@ -51,18 +52,22 @@ class PruMerge(Scorer):
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.vision is not None  # noqa: S101 - declared by needs_vision
-        attention, live, counts = context.vision.attention[-1], context.live, context.counts
+        attention, live, counts, most = context.vision.attention[-1], context.live, context.counts, context.max_count
         if self.acts_at(context.layer):
             lower, upper = (_quantile(attention, live, share) for share in (0.25, 0.75))
             outliers = (live & (attention > upper + REACH * (upper - lower))).sum(-1)
             counts = counts.minimum(outliers.clamp(min=1))
+            most = int(counts.max())  # the engine asks the device for its own count here, too
         keep = top_tokens(attention, live, counts)
         if not self.merge:
             return Selection(keep, attention)
-        into = torch.where(live, nearest(context.vision.keys[-1], keep, context.max_count), -1)
+        into = torch.where(live, nearest(context.vision.keys[-1], keep, most), -1)
         slots = torch.arange(live.shape[1], device=live.device)
         weight = torch.where(keep, 1.0, attention.float())
         return Selection(keep, attention, Merge(torch.where(keep, slots, into), weight, normalise=False))
+
+    def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
+        return key_cosine_flops(num_visual, dimensions) if self.merge else 0
 
 
 def _quantile(values: Tensor, among: Tensor, share: float) -> Tensor:

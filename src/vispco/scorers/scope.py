@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import torch
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import GONE, GreedyPicks, feature_cosines
+from vispco.scorers.greedy import GONE, GreedyPicks, feature_cosine_flops, feature_cosines
 from vispco.small_arrays import Numbers
 
 
@@ -46,3 +47,6 @@ class Scope(Scorer):
             return gains()
 
         return picks.choose(context.counts, context.max_count, gains(), cover)
+
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return feature_cosine_flops(num_visual, dimensions)

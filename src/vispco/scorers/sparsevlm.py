@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.recycling import recycle
@@ -75,8 +76,8 @@ class SparseVLM(Scorer):
         ruled = {} if self.rank is None else {"rank": self.rank, "bias": self.bias, "layers": list(self.layers)}
         return {"name": self.name, "recycle": self.recycle, **ruled}
 
-    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:
-        return 2 * num_instruction * num_visual * (hidden + 1)
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:
+        return 2 * num_instruction * num_visual * (dimensions.hidden + 1)
 
     def _counts(self, context: ScoringContext) -> Tensor:
         """How many stay: what the schedule allows, or less by the rank rule."""

@@ -10,13 +10,16 @@ patches in towers without a class token (SigLIP, Qwen), keys of Qwen's tower are
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.nearest import nearest
+from vispco.scorers.nearest import key_cosine_flops, nearest
 from vispco.scorers.tiers import Tier, fill, share_of
 
 CONTEXTUAL = 10 / 64
@@ -63,6 +66,14 @@ class VisionZip(Scorer):
         group = torch.zeros_like(joined).scatter_add(1, into.clamp(min=0), joined).gather(1, into.clamp(min=0))
         weight = torch.where(target, 1.0, 1 / group.clamp(min=1))
         return Selection(chosen.keep, chosen.scores, Merge(into, weight, normalise=False))
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return key_cosine_flops(num_visual, dimensions) if self.merge else 0
+
+    def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
+        """At most: how many tokens are contextual is rounded down."""
+        percent = math.ceil(100 * self.contextual)
+        return key_cosine_flops(num_visual, dimensions) * percent // 100 + 1 if self.merge else 0
 
 
 def _every_nth(rest: Tensor, number: Tensor) -> Tensor:

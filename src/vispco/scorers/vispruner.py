@@ -13,10 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.greedy import feature_cosines
+from vispco.scorers.greedy import feature_cosine_flops, feature_cosines
 from vispco.scorers.tiers import Tier, fill, share_of
 
 AT_ONCE = 8  # tokens that leave in one comparison
@@ -44,6 +45,9 @@ class VisPruner(Scorer):
         rounds = most // AT_ONCE + AT_ONCE.bit_length() + 1  # fewer than eight leave only when fewer than 16 are left
         diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context), rounds)
         return fill(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
+
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return feature_cosine_flops(num_visual, dimensions)
 
 
 def _unlike(rest: Tensor, place: Tensor, wanted: Tensor, similar: Tensor, rounds: int) -> Tensor:

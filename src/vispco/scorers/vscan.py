@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid, places_within
@@ -58,6 +59,9 @@ class VScan(Scorer):
         into = torch.where(live, nearest(context.hidden, chosen.keep, context.max_count), -1)
         slots = torch.arange(live.shape[1], device=live.device)
         return Selection(chosen.keep, chosen.scores, Merge(torch.where(chosen.keep, slots, into)))
+
+    def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
+        return 2 * num_visual * dimensions.hidden if self.merge else 0
 
 
 def _windows(grid: Grid, real: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,11 @@ class Batch:
         return torch.tensor(self.encoded.num_visual)
 
     @cached_property
+    def sizes(self) -> Tensor:
+        """See `TokenLayout.prompt_sizes`: int64 [B, 4] on the host."""
+        return self.observation.sizes.cpu()
+
+    @cached_property
     def num_answer(self) -> Tensor:
         return torch.tensor(self.encoded.answer_lengths)
 
@@ -66,6 +71,7 @@ class Batch:
             num_visual=encoded.num_visual * times,
             num_text=encoded.num_text * times,
             answer_lengths=encoded.answer_lengths * times,
+            num_instruction=encoded.num_instruction * times,
         )
         index = torch.arange(len(self)).repeat(times)
         return Batch(again, _tiled(self.teacher, times), self.observation.take(index))

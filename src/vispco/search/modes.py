@@ -100,11 +100,11 @@ class SearchResult:
     def planner(self, run: SearchRun, budget: float) -> BudgetPlanner:
         """What is deployed for a budget."""
         if self.predictor is not None:
-            shape = predicted_shape(self.predictor, budget)
+            shape: Any = predicted_shape(self.predictor, budget)
         else:
             shape = static_shape(min(self.found, key=lambda each: abs(each.budget - budget)).params)
         cost = run.objective.cost
-        return BudgetPlanner(shape, run.spec.kernel, budget, cost, site=run.spec.chain.sites(cost.num_layers))
+        return BudgetPlanner(shape, run.spec.kernel, budget, cost, chain=run.spec.chain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from vispco.layout import TokenLayout
 from vispco.pruner import Pruner
 from vispco.schedule import whole_tokens
 from vispco.scorers import Chain, ChainLike
+from vispco.scorers.cost import workload_under
 from vispco.search.batch import Batch
 from vispco.search.bill import FlopsBill
 from vispco.search.gradient.relaxation import GaussianMask
@@ -67,13 +69,12 @@ class Objective:
         other.spent, other.journal = self.spent, self.journal
         return other
 
-    def workload(self, num_text: Tensor, num_visual: Tensor) -> Workload:
-        """Samples of these sizes [B], pruned by the scorer."""
-        sites = self.scorer.sites(self.cost.num_layers)
-        return Workload(num_text, num_visual, sites, self.scorer.earliest_layer)
+    def workload(self, sizes: Tensor) -> Workload:
+        """Samples of these sizes (int64 [B, 2 or 4], see `TokenLayout.prompt_sizes`), pruned by the scorer."""
+        return workload_under(self.scorer, self.cost.dimensions, *sizes.T)
 
     def _with_answers(self, batch: Batch) -> Workload:
-        return self.workload(batch.num_text + batch.num_answer, batch.num_visual)
+        return replace(self.workload(batch.sizes), num_text=batch.num_text + batch.num_answer)
 
     def add_teacher(self, batch: Batch) -> None:
         """Put the teacher's pass over a batch on the bill, once: a search that continues runs it again."""
@@ -152,7 +153,7 @@ class Objective:
         return self.meter(logits, batch.teacher, batch.encoded.answer_mask)
 
     def _flops(self, counts: Tensor, batch: Batch) -> float:
-        return float(self.cost.price(counts, self._with_answers(batch)).sum())
+        return float(self.cost.bill(counts, self._with_answers(batch)).sum())
 
     def _flops_behind(self, counts: Tensor, batch: Batch) -> float:
         """The same without the layers before each sample's first drop, which every unpruned pass computes."""

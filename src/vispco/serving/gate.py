@@ -1,17 +1,19 @@
-"""The gate before the server: the key, the size of a body, and whether the client is still there."""
+"""The gate before the server: the key, the size of a body, the time it takes, and whether the client is still there."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
+from vispco.serving.limits import ServerLimits
 from vispco.serving.metrics import ServerMetrics
-from vispco.serving.request_error import error_bytes
+from vispco.serving.request_error import RequestError, error_bytes
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -19,104 +21,172 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 CLIENT_GONE: ContextVar[threading.Event] = ContextVar("CLIENT_GONE")
-"""Set when the client of the request in this context has closed its connection."""
+"""Set when the client of the request in this context has closed its connection, or the server stops."""
 
 OPEN_PATHS = ("/health",)
-READ_ON = 16  # so many times the limit are read and thrown away, so that a client that still sends hears why
+LINGER_SECONDS = 2.0  # what a refused client still sends is thrown away so long; cut off at once, it might not hear why
+BODIES_HELD = 16  # so many times the largest body may all requests hold together
+CLIENT_CLOSED = 499  # the status under which a request is counted whose client did not wait for the answer
+NO_KEY = "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client)."
 
 
 class Gate:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: App, metrics: ServerMetrics, max_bytes: int, key: str | None = None) -> None:
-        self.app, self.metrics, self.max_bytes, self.key = app, metrics, max_bytes, key
+    def __init__(self, app: App, metrics: ServerMetrics, limits: ServerLimits, key: str | None = None) -> None:
+        self.app, self.metrics, self.limits, self.key = app, metrics, limits, key
+        self._held = 0  # bytes of bodies
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self.app(scope, partial(self._lifespan, receive), send)
             return
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start" and scope["path"].startswith("/v1/"):
-                self.metrics.answered(message["status"])
-            await send(message)
-
+        exchange = _Exchange(receive, send)
+        if scope["path"].startswith("/v1/"):
+            exchange.on_end = self.metrics.ended
         headers = {name.lower(): value for name, value in scope["headers"]}
-        body, refusal = await self._read(headers, receive)
-        if not self._allowed(scope["path"], headers):
-            refusal = (
-                401,
-                "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client).",
-            )
-        if refusal is not None:
-            await _refuse(counted, *refusal)
-        elif body is not None:
-            await self._pass_on(scope, body, receive, counted)
+        body = bytearray()
+        try:
+            if scope["path"] not in OPEN_PATHS:
+                self._check_key(headers)
+                await self._read(headers, exchange, body)
+            await self._pass_on(scope, body, exchange)
+        except RequestError as error:
+            self._release(body)
+            await exchange.refuse(error)
+        except _ClientGoneError:
+            pass
+        finally:
+            self._release(body)
+            exchange.end(CLIENT_CLOSED)
 
-    def _allowed(self, path: str, headers: dict[bytes, bytes]) -> bool:
-        if self.key is None or path in OPEN_PATHS:
-            return True
-        return hmac.compare_digest(headers.get(b"authorization", b""), f"Bearer {self.key}".encode())
+    async def _lifespan(self, receive: Receive) -> Message:
+        """The server's own events. When it stops, answers that were cancelled are given time to reach their next token."""
+        message = await receive()
+        for _ in range(100 if message["type"] == "lifespan.shutdown" else 0):
+            if self.metrics.waiting:
+                await asyncio.sleep(0.02)
+        return message
 
-    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> tuple[bytes | None, tuple[int, str] | None]:
-        """The body, or a refusal; both None where the client is gone."""
-        parts: list[bytes] = []
-        size = 0
+    def _check_key(self, headers: dict[bytes, bytes]) -> None:
+        given = headers.get(b"authorization", b"")
+        if self.key is not None and not hmac.compare_digest(given, f"Bearer {self.key}".encode()):
+            raise RequestError(NO_KEY, status=401)
+
+    async def _read(self, headers: dict[bytes, bytes], exchange: _Exchange, body: bytearray) -> None:
+        """Fill `body`, which is counted among what all requests hold."""
         announced = headers.get(b"content-length", b"0")
-        wanted = int(announced) if announced.isdigit() else 0
-        while wanted <= READ_ON * self.max_bytes and size <= READ_ON * self.max_bytes:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None, None
-            size += len(message.get("body", b""))
-            if size <= self.max_bytes:
-                parts.append(message.get("body", b""))
-            else:
-                parts.clear()
-            if not message.get("more_body", False):
-                break
-        if max(size, wanted) > self.max_bytes:
-            sentence = (
-                f"The request has {max(size, wanted):,} bytes; this server takes {self.max_bytes:,} at most. Send smaller "
-                "pictures, or start it with a larger --max-body."
+        self._check_size(int(announced) if announced.isdigit() else 0)
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while exchange.more_body:
+                    message = await exchange.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _ClientGoneError
+                    part = message.get("body", b"")
+                    self._held += len(part)
+                    body += part
+                    self._check_size(len(body))
+        except TimeoutError as error:
+            raise RequestError(
+                f"The request's body did not arrive in {self.limits.body_seconds:g} seconds. Send smaller pictures, or "
+                "start the server with more --body-seconds.",
+                status=408,
+            ) from error
+
+    def _check_size(self, size: int) -> None:
+        most = self.limits.body_bytes
+        if size > most:
+            raise RequestError(
+                f"The request has {size:,} bytes; this server takes {most:,} at most. Send smaller pictures, or start it "
+                "with a larger --max-body.",
+                status=413,
             )
-            return None, (413, sentence)
-        return b"".join(parts), None
+        if self._held > BODIES_HELD * most:
+            raise RequestError("The server holds as many bytes of requests as it may. Try again later.", status=503)
 
-    async def _pass_on(self, scope: MutableMapping[str, Any], body: bytes, receive: Receive, send: Send) -> None:
-        gone, left = threading.Event(), asyncio.Event()
-        token = CLIENT_GONE.set(gone)
+    def _release(self, body: bytearray) -> None:
+        self._held -= len(body)
+        body.clear()
 
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            gone.set()
-            left.set()
-
-        handed = False
+    async def _pass_on(self, scope: MutableMapping[str, Any], body: bytearray, exchange: _Exchange) -> None:
+        """Run the application on a body that is complete. A client that goes away cancels its request."""
+        gone = threading.Event()
+        messages: Iterator[Message] = iter([{"type": "http.request", "body": bytes(body), "more_body": False}])
 
         async def replay() -> Message:
-            nonlocal handed
-            if not handed:
-                handed = True
-                return {"type": "http.request", "body": body, "more_body": False}
-            await left.wait()
-            return {"type": "http.disconnect"}
+            return next(messages, {}) or await asyncio.Future()
 
+        async def watch() -> None:
+            while (await exchange.receive())["type"] != "http.disconnect":
+                pass
+            if not exchange.answered:
+                gone.set()
+                request.cancel()
+
+        token = CLIENT_GONE.set(gone)
+        request = asyncio.ensure_future(self.app(scope, replay, exchange.send))
+        CLIENT_GONE.reset(token)
         watcher = asyncio.create_task(watch())
         try:
-            await self.app(scope, replay, send)
+            await request
+        except asyncio.CancelledError:
+            stopping = not gone.is_set()
+            gone.set()
+            if stopping and exchange.status is None:
+                raise RequestError("The server is stopping. Try again later.", status=503) from None
         finally:
-            CLIENT_GONE.reset(token)
             watcher.cancel()
             with suppress(asyncio.CancelledError):
                 await watcher
 
 
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    body = error_bytes(sentence, status)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+class _ClientGoneError(Exception):
+    """The connection was closed before the request was complete."""
+
+
+class _Exchange:
+    """A request and its answer. more_body: some of the body is still to come; status: of the answer, once it begins.
+
+    on_end: told once with which status it ended.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.more_body, self.answered = True, False
+        self.status: int | None = None
+        self.on_end: Callable[[int], None] = lambda _: None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.more_body = message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.end(self.status or CLIENT_CLOSED)
+        await self._send(message)
+
+    def end(self, status: int) -> None:
+        if not self.answered:
+            self.answered = True
+            self.on_end(status)
+
+    async def refuse(self, error: RequestError) -> None:
+        """Answer at once, then throw away for a moment what the client still sends, and close the connection."""
+        body = error_bytes(str(error), error.status)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        self.end(error.status)
+        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while self.more_body:
+                    await self.receive()
+        await self.send({"type": "http.response.body", "body": b""})

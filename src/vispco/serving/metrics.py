@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 HELP = {
-    "requests_total": "Requests by HTTP status.",
-    "unanswered_total": "Requests that ended without an answer: refused, failed, or their client went away.",
+    "requests_total": "Requests by HTTP status, each once, when it ends; 499: the client went away before the end.",
+    "failures_total": "Answers that failed inside the server; a stream that fails has the status 200 of its beginning.",
     "prompt_tokens_total": "Tokens of prompts, visual ones included.",
     "completion_tokens_total": "Tokens of answers.",
     "visual_tokens_total": "Visual tokens of prompts.",
@@ -33,24 +33,25 @@ class ServerMetrics:
         self._buckets: Counter[float] = Counter()
         self._seconds = 0.0
         self._answers = 0
-        self._waiting = 0
+        self.waiting = 0
 
-    def answered(self, status: int) -> None:
+    def ended(self, status: int) -> None:
+        """Count a request, refused or answered, once it is over."""
         with self._lock:
             self._statuses[status] += 1
 
     def enter(self, most: int) -> bool:
         """Take a place among `most` waiting requests; False where all are taken."""
         with self._lock:
-            free = self._waiting < most
-            self._waiting += free
+            free = self.waiting < most
+            self.waiting += free
         return free
 
-    def leave(self, *, answered: bool) -> None:
-        """Give the place back."""
+    def leave(self, *, failed: bool = False) -> None:
+        """Give the place back. failed: the model gave no answer, by an error of the server's own."""
         with self._lock:
-            self._waiting -= 1
-            self._counts["unanswered_total"] += not answered
+            self.waiting -= 1
+            self._counts["failures_total"] += failed
 
     def measured(self, usage: PruningUsage, prompt: int, completion: int) -> None:
         seconds = (usage.milliseconds + usage.waiting_ms) / 1e3
@@ -80,7 +81,7 @@ class ServerMetrics:
             lines += [
                 "# HELP vispco_requests_waiting Requests that wait or are answered now.",
                 "# TYPE vispco_requests_waiting gauge",
-                f"vispco_requests_waiting {self._waiting}",
+                f"vispco_requests_waiting {self.waiting}",
                 "# HELP vispco_request_seconds Seconds from a request to its last token.",
                 "# TYPE vispco_request_seconds histogram",
                 *(f'vispco_request_seconds_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),

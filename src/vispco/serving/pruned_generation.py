@@ -19,12 +19,13 @@ from vispco import cost
 from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.pruner import Pruner
+from vispco.serving.stop_strings import StopAtText, TextUntilStop
 
 
 class OnEnd(Protocol):
     """Told once, when a request has left the model."""
 
-    def __call__(self, *, answered: bool) -> None: ...
+    def __call__(self, *, failed: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,13 @@ class PrunedGeneration:
         budget: float,
         cancelled: threading.Event,
         on_end: OnEnd,
+        stops: tuple[str, ...] = (),
     ) -> None:
         self._model, self._tokenizer, self._pruner, self._budget = model, tokenizer, pruner, budget
         self._cancelled, self._on_end, self._asked = cancelled, on_end, time.perf_counter()
         self.usage: PruningUsage | None = None
         self.template_fits = True
+        self.written, self.shown = TextUntilStop(stops), TextUntilStop(stops)  # by the model; to the client
 
     @property
     def config(self) -> Any:
@@ -81,11 +84,12 @@ class PrunedGeneration:
         try:
             tokens = self._generate(inputs)
         except Exception as error:
-            self._on_end(answered=False)
-            if type(error).__name__ == "_GenerationCancelled":  # transformers' own way to stop a stream
+            stopped = type(error).__name__ == "_GenerationCancelled"  # transformers' own way to stop a stream
+            self._on_end(failed=not stopped and not self._cancelled.is_set())
+            if stopped:
                 raise
             raise RuntimeError(json.dumps(" ".join(str(error).split()))[1:-1]) from error
-        self._on_end(answered=not self._cancelled.is_set())
+        self._on_end()
         return tokens
 
     def _generate(self, inputs: dict[str, Any]) -> Any:
@@ -95,37 +99,37 @@ class PrunedGeneration:
         clock = _Clock(inputs.pop("streamer", None))
         inputs["tokenizer"] = self._tokenizer
         stop = StoppingCriteriaList([_Cancelled(self._cancelled)])
+        if self.written.stops:
+            stop.append(StopAtText(self.written, self._tokenizer))
         pruner = self._pruner(self._budget)
         with pruner(self._model):
             tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
-            counts = self._counts(pruner, inputs["input_ids"])
+            spent = self._spent(pruner, inputs["input_ids"])
         ended = time.perf_counter()
-        self.usage = self._measured(pruner, inputs["input_ids"], counts, (began, clock.first or ended, ended))
+        self.usage = self._measured(pruner, *spent, (began, clock.first or ended, ended))
         if clock.inner is not None:
             clock.inner.end()  # only now: who reads the stream to its end finds the usage there
         return tokens
 
-    def _counts(self, pruner: Pruner, ids: torch.Tensor) -> torch.Tensor:
-        """Visual tokens of each layer, [1, L]."""
+    def _spent(self, pruner: Pruner, ids: torch.Tensor) -> tuple[torch.Tensor, cost.Workload]:
+        """Visual tokens of each layer, [1, L], and what they were chosen from."""
         try:
-            return pruner.token_counts(self._model)
+            return pruner.token_counts(self._model), pruner.workload(self._model)
         except PrunerStateError:  # no picture
-            return torch.zeros(len(ids), len(family_of(self._model).layers(self._model)), dtype=torch.long)
+            layers = len(family_of(self._model).layers(self._model))
+            return torch.zeros(len(ids), layers, dtype=torch.long), cost.Workload([ids.shape[1]], [0])
 
     def _measured(
-        self, pruner: Pruner, ids: torch.Tensor, counts: torch.Tensor, times: tuple[float, float, float]
+        self, pruner: Pruner, counts: torch.Tensor, workload: cost.Workload, times: tuple[float, float, float]
     ) -> PruningUsage:
-        model, (began, first, ended) = self._model, times
-        known = torch.tensor(family_of(model).visual_token_ids(model), device=ids.device)
-        visual = int(torch.isin(ids, known).sum())
-        price = cost.get("exact", model.config)
-        workload = cost.Workload([ids.shape[1] - visual], [visual], pruner.chain.sites(counts.shape[1]))
-        flops = float(price.price(counts.cpu(), workload)[0])
+        began, first, ended = times
+        price = cost.get("exact", self._model.config)
+        flops = float(price.bill(counts, workload)[0])
         kept = [int(count) for count in counts[0].tolist()]
         return PruningUsage(
             budget=self._budget,
             method=str(pruner.chain),
-            visual_tokens=visual,
+            visual_tokens=int(workload.num_visual[0]),
             visual_tokens_kept=statistics.fmean(kept),
             visual_tokens_last_layer=kept[-1],
             flops=flops,

@@ -52,7 +52,7 @@ class PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is
         return [{"id": self._spec.model, "object": "model", "created": 0, "owned_by": "vispco"}]
 
 
-def build_app(spec: EvaluatorSpec, rules: ServingRules, *, max_body: int = 20 * 2**20, key: str | None = None) -> Gate:
+def build_app(spec: EvaluatorSpec, rules: ServingRules, *, key: str | None = None) -> Gate:
     """The ASGI application; the model is loaded before this returns."""
     metrics, state = ServerMetrics(), GenerationState()
     manager = PrunedModelManager(spec)
@@ -67,7 +67,7 @@ def build_app(spec: EvaluatorSpec, rules: ServingRules, *, max_body: int = 20 * 
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
     for kind, answer in ANSWERS.items():
         app.add_exception_handler(kind, answer)
-    return Gate(app, metrics, max_body, key)
+    return Gate(app, metrics, rules.limits, key)
 
 
 async def _refuse(_: Request, error: RequestError) -> JSONResponse:

@@ -25,15 +25,11 @@ from optuna.storages.journal import JournalFileBackend
 
 from vispco.checksums import decode_line, encode_line
 from vispco.files import cut_unfinished_line
+from vispco.run_lock import wait_for_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover  # Windows has none
-    fcntl = None  # type: ignore[assignment]
 
 CREATE_STUDY, SET_STUDY_ATTRIBUTE, CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
 # by operation code: what a line must have besides "worker_id"
@@ -61,8 +57,7 @@ SYNC_SECONDS = 1.0  # what a power cut may lose; the death of a process loses no
 def file_lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock among the processes of this machine. It is released when its holder dies."""
     with path.open("ab") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        wait_for_lock(file.fileno(), path)
         yield  # closing the file releases the lock
 
 

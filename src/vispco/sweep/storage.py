@@ -99,7 +99,7 @@ def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
 def _open_journal(path: Path) -> SweepStorage:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if is_foreign_file(path):
+        if (path.exists() and not path.is_file()) or is_foreign_file(path):
             raise ValueError  # noqa: TRY301
         journal = SweepJournal(path)
         return SweepStorage(optuna.storages.JournalStorage(journal), str(path), journal=journal)

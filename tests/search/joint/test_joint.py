@@ -11,7 +11,6 @@ import torch
 import tiny
 from search.random_batches import make_batches, zoo_model
 from vispco import Pruner
-from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.errors import InvalidInputError
@@ -24,6 +23,7 @@ from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.observation import observe
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.measuring import Chains
 from vispco.search.joint.predictor_fit import fit_joint_predictor
@@ -79,8 +79,10 @@ def test_every_sample_stays_within_its_budget(made, budget):
         plan = planner.plan(batch.observation, choice)
         for row, group in enumerate(plan.groups or (0,) * len(batch)):
             chain = planner.chains[planner.used[group]]
-            size = Workload(batch.num_text[row], batch.num_visual[row], "entry", chain.earliest_layer)
-            spent = float(planner.cost.price(plan.counts[row], size)) / float(planner.cost.full(size))
+            size = workload_under(
+                chain, planner.cost.dimensions, *batch.sizes[row], planning_flops=plan.planning_flops[row]
+            )
+            spent = float(planner.cost.bill(plan.counts[row], size)) / float(planner.cost.full(size))
             assert spent <= max(limit, float(planner.cost.lowest_fraction(size))) + 1e-12
 
 
@@ -132,7 +134,7 @@ def test_the_bill_counts_every_measured_pass_once():
     objective = Objective(model, "fastv")
     batch = make_batches(count=1)[0]
     chains = Chains(objective, CHAINS[:1])
-    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, Workload([8], [16]))
+    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, torch.tensor([[8, 16, 8, 0]]))
     one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
     chains.measure(batch, one, 0.5)
     once = objective.spent.measured
@@ -143,7 +145,7 @@ def test_the_bill_counts_every_measured_pass_once():
 
 def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
     model = tiny.build("qwen2_5_vl")
-    size = Workload([8], [16])
+    size = torch.tensor([[8, 16, 8, 0]])
     pool = ChainShapes.at(Objective(model, "divprune+fastv"), 0.6, size)
     assert bool((pool.curves[:, 0] < 1).all())
     assert bool((ChainShapes.at(Objective(model, "fastv"), 0.6, size).curves[:, 0] == 1).all())

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vispco.cost.dimensions import Dimensions
 from vispco.schedule import Schedule
 from vispco.scorers.base import Selection, register
 from vispco.scorers.context import ScoringContext
@@ -128,10 +129,12 @@ class DynamicLLaVA(LearnedScorer):
     def deployed_schedule(self, num_layers: int, target: float) -> Schedule:
         return Schedule.single(self.LAYER, target, num_layers)
 
-    def setup_flops(self, num_instruction: int, num_visual: int, hidden: int) -> int:  # noqa: ARG002
-        options = TokenPredictor.defaults(hidden, 0) if self._network is None else self.network.config.options
+    def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        options = (
+            TokenPredictor.defaults(dimensions.hidden, 0) if self._network is None else self.network.config.options
+        )
         width, blocks = int(options["width"]), int(options["blocks"])
-        linear = hidden * width + blocks * 12 * width**2 + width**2 // 2 + width**2 // 8 + width // 2
+        linear = dimensions.hidden * width + blocks * 12 * width**2 + width**2 // 2 + width**2 // 8 + width // 2
         return 2 * num_visual * linear + blocks * 4 * num_visual**2 * width
 
     def _logits(self, context: ScoringContext) -> Tensor:

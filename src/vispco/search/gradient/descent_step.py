@@ -53,7 +53,7 @@ def _relaxed(
 ) -> Tensor:
     """Relaxed KL of each start, summed over a batch: [S]."""
     S, B = len(shape), len(batch)
-    workload = objective.workload(batch.num_text, batch.num_visual).pinned(kernel.earliest_layer).repeat(S)
+    workload = objective.workload(batch.sizes).pinned(kernel.earliest_layer).repeat(S)
     pricing, low = Pricing(workload, objective.cost), objective.cost.lowest_fraction(workload)
     fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
     retention = project(kernel, shape.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
@@ -62,8 +62,8 @@ def _relaxed(
 
 def typical_size(objective: Objective, batches: Sequence[Batch]) -> Pricing:
     """The median size of the calibration set."""
-    text, visual = (torch.cat([getattr(b, name) for b in batches]) for name in ("num_text", "num_visual"))
-    return Pricing(objective.workload(text.median()[None], visual.median()[None]), objective.cost)
+    median = torch.cat([batch.sizes for batch in batches]).median(0, keepdim=True).values
+    return Pricing(objective.workload(median), objective.cost)
 
 
 def bound_price_slope(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:

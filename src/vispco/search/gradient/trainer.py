@@ -54,7 +54,7 @@ class PredictorTrainer(TrainingLoop):
         return self.module
 
     def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:
-        workload = self.objective.workload(batch.num_text, batch.num_visual).pinned(self.kernel.earliest_layer)
+        workload = self.objective.workload(batch.sizes).pinned(self.kernel.earliest_layer)
         floor = self.objective.cost.lowest_fraction(workload)
         return self._loss(batch, draw_budgets(place, floor, self.plan.seed))
 
@@ -62,7 +62,7 @@ class PredictorTrainer(TrainingLoop):
         """Mean KL and mean penalty of a batch at budgets [B]."""
         objective, cost = self.objective, self.objective.cost
         predicted = self.predictor(batch.observation, budget)
-        pricing = Pricing(objective.workload(batch.num_text, batch.num_visual), cost)
+        pricing = Pricing(objective.workload(batch.sizes), cost)
         gamma = annealed_gamma(self.kernel, DescentSettings(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
         params = predicted.params.double().cpu()
         unused = 0.0 * predicted.logits.sum()  # so that every parameter has a gradient on every rank

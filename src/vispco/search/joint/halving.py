@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from vispco.cost import Workload
 from vispco.planning.configurations import Configurations, budget_at, level_of, text_floor
 from vispco.planning.instruction_groups import group_instructions, left_out_means
 from vispco.planning.memory import bounded
@@ -42,9 +41,8 @@ class LevelSearch:
     ) -> None:
         self.chains, self.level, self.settings, self.progress = chains, level, settings, progress
         self.batches = _looks(batches, settings.looks)
-        sizes = [torch.cat([getattr(b, name) for b in batches[:8]]) for name in ("num_text", "num_visual")]
-        self.size = Workload(sizes[0].median()[None], sizes[1].median()[None])
-        self.floor = text_floor(self.size.num_text, self.size.num_visual, chains.cost)
+        self.size = torch.cat([batch.sizes for batch in batches[:8]]).median(0, keepdim=True).values  # [1, 4]
+        self.floor = text_floor(self.size[:, 0], self.size[:, 1], chains.cost)
         self.budget = float(budget_at(level, self.floor))
         self.trials: dict[tuple[Chain, bytes], Trial] = {}
         self.pools: dict[Chain, ChainShapes] = {}
@@ -86,7 +84,7 @@ class LevelSearch:
         for chain in dict.fromkeys(trial.chain for trial in leaders):
             own = torch.stack([trial.counts for trial in leaders if trial.chain == chain])
             pool = self._pool(chain)
-            near = self._add(chain, pool.params[pool.nearest(own.double() / self.size.num_visual, len(pool))])
+            near = self._add(chain, pool.params[pool.nearest(own.double() / self.size[:, 1], len(pool))])
             new = [trial for trial in near if trial.looks < 0]
             wanted += new[: max(1, round(count * len(own) / len(leaders)))]
         self._look(wanted, 0)
@@ -123,7 +121,7 @@ class LevelSearch:
 
     def _is_worth_it(self, chain: Chain) -> bool:
         """Whether the first layers of a chain, which may have to be full, take at most half of the level."""
-        size = self.chains.objectives[chain].workload(self.size.num_text, self.size.num_visual)
+        size = self.chains.objectives[chain].workload(self.size)
         return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 2
 
     def _pool(self, chain: Chain) -> ChainShapes:

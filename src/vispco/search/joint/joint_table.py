@@ -46,7 +46,7 @@ class JointTable:
     @property
     def typical_floor(self) -> Tensor:
         """What a sample of the median size costs without visual tokens, as a fraction."""
-        text, visual = self.observation.sizes.median(0).values
+        text, visual = self.observation.sizes[:, :2].median(0).values
         return text_floor(text[None], visual[None], self.cost)[0]
 
     def budget(self, level: float) -> float:

@@ -48,14 +48,13 @@ class Chains:
             configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
             budgets.repeat(K),
             torch.zeros(K * B, dtype=torch.int64),
-            batch.num_text.repeat(K),
-            batch.num_visual.repeat(K),
+            batch.sizes.repeat(K, 1),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)
             counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
         unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
         kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
-        size = self.objectives[chain].workload(batch.num_text, batch.num_visual)
+        size = self.objectives[chain].workload(batch.sizes)
         dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
         return torch.where(dear, TOO_DEAR, kl[place].float().cpu())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco import kernels
-from vispco.cost import BudgetWarning, Workload, counts_for_budget
+from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import deployed_gamma
@@ -64,8 +64,8 @@ class ChainShapes:
     curves: Tensor
 
     @classmethod
-    def at(cls, objective: Objective, budget: float, size: Workload, *, servable: bool = False) -> ChainShapes:
-        """All shapes that come to different tokens at a budget for a sample of a typical size, simple ones first.
+    def at(cls, objective: Objective, budget: float, size: Tensor, *, servable: bool = False) -> ChainShapes:
+        """All shapes that come to different tokens at a budget for a sample of a typical size [1, 4], simple ones first.
 
         Every scorer of the chain has a choice: a shape that drops nothing, or all, where one of them rules is a shape of the
         chain without it. `servable`: one step, before layer 0.
@@ -79,10 +79,10 @@ class ChainShapes:
         _, place = torch.unique(counts, dim=0, return_inverse=True)
         first = torch.full((int(place.max()) + 1,), len(every))
         first = first.scatter_reduce(0, place, torch.arange(len(every)), reduce="amin").sort().values
-        used = _every_scorer_drops(chain, counts[first], int(size.num_visual))
+        used = _every_scorer_drops(chain, counts[first], int(size[0, 1]))
         if bool(used.any()):  # at a high budget curves are lifted until their first step is gone
             first = first[used]
-        return cls(chain, every[first], counts[first].double() / size.num_visual.clamp_min(1))
+        return cls(chain, every[first], counts[first].double() / size[:, 1].clamp_min(1))
 
     def __len__(self) -> int:
         return len(self.params)
@@ -101,11 +101,11 @@ class ChainShapes:
 
 
 def typical_counts(
-    objective: Objective, params: Tensor, budget: float, size: Workload, *, servable: bool = False
+    objective: Objective, params: Tensor, budget: float, size: Tensor, *, servable: bool = False
 ) -> Tensor:
-    """Tokens [N, L] of shapes [N, P] at a budget, for a sample of a typical size under the objective's chain."""
-    kernel, chain, N = joint_kernel(servable=servable), objective.scorer, len(params)
-    own = replace(size, site=chain.sites(objective.cost.num_layers), earliest_layer=chain.earliest_layer)
+    """Tokens [N, L] of shapes [N, P] at a budget, for a sample of a typical size [1, 4] under the objective's chain."""
+    kernel, N = joint_kernel(servable=servable), len(params)
+    own = objective.workload(size)
     budgets = torch.full((N,), budget, dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)

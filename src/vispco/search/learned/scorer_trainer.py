@@ -212,8 +212,7 @@ class ScorerTrainer(TrainingLoop):
         with frozen(model), pruner(model):
             logits = answer_logits(model, batch.encoded)
             counts = pruner.token_counts(model)
-        workload = self.objective.workload(batch.num_text, batch.num_visual)
-        share = self.objective.cost.price(counts, workload).double() / self.objective.cost.full(workload).double()
+        share = self.objective.cost.fraction_of_counts(counts, self.objective.workload(batch.sizes))
         reached = self.scorer.reached(share, counts / batch.num_visual[:, None].clamp_min(1))
         return self.objective.divergence(logits, batch), share, reached
 

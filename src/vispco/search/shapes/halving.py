@@ -29,7 +29,7 @@ def counts_at_budget(
         kernel,
         rows,
         budgets,
-        objective.workload(batch.num_text, batch.num_visual).repeat(K),
+        objective.workload(batch.sizes).repeat(K),
         objective.cost,
         gamma=deployed_gamma(kernel),
         fill=False,  # single tokens more in some layers change nothing that KL could see, and cost time
