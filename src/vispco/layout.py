@@ -149,7 +149,7 @@ class TokenLayout:
 
     @_Shared
     def _instruction_map(self) -> Array:
-        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)  # type: ignore[no-any-return]
+        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
 
     @_Shared
     def visual(self) -> Tensor:

@@ -125,9 +125,9 @@ def test_stages_stay_where_they_are_while_the_budget_allows():
 
 def on_budget(name, model, budget):
     """The pruner of a preset; methods that are learned have weights that are drawn."""
-    pruner = presets.pruner(name, model, budget=budget)
+    pruner = presets.pruner(name, model.config, budget=budget)
     stages = tuple((n, fresh(s.name, model) if isinstance(s, LearnedScorer) else s) for n, s in pruner.chain.stages)
-    pruner.chain = replace(pruner.chain, stages=stages)
+    pruner.chain = pruner.schedule.chain = replace(pruner.chain, stages=stages)
     return pruner
 
 
