@@ -44,13 +44,13 @@ def prompts():
 
 
 def disturbed(monkeypatch, calls):
-    """Layers with 64 tokens seem to take a hundredth of their time in the first calls, as with a clock that jumps."""
+    """Layers with 8 tokens seem to take a hundred times as long in the first calls, as beside other processes."""
     seen, time_layers = [], profiling._time_layers
 
     def time(model, layers, batch, size):
         seconds = time_layers(model, layers, batch, size)
         seen.append(size)
-        return seconds / 100 if size == 64 and len(seen) <= calls else seconds
+        return 100 * seconds if size == 8 and len(seen) <= calls else seconds
 
     monkeypatch.setattr(profiling, "_time_layers", time)
 
