@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 from vispco.bench.clock import now
 from vispco.bench.prefill import last_logits, without_pixels
 from vispco.cost import Dimensions, TimeProfile
-from vispco.cost.time_profile import ProfileError, scaling_faults
+from vispco.cost.time_profile import ProfileError
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.planning.measured_planner import device_name
@@ -38,6 +38,7 @@ UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
 MOST_MARGIN = 0.15  # of a budget of time that is left free
 SHORT, REPEATS = 0.5, 3  # seconds within which a call is timed again, and how often at most
 SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
+NOISY_FALL = 8.0  # more threads than free cores make small layers seem to take so many times longer than large ones
 ATTEMPTS = 3  # measurements, until one of them can be true
 Progress = Callable[[int, int, str], None]
 
@@ -152,11 +153,7 @@ class _Measurement:
         model, prompts, sizes = self.model, self.prompts, self.sizes
         batches = tuple(sorted(prompts))
         typical_ms = [[1e3 * float(typical(self.times[b, n])) for n in sizes] for b in batches]
-        faults = [
-            fault
-            for batch, row in zip(batches, typical_ms, strict=True)
-            for fault in scaling_faults(sizes, row, f"tokens in a batch of {batch}")  # a fall is no longer in the table
-        ]
+        faults = [fault for b, row in zip(batches, typical_ms, strict=True) for fault in falling_times(sizes, row, b)]
         table = [_never_falling(row) for row in typical_ms]
         fitted, margins, spreads = [], [], []
         for batch, row in zip(batches, table, strict=True):
@@ -297,6 +294,17 @@ def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:
         for handle in handles:
             handle.remove()
     return marks[1] - marks[0]
+
+
+def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> list[str]:
+    """What is wrong with times that fall with the work, before they are made to never fall. One disturbed size is not enough."""
+    half = len(row) // 2
+    few, many = (float(np.median(part)) for part in (row[:half], row[half:]))
+    if half == 0 or few <= NOISY_FALL * many:
+        return []
+    return [
+        f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"
+    ]
 
 
 def _repeated(samples: Sequence[Sample], number: int) -> list[Sample]:
