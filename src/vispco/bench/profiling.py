@@ -2,12 +2,11 @@
 
 The layers are timed on prompts of text, which can have any length. Prompts with pictures are timed unpruned and under a few
 schedules, to which what stands around the layers, the price of a drop and the scale of the layers' times are fitted.
-Everything is run in rounds, and a figure is the median of its rounds.
+Everything is run in rounds, and a figure is the median of its rounds, or their least where the medians cannot be true.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +21,7 @@ from scipy.optimize import nnls
 from vispco.bench.clock import now
 from vispco.bench.prefill import last_logits, without_pixels
 from vispco.cost import Dimensions, TimeProfile
-from vispco.cost.time_profile import ProfileError, scaling_faults
+from vispco.cost.time_profile import ProfileError
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.planning.measured_planner import device_name
@@ -37,7 +36,9 @@ BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
 UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
 MOST_MARGIN = 0.15  # of a budget of time that is left free
-SHORT, REPEATS = 0.05, 2  # seconds within which a call is timed again, and how often
+SHORT, REPEATS = 0.5, 3  # seconds within which a call is timed again, and how often at most
+SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
+NOISY_FALL = 8.0  # more threads than free cores make small layers seem to take so many times longer than large ones
 ATTEMPTS = 3  # measurements, until one of them can be true
 Progress = Callable[[int, int, str], None]
 
@@ -84,7 +85,8 @@ def profile_prompts(
 ) -> TimeProfile:
     """The same for prompts that are encoded: {batch: so many of them}.
 
-    Times that cannot be true, as on a machine that does much else, are measured again, in more rounds; then they are refused.
+    Times that cannot be true, as on a machine that does much else, are measured again, in more rounds, of which the least
+    times count: other processes only ever add to them. Then they are refused.
     """
     longest = max(encoded.length for encoded in prompts.values())
     most = max(64, int(1.25 * longest))
@@ -92,7 +94,7 @@ def profile_prompts(
     asked = _Measurement(model, prompts, sizes, rounds, scorer)
     for attempt in range(1, ATTEMPTS + 1):
         asked.run(on_progress)
-        found, faults = asked.fit()
+        found, faults = asked.fit(typical=np.median if attempt == 1 else np.min)
         if not faults:
             return found
         if attempt < ATTEMPTS:
@@ -143,23 +145,24 @@ class _Measurement:
                 done += 1
         on_progress(self.steps, self.steps, "done")
 
-    def fit(self) -> tuple[TimeProfile, list[str]]:
-        """The profile of all rounds so far, and what cannot be true of it or of the times behind it."""
+    def fit(self, typical: Callable[..., Any] = np.median) -> tuple[TimeProfile, list[str]]:
+        """The profile of all rounds so far, and what cannot be true of it or of the times behind it.
+
+        typical: of the times of several rounds, the one that counts.
+        """
         model, prompts, sizes = self.model, self.prompts, self.sizes
         batches = tuple(sorted(prompts))
-        medians = [[1e3 * statistics.median(self.times[b, n]) for n in sizes] for b in batches]
-        faults = [
-            fault
-            for batch, row in zip(batches, medians, strict=True)
-            for fault in scaling_faults(sizes, row, f"tokens in a batch of {batch}")  # a fall is no longer in the table
-        ]
-        table = [_never_falling(row) for row in medians]
+        typical_ms = [[1e3 * float(typical(self.times[b, n])) for n in sizes] for b in batches]
+        faults = [fault for b, row in zip(batches, typical_ms, strict=True) for fault in falling_times(sizes, row, b)]
+        table = [_never_falling(row) for row in typical_ms]
         fitted, margins, spreads = [], [], []
         for batch, row in zip(batches, table, strict=True):
             tokens_of_runs = [_longest(run, prompts[batch]) for run in self.runs]
-            seconds_by_round = np.array(self.prefills[batch])  # [rounds, runs]
+            seconds_by_round = np.maximum(np.array(self.prefills[batch]), SHORTEST)  # [rounds, runs]
             shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
             measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
+            if typical is not np.median:
+                measured = 1e3 * typical(seconds_by_round, axis=0)
             scale, fixed, drop = fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
             made_of = _prefill_parts(np.array(tokens_of_runs), np.array(sizes), np.array(row))  # [runs, 3]
             if drop <= 0:  # hidden by noise: from the least times, of the runs with most drops and with none
@@ -235,8 +238,10 @@ def _time_runs(model: Any, encoded: Encoded, scorer: str, runs: Sequence[Schedul
 
 def undisturbed(time: Callable[[], float]) -> float:
     """Seconds of one call; of a short one the least of several, since another process can take as long as all of it."""
-    seconds = time()
-    return min(seconds, *(time() for _ in range(REPEATS))) if seconds < SHORT else seconds
+    found = [time()]
+    while len(found) < REPEATS and sum(found) < SHORT:
+        found.append(time())
+    return min(found)
 
 
 def _longest(schedule: Schedule, encoded: Encoded) -> list[int]:
@@ -289,6 +294,17 @@ def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:
         for handle in handles:
             handle.remove()
     return marks[1] - marks[0]
+
+
+def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> list[str]:
+    """What is wrong with times that fall with the work, before they are made to never fall. One disturbed size is not enough."""
+    half = len(row) // 2
+    few, many = (float(np.median(part)) for part in (row[:half], row[half:]))
+    if half == 0 or few <= NOISY_FALL * many:
+        return []
+    return [
+        f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"
+    ]
 
 
 def _repeated(samples: Sequence[Sample], number: int) -> list[Sample]:
