@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
-from vispco.bench.profiling import fit_parts, fitted_schedules
+from vispco.bench.profiling import fit_parts, fitted_schedules, nonnegative_weights
 
 LAYERS = 10
 SIZES, ROW = np.array([1, 50, 100, 400]), np.array([0.5, 1.0, 1.8, 9.0])
@@ -30,6 +31,13 @@ def test_no_times_give_a_negative_part(measured):
     assert scale > 0
     assert fixed >= 0
     assert drop >= 0
+
+
+@given(st.integers(0, 10_000), st.integers(3, 8))
+def test_weights_are_those_of_an_independent_solver(seed, runs):
+    rng = np.random.default_rng(seed)
+    columns, target = rng.normal(size=(runs, 3)), rng.normal(size=runs)
+    assert nonnegative_weights(columns, target) == pytest.approx(nnls(columns, target)[0], abs=1e-8)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 10, 36])
