@@ -4,6 +4,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-the-demo
 DEMO   ?=
+RUNS   ?= runs/demo
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 # BROWSER=install is for `make browser`: in the environment of a command it would be the name of a browser.
