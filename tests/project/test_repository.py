@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from project.sources import ROOT
+from project.sources import PACKAGE, ROOT
 from vispco.version import __version__
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-EXPECTED = ("CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
+EXPECTED = (
+    "AGENTS.md",
+    "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "CITATION.cff",
+)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -39,6 +47,24 @@ def test_no_file_sends_people_to_a_place_where_vispco_is_not():
     nowhere = re.compile(r"(github\.com|github\.io)/vispco|pip install [\"']?vispco|install --upgrade vispco")
     found = [str(path.relative_to(ROOT)) for path in texts if path.exists() and nowhere.search(path.read_text())]
     assert found == [str(Path(__file__).relative_to(ROOT))]
+
+
+def test_the_map_for_agents_is_short_and_has_every_package():
+    text = (ROOT / "AGENTS.md").read_text()
+    assert len(text.splitlines()) <= 60
+    table = text.partition("## The tree")[2].partition("## ")[0]
+    named = {name.removeprefix("src/vispco/") for name in re.findall(r"`([\w/.]+)`", table)}
+    packages = {f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= named
+    assert [name for name in named if not (PACKAGE / name).exists() and not (ROOT / name).exists()] == [
+        "results/NAME.json"
+    ]
+
+
+def test_the_changelog_is_of_this_version_and_short():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert len(text.encode()) <= 6_000
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == __version__
 
 
 @pytest.mark.parametrize(("target", "extra"), [("demo", "search"), ("types", "dev")])
