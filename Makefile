@@ -2,7 +2,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-the-demo
 DEMO   ?=
+RUNS   ?= runs/demo
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
 export OMP_NUM_THREADS ?= 1
 # BROWSER=install is for `make browser`: in the environment of a command it would be the name of a browser.
@@ -12,12 +14,18 @@ unexport BROWSER
 
 install: $(STAMP)
 
+# What contributors need; the demo needs less.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(STAMP)
+	touch $(DEMO_STAMP) $(STAMP)
 
-demo: install
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[search]'
+	touch $(DEMO_STAMP)
+
+demo: $(DEMO_STAMP)
 	$(BIN)/vispco demo $(DEMO)
 
 test: install browser lint types

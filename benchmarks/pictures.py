@@ -1,16 +1,19 @@
 """Makes the pictures of the README and the docs from runs: screenshots of the page, and figures, as small WebP files in docs/pictures.
 
-    python benchmarks/pictures.py runs/demo [MORE RUNS...]
+    python benchmarks/pictures.py runs/demo [MORE RUNS...]      # `make pictures`, after `make demo`
     python benchmarks/pictures.py tasks              # a test item of each synthetic task, for docs/zoo.md
     python benchmarks/pictures.py several            # two pictures and a video, for the same
 
-The page needs chromium and chromedriver (`make browser`). The same runs give the same names.
+The page needs chromium and chromedriver (`make browser`). The same runs give the same names. pictures.json keeps the
+headings of the page that was photographed; a test fails when the page has others, and the pictures must be made again.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import json
+import re
 import sys
 import tempfile
 import time
@@ -22,6 +25,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 INTO = ROOT / "docs" / "pictures"
+RECORD = INTO / "pictures.json"
 MOST = 300_000  # bytes of a picture
 DESKTOP, PHONE = 1280, 390
 FIGURES = ("configurations", "retention-by-budget")
@@ -39,12 +43,19 @@ def main(runs: list[str]) -> None:
         shown = next((n for n, one in enumerate(payload.examples) if one.unpruned_correct), 0)
         for name, picture in screenshots(page, shown):
             keep(picture, name)
+        RECORD.write_text(json.dumps({"headings of the page": page_headings()}, indent=2, ensure_ascii=False) + "\n")
         for path in plots.figures(runs, scratch):
             name = path.stem.replace(f"-{Path(runs[0]).resolve().name}", "")
             if name in FIGURES:
                 keep(Image.open(path), f"figure-{name}")
             elif name == f"survivors-{shown}":
                 keep(Image.open(path), "figure-survivors")
+
+
+def page_headings() -> list[str]:
+    """The headings of the report page, as its template has them."""
+    template = (ROOT / "src" / "vispco" / "report" / "page.html").read_text(encoding="utf-8")
+    return re.findall(r"<h[1-6][^>]*>([^<]+)</h", template)
 
 
 def tasks() -> None:

@@ -1,6 +1,7 @@
-"""A mkdocs hook: links from a page to a file of the repository outside docs/ lead to it on the project's home page.
+"""A mkdocs hook: links from a page to a file of the repository outside docs/.
 
-The same links work as they are where the repository itself is read.
+They work as they are where the repository itself is read. A site leads to the repository's home page where mkdocs.yml
+names one (`repo_url`); until then it names the file.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-OUTSIDE = re.compile(r"\]\(\.\./([^)\s]+)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)\s#]+)(#[^)\s]+)?\)")
 
 
 def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:
-    return OUTSIDE.sub(rf"]({config['repo_url']}/blob/main/\1)", markdown)
+    if config["repo_url"]:
+        return OUTSIDE.sub(rf"[\1]({config['repo_url']}/blob/main/\2\3)", markdown)
+    return OUTSIDE.sub(r"\1 (`\2`)", markdown)

@@ -18,7 +18,15 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("plots", "ray", "data", "dashboard", "play", "serve")  # what a user may install; lmms-eval has its own bounds
+EXTRAS = (
+    "search",
+    "plots",
+    "ray",
+    "data",
+    "dashboard",
+    "play",
+    "serve",
+)  # what a user may install; lmms-eval has its own bounds
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "selenium", "moocore", "prometheus-client")
 PINS = ROOT / "build" / "lower-bounds.txt"
 # Pictures as the shipped models saw them, models and their answers, attention kernels, costs, commands, a server, a page.

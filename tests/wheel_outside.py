@@ -1,4 +1,4 @@
-"""The wheel, installed in an environment of its own and used from another folder, as `pip install vispco` gives it.
+"""The wheel, installed in an environment of its own and used from another folder, as `pip install .` gives it.
 
 python tests/wheel_outside.py [--venv DIR]
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SMALL = ("--tasks", "word", "--limit", "1")
 RANDOM = ("--strategy", "random", "--trials", "2")
 # What is typed, and a part of what must be shown.
-COMMANDS = (
+PLAIN = (
     (("--version",), "vispco 0."),
     (("info", "tiny-qwen"), "decoder layers"),
     (("info", "--methods"), "pyramiddrop"),
@@ -30,6 +30,8 @@ COMMANDS = (
     (("ask", "tiny-qwen", "photo.png", "how many rings are there?", "--rounds", "1", "--open"), "unpruned"),
     (("evaluate", "tiny-qwen", *SMALL), "average"),
     (("evaluate", "tiny-qwen", *SMALL, "--method", "dynamic-llava"), "average"),
+)
+WITH_SEARCH = (  # the extra
     (("sweep", "tiny-qwen", *SMALL, *RANDOM, "--workers", "0", "--out", "runs/sweep"), "on the frontier"),
     (("report", "runs/sweep", "--out", "runs/report.html"), "report.html is ready"),
     (("demo", "--help"), "Usage: vispco demo"),
@@ -52,32 +54,32 @@ def build(into: Path) -> Path:
 
 
 def check_description(wheel: Path) -> None:
-    """The page on PyPI: pictures by their full addresses, and the project's urls."""
+    """The metadata: the README, and the extra without which nothing searches."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
-    for part in ("Project-URL: Homepage, https://", "Project-URL: Changelog, https://", 'src="https://raw.github'):
+    for part in ("Description-Content-Type: text/markdown", "# vispco", "Provides-Extra: search"):
         if part not in metadata:
             raise SystemExit(f"The wheel's metadata has no {part!r}.")
 
 
-def install(environment: Path, wheel: Path) -> Path:
-    """A new environment with the wheel alone; its folder of commands."""
+def install(environment: Path, wheel: Path, extra: str = "") -> Path:
+    """An environment with the wheel alone, or with an extra such as [search]; its folder of commands."""
     if not (environment / "bin" / "python").exists():
         venv.create(environment, with_pip=True)
     pip = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt"]
     subprocess.run([*pip, "--force-reinstall", "--no-deps", wheel], check=True)
-    subprocess.run([*pip, wheel], check=True)
+    subprocess.run([*pip, f"{wheel}{extra}"], check=True)
     return environment / "bin"
 
 
-def use(programs: Path, folder: Path) -> None:
+def use(programs: Path, folder: Path, commands: tuple[tuple[tuple[str, ...], str], ...]) -> None:
     """Type the commands in a folder outside of the repository; what fails ends the script."""
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
     env |= {"HF_HUB_OFFLINE": "1", "COLUMNS": "100", "BROWSER": "true"}
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     subprocess.run([programs / "python", "-c", PICTURE], cwd=folder, env=env, check=True)
-    for words, shown in COMMANDS:
+    for words, shown in commands:
         done = subprocess.run(
             [programs / "vispco", *words], cwd=folder, env=env, check=False, capture_output=True, text=True
         )
@@ -85,9 +87,6 @@ def use(programs: Path, folder: Path) -> None:
         if done.returncode or shown not in said:
             raise SystemExit(f"vispco {' '.join(words)}: exit {done.returncode}, without {shown!r}:\n{said}")
         sys.stdout.write(f"vispco {' '.join(words)}: works\n")
-    missing = [name for name in FILES if not (folder / name).is_file() or not (folder / name).stat().st_size]
-    if missing:
-        raise SystemExit(f"Not written: {', '.join(missing)}.")
 
 
 def main() -> None:
@@ -99,8 +98,12 @@ def main() -> None:
         wheel = build(place)
         check_description(wheel)
         sys.stdout.write(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB\n")
-        programs = install((given.venv or place / "venv").absolute(), wheel)
-        use(programs, place / "outside")
+        environment, folder = (given.venv or place / "venv").absolute(), place / "outside"
+        use(install(environment, wheel), folder, PLAIN)
+        use(install(environment, wheel, "[search]"), folder, WITH_SEARCH)
+        missing = [name for name in FILES if not (folder / name).is_file() or not (folder / name).stat().st_size]
+        if missing:
+            raise SystemExit(f"Not written: {', '.join(missing)}.")
     sys.stdout.write("The wheel works outside of the repository.\n")
 
 

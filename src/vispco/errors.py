@@ -25,6 +25,24 @@ class NotApplicableError(VispcoError):
     """A method that cannot do its work on a model, which others can be compared on."""
 
 
+class MissingExtraError(VispcoError, ImportError):
+    """What was asked for needs an optional package that is not installed."""
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Around imports of optional packages: a missing one is told in a sentence, with the extra that brings it.
+
+    what: "Figures need matplotlib". extra: its name in pyproject.toml.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what}. To install what is missing, in the folder of your clone of vispco: pip install '.[{extra}]'."
+        ) from error
+
+
 @contextmanager
 def parsing(what: str, remedy: str = "") -> Iterator[None]:
     """Around a `from_dict`, also as a decorator: data of another shape raises a sentence instead of what Python says.
@@ -52,8 +70,8 @@ def check_version(data: Mapping[str, Any], newest: int, what: str) -> None:
         )
     if version > newest:
         raise InvalidInputError(
-            f"{what} has version {version!r}, and this vispco reads {read}. Upgrade vispco (pip install --upgrade vispco), or "
-            "write it again with this one."
+            f"{what} has version {version!r}, and this vispco reads {read}. Use a newer vispco, or write "
+            "it again with this one."
         )
 
 

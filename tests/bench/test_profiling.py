@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 import vispco
 from vispco.bench import profiling
-from vispco.bench.profiling import falling_times, fit_parts, fitted_schedules, many_drops, profile_prompts
+from vispco.bench.profiling import (
+    falling_times,
+    fit_parts,
+    fitted_schedules,
+    many_drops,
+    nonnegative_weights,
+    profile_prompts,
+)
 from vispco.cost.time_profile import ProfileError
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
@@ -80,6 +88,13 @@ def test_one_disturbed_size_is_smoothed_and_a_fall_of_all_is_refused():
 @pytest.mark.parametrize("layers", [2, 3, 10, 36])
 def test_most_drops_are_timed_together(layers):
     assert (np.diff(many_drops(layers).retention) < 0).sum() == min(layers - 1, 8)
+
+
+@given(st.integers(0, 10_000), st.integers(3, 8))
+def test_weights_are_those_of_an_independent_solver(seed, runs):
+    rng = np.random.default_rng(seed)
+    columns, target = rng.normal(size=(runs, 3)), rng.normal(size=runs)
+    assert nonnegative_weights(columns, target) == pytest.approx(nnls(columns, target)[0], abs=1e-8)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 10, 36])

@@ -5,7 +5,10 @@ import pytest
 from docs.pages import PAGES, ROOT
 
 WIDTH = 120
-FILES = (*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")))
+FILES = (
+    *PAGES,
+    *(ROOT / name for name in ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")),
+)
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda p: p.stem)

@@ -419,7 +419,7 @@ def test_a_file_of_a_newer_version_is_named_with_the_versions_that_are_read(invo
     assert name in done.err
     assert f"version {version!r}" in " ".join(done.err.split())
     if version == 99:
-        assert "Upgrade vispco" in done.err
+        assert "Use a newer vispco" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_keys_of_a_newer_version_are_ignored_and_its_kinds_are_named():
     config = Pruner("fastv", HALF).config
     newer = {**config.to_dict(), "vispco": "9.0", "colour": "blue", "planner": {**config.planner, "shade": 3}}
     assert PrunerConfig.from_dict(json.loads(json.dumps(newer))).schedule == HALF
-    with pytest.raises(InvalidInputError, match=r"version 7, and this vispco reads version 1\. Upgrade vispco"):
+    with pytest.raises(InvalidInputError, match=r"version 7, and this vispco reads version 1\. Use a newer vispco"):
         PrunerConfig.from_dict({**newer, "version": 7})
     unknown = replace(config, planner={"kind": "oracle"}, budget=0.5)
     with pytest.raises(UnknownNameError, match=r"oracle.*schedule"):

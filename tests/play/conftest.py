@@ -33,7 +33,7 @@ class Open:
 def page(session):
     """The page in a real browser."""
     if importlib.util.find_spec("gradio") is None:
-        pytest.skip("gradio is not installed (pip install 'vispco[play]')")
+        pytest.skip("gradio is not installed (pip install '.[play]')")
     if missing() is not None:
         pytest.skip(missing())
     from vispco.play.page import build_page, start

@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"PIL": "pillow", "yaml": "pyyaml", "cooper": "cooper-optim", "importlinter": "import-linter"}
 COMES_WITH = {"grimp": "import-linter", "griffe": "mkdocstrings"}
 # Declared without an import of vispco's own: another package needs it there.
-NOT_IMPORTED = {"scipy", "huggingface-hub"}
+NOT_IMPORTED = {"huggingface-hub"}
 
 
 def normalised(requirement):
@@ -47,7 +47,7 @@ def third_party(folder):
 
 def test_the_package_declares_what_it_imports():
     optional = set().union(
-        *(declared(extra) for extra in ("plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve"))
+        *(declared(extra) for extra in ("search", "plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve"))
     )
     missing = {name: files[0] for name, files in third_party(PACKAGE).items() if name not in declared() | optional}
     assert not missing, "Declare these in [project] dependencies of pyproject.toml."

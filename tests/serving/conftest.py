@@ -21,7 +21,7 @@ MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 def pytest_collection_modifyitems(items):
     if MISSING:
-        reason = f"{', '.join(MISSING)} not installed (pip install 'vispco[serve]')"
+        reason = f"{', '.join(MISSING)} not installed (pip install '.[serve]')"
         for item in items:
             if "serving" in item.path.parts:
                 item.add_marker(pytest.mark.skip(reason=reason))

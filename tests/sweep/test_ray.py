@@ -11,10 +11,10 @@ import pytest
 
 from sweep.program import TESTS, children, start, until
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, MissingExtraError
 from vispco.frontier import Frontier
 
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: vispco[ray]")
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: .[ray]")
 GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}
 
 
@@ -109,5 +109,5 @@ def test_something_else_at_the_address_is_refused_within_seconds(tmp_path, monke
 
 def test_without_ray_the_engine_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(InvalidInputError, match=r"pip install 'vispco\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs Ray\. .*pip install '\.\[ray\]'"):
         run_sweep(Factory("log"), directory=tmp_path, engine="ray", **GRID)

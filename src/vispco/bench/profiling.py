@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 
 from vispco.bench.clock import now
 from vispco.bench.prefill import last_logits, without_pixels
@@ -259,10 +259,26 @@ def fit_parts(
     tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at `sizes`.
     """
     parts = _prefill_parts(tokens, sizes, row)
-    scale, fixed, drop = nnls(parts / measured[:, None], np.ones(len(measured)))[0].tolist()
+    scale, fixed, drop = nonnegative_weights(parts / measured[:, None], np.ones(len(measured))).tolist()
     if scale <= 0:  # times too noisy to tell: as the layers were measured alone
         return 1.0, max(0.0, float(measured[0] - parts[0, 0])), max(0.0, float(measured[1] - measured[0]))
     return scale, fixed, drop
+
+
+def nonnegative_weights(columns: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Least-squares weights [C] of columns [R, C], none negative: the best over every choice of the columns that weigh.
+
+    For a few columns; what it tries doubles with each.
+    """
+    number = columns.shape[1]
+    best, least = np.zeros(number), float(target @ target)
+    for used in (list(each) for size in range(1, number + 1) for each in combinations(range(number), size)):
+        weights = np.linalg.lstsq(columns[:, used], target)[0]
+        error = float(((columns[:, used] @ weights - target) ** 2).sum())
+        if (weights >= 0).all() and error < least:
+            best, least = np.zeros(number), error
+            best[used] = weights
+    return best
 
 
 def _prefill_parts(

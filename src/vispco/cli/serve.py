@@ -12,15 +12,10 @@ from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.errors import InvalidInputError, VispcoError, did_you_mean
+from vispco.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.serving.limits import ServerLimits
 
-INSTALL = 'Serving needs fastapi, uvicorn and openai: pip install "vispco[serve]".'
 LEVELS = ("critical", "error", "warning", "info", "debug")
-
-
-class MissingServerError(VispcoError, ImportError):
-    """A server was asked for where its packages are not installed."""
 
 
 @spread
@@ -66,13 +61,13 @@ def serve(
         raise InvalidInputError(
             f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.{did_you_mean(log_level, LEVELS)}"
         )
-    try:
+    with needs_extra("Serving needs fastapi, uvicorn and openai", "serve"):
+        import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it
+
         from vispco.serving.chat_handler import ServingRules  # noqa: PLC0415
         from vispco.serving.connections import run_server  # noqa: PLC0415
         from vispco.serving.remote_pictures import RemoteRules  # noqa: PLC0415
         from vispco.serving.server import build_app  # noqa: PLC0415
-    except (ImportError, NameError) as error:  # transformers' files name types of openai that are then missing
-        raise MissingServerError(INSTALL) from error
     from transformers.utils import logging  # noqa: PLC0415
 
     from vispco.asking import PrunerChoice  # noqa: PLC0415

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco.asking import PrunerChoice
-from vispco.errors import VispcoError
+from vispco.errors import VispcoError, needs_extra
 from vispco.families import family_of
 from vispco.play.session import PLAIN, Asked, PlaySession
 
@@ -24,10 +24,6 @@ CSS = """
 #answers td, #answers th { overflow-wrap: anywhere; padding: 0.4rem 0.7rem !important; }
 footer { display: none !important; }
 """
-
-
-class MissingGradioError(VispcoError, ImportError):
-    """The page was asked for where Gradio is not installed."""
 
 
 def build_page(
@@ -118,10 +114,8 @@ def start(
 
 def load_gradio() -> Any:
     """The package, or a sentence on how to get it."""
-    try:
+    with needs_extra("The page needs Gradio", "play"):
         import gradio  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingGradioError('The page needs Gradio: pip install "vispco[play]".') from error
     return gradio
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco import files
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.errors import InvalidInputError, needs_extra
 
 WIDE = 1e5  # from here on, an axis shows powers of ten
 CREATOR = "vispco-figure"  # in every file, by which it is known as ours
@@ -51,10 +51,6 @@ RC: dict[str, Any] = {
 }
 
 
-class MissingMatplotlibError(VispcoError, ImportError):
-    """Figures were asked for where matplotlib is not installed."""
-
-
 @contextmanager
 def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: int = 1, rows: int = 1) -> Iterator[Any]:
     """Axes [rows, columns] to draw on; written to `path` at the end of the block: PNG, SVG or PDF by its suffix."""
@@ -63,11 +59,9 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
         raise InvalidInputError(
             f"A figure cannot be written as {target.name!r}. Its name must end in .png, .svg or .pdf."
         )
-    try:
+    with needs_extra("Figures need matplotlib", "plots"):
         import matplotlib as mpl  # noqa: PLC0415 - seconds of import, only where something is drawn
         from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingMatplotlibError('Figures need matplotlib: pip install "vispco[plots]".') from error
     with mpl.rc_context(RC):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, squeeze=False)

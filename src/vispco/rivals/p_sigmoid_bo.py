@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-import optuna
 import torch
 
 from vispco import kernels
@@ -23,7 +22,7 @@ from vispco.errors import UnknownNameError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, TrialRival
+from vispco.rivals.rival import Choice, TrialRival, load_optuna
 from vispco.schedule import Schedule
 
 Sampler = Literal["tpe", "gp"]
@@ -49,8 +48,8 @@ class PSigmoidBO(TrialRival):
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         L, sizes = calibration.num_layers, calibration.sizes
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        studies = {b: optuna.create_study(direction="maximize", sampler=self._sampler()) for b in budgets}
+        optuna = load_optuna()
+        studies = {b: optuna.create_study(direction="maximize", sampler=self._sampler(optuna)) for b in budgets}
         for budget in cycle(budgets):
             study = studies[budget]
             trial = study.ask()
@@ -63,7 +62,7 @@ class PSigmoidBO(TrialRival):
             chosen = sigmoid(found["k"], found["gamma"], budget, sizes)
             yield budget, Choice(chosen, provenance={**found, "score": study.best_value, "trials": history})
 
-    def _sampler(self) -> optuna.samplers.BaseSampler:
+    def _sampler(self, optuna: Any) -> Any:
         if self.sampler == "gp":
             return optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
         return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)

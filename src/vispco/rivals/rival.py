@@ -7,6 +7,7 @@ An `AnytimeRival` measures one schedule after the other and can be stopped after
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from vispco.cost import Cost, Workload
 from vispco.cost.solve import largest_fitting
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, needs_extra
 from vispco.evaluation.result import Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.pruner import Pruner
@@ -29,6 +30,15 @@ from vispco.scorers import Chain
 
 Result: TypeAlias = RivalResult | PlannerResult
 """A curve that is moved to the budget of each sample, or a pruner that meets it by itself."""
+
+
+def load_optuna() -> Any:
+    """Optuna without its messages, or a sentence on how to get it."""
+    with needs_extra("This search needs Optuna", "search"):
+        import optuna  # noqa: PLC0415 - an extra, and slow to import
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    return optuna
 
 
 @dataclass(frozen=True)

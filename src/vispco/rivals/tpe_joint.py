@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
 from typing import Any, ClassVar
 
-import optuna
 import torch
 from torch import Tensor
 
@@ -30,7 +29,7 @@ from vispco.planning.planner import BudgetPlanner, static_shape
 from vispco.pruner import Pruner
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, TrialRival
+from vispco.rivals.rival import Choice, TrialRival, load_optuna
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel
@@ -56,11 +55,10 @@ class TpeJoint(TrialRival):
         return calibration.sizes.under(Chain.of("uniform"))
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        optuna = load_optuna()
         few = calibration.first(self.samples)
         chains = {str(chain): chain for chain in default_chains()}
-        studies = {budget: self._study() for budget in budgets}
+        studies = {budget: self._study(optuna) for budget in budgets}
         best: dict[float, tuple[int, Choice]] = {}
         for budget in cycle(budgets):
             study = studies[budget]
@@ -70,10 +68,10 @@ class TpeJoint(TrialRival):
             study.tell(trial, self._score(few, chain, params, budget))
             leader = study.best_trial
             if budget not in best or best[budget][0] != leader.number:
-                best[budget] = leader.number, _choice(leader, chains, few, budget)
+                best[budget] = leader.number, _choice(optuna, leader, chains, few, budget)
             yield budget, best[budget][1]
 
-    def _study(self) -> optuna.Study:
+    def _study(self, optuna: Any) -> Any:
         sampler = optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
         return optuna.create_study(direction="maximize", sampler=sampler)
 
@@ -120,9 +118,7 @@ def steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pru
     return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, chain=chain))
 
 
-def _choice(
-    best: optuna.trial.FrozenTrial, chains: dict[str, Chain], calibration: Calibration, budget: float
-) -> Choice:
+def _choice(optuna: Any, best: Any, chains: dict[str, Chain], calibration: Calibration, budget: float) -> Choice:
     """The best trial so far, ready to run."""
     chain = chains[best.params["chain"]]
     params = suggest_steps(optuna.trial.FixedTrial(best.params), calibration.num_layers)

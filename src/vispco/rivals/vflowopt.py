@@ -15,13 +15,11 @@ share would have to exceed the one before, the curve is raised as a whole. Fewer
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import optuna
 import torch
 from torch import Tensor
 
@@ -29,7 +27,7 @@ from vispco.errors import InvalidInputError
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.rivals.calibration import Calibration
 from vispco.rivals.registry import SEARCHES
-from vispco.rivals.rival import Choice, TrialRival, solve_curve
+from vispco.rivals.rival import Choice, TrialRival, load_optuna, solve_curve
 from vispco.schedule import Schedule
 from vispco.scorers import Chain
 
@@ -62,11 +60,10 @@ class VFlowOpt(TrialRival):
         return calibration.sizes.under(Chain.of(self.scorer))
 
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        optuna = load_optuna()
         chain = Chain.of(self.scorer)
         few = calibration.first(self.samples).under(chain)
-        studies = {budget: self._study() for budget in budgets}
+        studies = {budget: self._study(optuna) for budget in budgets}
         best: dict[float, tuple[float, Choice]] = {}
         for budget in cycle(budgets):
             study = studies[budget]
@@ -80,7 +77,7 @@ class VFlowOpt(TrialRival):
                 best[budget] = score, Choice(curve, provenance=provenance, chain=chain)
             yield budget, best[budget][1]
 
-    def _study(self) -> optuna.Study:
+    def _study(self, optuna: Any) -> Any:
         sampler = optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
         return optuna.create_study(direction="maximize", sampler=sampler)
 

@@ -69,7 +69,7 @@ def search(
     allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
-    default: 'projection' for a static search, 'table' for a predictor (docs/search.md says why). preset: by name;
+    default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
     default: the paper's row for this model and kernel. seed: of everything that is drawn. spec: all of these at once (scorer
     to seed), in place of them. facts: more for config.json, such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.planning.deployment`.

@@ -7,12 +7,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import optuna
-
 from vispco.checksums import DamagedJournalWarning
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.errors import InvalidInputError, VispcoError, needs_extra
 from vispco.frontier import Axis, Frontier
 from vispco.run_folder import RunFolder
+
+with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
+    import optuna
+    import sqlalchemy  # noqa: F401 - of the storage
+
 from vispco.sweep.dispatcher import Dispatcher
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.spec import SweepSpec, SweepWorkers

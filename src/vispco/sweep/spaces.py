@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from vispco import kernels
 from vispco.errors import InvalidInputError, UnknownNameError
@@ -22,6 +21,7 @@ from vispco.schedule import Schedule
 if TYPE_CHECKING:
     import numpy as np
     import optuna
+    from optuna.distributions import BaseDistribution
 
 RATIOS = tuple(round(0.01 + 0.05 * i, 2) for i in range(20))  # the paper's: .01, .06, ..., .96
 MAX_KERNEL_PARAMETER = 6.0  # sigmoid(±6) is within 0.25 % of its ends: larger parameters change nothing
@@ -44,6 +44,8 @@ class Parameter:
 
     @property
     def distribution(self) -> BaseDistribution:
+        from optuna.distributions import FloatDistribution, IntDistribution  # noqa: PLC0415 - an extra
+
         if self.integer:
             return IntDistribution(int(self.low), int(self.high))
         return FloatDistribution(self.low, self.high, step=self.step, log=self.log)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import optuna
 
 from vispco.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
+    import optuna
+
     from vispco.sweep.cost_range import CostRange
     from vispco.sweep.spaces import Params, Space
 
@@ -38,6 +39,8 @@ class SweepPlan:
         Its suggestion depends only on the history of the study, the seed and the index. A killed sweep therefore
         continues as if it had not been killed, and two machines on one study never draw the same numbers.
         """
+        import optuna  # noqa: PLC0415 - an extra
+
         seed = zlib.crc32(f"{self.seed}:{index}".encode())
         if self.strategy == "tpe":
             return optuna.samplers.TPESampler(seed=seed, multivariate=True)

@@ -69,7 +69,7 @@ def typical_size(objective: Objective, batches: Sequence[Batch]) -> Pricing:
 def bound_price_slope(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
     """The price's slope, no steeper than if a step of epsilon took all of the KL away, for KL is never under 0; all [S].
 
-    The straight-through slope can be far too steep (docs/search.md): on tiny-qwen, `free`, it was -4e5, which no
+    The straight-through slope can be far too steep (docs/what-was-measured.md): on tiny-qwen, `free`, it was -4e5, which no
     multiplier below its cap can hold.
     """
     return torch.maximum(slope, -kl.to(slope) / epsilon)

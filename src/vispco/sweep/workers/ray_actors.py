@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, needs_extra
 from vispco.sweep.storage import connection_problem
 from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
 
@@ -116,13 +116,9 @@ def _check_resources(there: dict[str, float], wanted: dict[str, float]) -> None:
 
 
 def _import_ray() -> Any:
-    try:
+    with needs_extra("The engine 'ray' needs Ray", "ray"):
         import ray  # noqa: PLC0415  # optional, and slow to import
         import ray.exceptions  # noqa: PLC0415
-    except ImportError as error:
-        raise InvalidInputError(
-            "The engine 'ray' needs Ray, which is not installed: pip install 'vispco[ray]'."
-        ) from error
     return ray
 
 
