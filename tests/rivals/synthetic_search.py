@@ -30,7 +30,7 @@ def dimensions(layers=LAYERS):
     )
 
 
-def make_sizes(text=(12, 9, 15), visual=(64, 40, 100), answer=2, layers=LAYERS, chain="vtw"):
+def make_sizes(text=(12, 9, 15), visual=(64, 40, 100), answer=2, layers=LAYERS, chain="vtw@1"):
     model = cost.get("exact", dimensions(layers))
     numbers = torch.tensor(text), torch.tensor(visual), torch.full((len(text),), answer)
     return SampleSizes(*numbers, model, Chain.of(chain))

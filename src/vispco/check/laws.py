@@ -123,7 +123,10 @@ def outputs_that_are_read_are_right(subject: Subject) -> None:
         named = "logits_to_keep" in inspect.signature(subject.model.forward).parameters
         for asked in ([last], [visual[1], last])[: 1 + named]:
             given = inputs if len(asked) == 1 else {**inputs, "logits_to_keep": torch.tensor(asked)}
-            found = _logits(subject, given, subject.pruner(withdrawn))[:, -len(asked) :]
+            found = _logits(subject, given, subject.pruner(withdrawn))
+            if len(asked) > 1 and found.shape[1] != len(asked):
+                continue  # this class takes the argument and does not heed it
+            found = found[:, -len(asked) :]
             read = [position for position in asked if position in visual]
             expected, _ = oracle_prefill(
                 subject.model, inputs, visual, withdrawn.retention, subject.scorer, read=read
