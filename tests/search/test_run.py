@@ -90,7 +90,10 @@ def assert_within(model, processor, samples, scorer, planner, budget):
     for layout, plan in seen:
         sizes = (torch.from_numpy(column.copy()) for column in layout.prompt_sizes.T)
         own = {"planning_flops": torch.tensor(plan.planning_flops)}
-        workload, visual = workload_under(planner.chain, cost.dimensions, *sizes, **own), torch.tensor(layout.num_visual)
+        workload, visual = (
+            workload_under(planner.chain, cost.dimensions, *sizes, **own),
+            torch.tensor(layout.num_visual),
+        )
         counts = plan.counts
         full, floor = cost.full(workload).double(), cost.floor(workload).double()
         allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor / full)
@@ -99,7 +102,9 @@ def assert_within(model, processor, samples, scorer, planner, budget):
         for layer in range(counts.shape[1]):
             plateau = (counts == counts[:, layer : layer + 1]).long()
             more = counts + plateau
-            room = more[:, layer] < before[:, layer]  # only where a plateau begins; who closes a gap has the choice paid back
+            room = (
+                more[:, layer] < before[:, layer]
+            )  # only where a plateau begins; who closes a gap has the choice paid back
             assert not bool((room & (cost.bill(more, workload) / full <= allowed)).any())
 
 
