@@ -3,7 +3,8 @@
 A batch of 8 prompts with pictures of different sizes, on the shipped models. `ops.drop.*` is one drop beyond a pruner that
 drops nothing; `ops.applied` is such a pruner beyond the unpruned model; `ops.decode.*` is a decoding step beyond an
 unpruned one's. `ops.plan_joint` is the plan of a joint search's predictor, whose samples follow several chains;
-`ops.pick.*` is what one pick of a greedy choice adds on a device that is not the host, where numpy makes the picks.
+`ops.pick.*` is what one pick of a greedy choice adds on a device that is not the host, where numpy makes the picks;
+`ops.select.*` is a whole choice there, of 400 among 1,296 tokens.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}  # one choice before the language model
 CHAINS = ("divprune", "fastv", "divprune+fastv", "cdpruner+sparsevlm")  # of the kinds that a joint search chooses
 PICK = {"divprune": 5, "cdpruner": 30}
+SELECT = {"divprune": 250, "cdpruner": 250, "scope": None}
+SELECT_OF, SELECTED = 1296, 400
 BATCH, BUDGET = 8, 0.5
 
 
@@ -81,6 +84,10 @@ def main() -> None:
         figures[f"ops.pick.{scorer}"] = Figure(
             picked(model, inputs, scorer, layers), "lower", PICK[scorer], "operations"
         )
+    for scorer, most in SELECT.items():
+        found = overhead.selecting(scorer, SELECT_OF, SELECTED)
+        figures[f"ops.select.{scorer}"] = Figure(found.number, "lower", most, "operations")
+        waits = max(waits, found.syncs)
     for key, budget in (("plan_joint", BUDGET), ("plan_joint_mean", "mean:0.4,max:0.7")):
         made = partial(JointPlanner, overhead.random_joint_predictor(model, CHAINS), budget)
         first, again = overhead.planning(model, inputs, made)

@@ -73,6 +73,13 @@ def test_a_greedy_choice_before_the_language_model_is_a_few_operations(scorer):
         assert (found.waits - unpruned().waits).total() == 1
 
 
+@pytest.mark.parametrize("scorer", ["divprune", "cdpruner"])
+def test_a_device_chooses_hundreds_of_tokens_in_a_few_operations(scorer):
+    found = overhead.selecting(scorer, 1296, 400)
+    assert 0 < found.number <= 250
+    assert found.syncs == 0
+
+
 @pytest.mark.parametrize("budget", [0.3, "mean:0.4,max:0.7"])
 def test_a_joint_plan_is_made_on_the_host_and_remembered(budget):
     model, inputs, _ = loaded("tiny-qwen")

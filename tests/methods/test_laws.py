@@ -52,7 +52,7 @@ SAMPLES = [
 WAYS = {"left": ("sdpa", (0.8, 0.7, 0.7, 0.3)), "right": ("eager", (0.6, 0.5, 0.02, 0.0))}  # padding: kernel, schedule
 BY_SAMPLE = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids")
 TOLERANCE = 1e-4
-AT_MOST = ("aim-merge", "visionzip", "atp-llava")  # charged what they may take, not what they took
+AT_MOST = ("aim-merge", "visionzip", "atp-llava", "cdpruner")  # charged what they may take, on a device
 
 
 @cache

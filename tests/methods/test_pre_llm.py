@@ -17,7 +17,7 @@ from vispco.bench import operations
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
-from vispco.scorers import Chain, get
+from vispco.scorers import Chain, cdpruner, divprune, get, scope
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.small_arrays import all_on_devices
 
@@ -281,9 +281,19 @@ GREEDY = [method for method in ALL if method.startswith(("divprune", "cdpruner",
 
 @pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
 @pytest.mark.parametrize("method", GREEDY)
-def test_greedy_steps_of_a_device_choose_the_same(method, ties):
+def test_greedy_steps_of_a_device_choose_the_same(method, ties, monkeypatch):
+    for module in (divprune, cdpruner, scope):
+        monkeypatch.setattr(module, "GROWTH", 0.0)  # blocks of one token
     with all_on_devices():
         test_counts_and_live_tokens_differ_by_sample(method, ties)
+
+
+@pytest.mark.parametrize("method", ["divprune", "cdpruner"])
+def test_a_choice_can_be_exact_on_a_device(method):
+    context = context_of([made_up(0, [(8, 8)])], [30])
+    exact = chosen(method, context)
+    with all_on_devices():
+        assert chosen(f"{method}(exact=true)", context) == exact
 
 
 def test_a_step_of_a_device_is_a_few_operations():
@@ -291,6 +301,65 @@ def test_a_step_of_a_device_is_a_few_operations():
     with all_on_devices():
         few, many = (operations.count(scorer.select, context_of(seen, [n])).number for n in (10, 50))
     assert many - few <= 40 * 6
+
+
+IN_BLOCKS = [
+    f"{name}(exact=false{more})"
+    for name, more in (("divprune", ""), ("cdpruner", ""), ("scope", ""), ("cdpruner", ",variant=openvino"))
+]
+
+
+def diverse(seed, number=90):
+    """Many tokens of one sample, none like another."""
+    seen = made_up(seed, [(9, number // 9)])
+    generator = torch.Generator().manual_seed(seed)
+    seen.states, seen.features = (torch.randn(number, 128, generator=generator).tolist() for _ in range(2))
+    seen.text = torch.randn(3, 128, generator=generator).tolist()
+    return seen
+
+
+@pytest.mark.parametrize("method", IN_BLOCKS)
+def test_blocks_choose_most_of_what_single_picks_choose(method):
+    context = context_of([diverse(seed) for seed in range(4)], [60, 40, 20, 7])
+    same = [
+        len({*blocks} & {*exact}) / len(exact)
+        for blocks, exact in zip(chosen(method, context), chosen(method.replace("false", "true"), context), strict=True)
+    ]
+    assert min(same) >= (0.7 if method.startswith("divprune") else 0.8)
+
+
+@pytest.mark.parametrize("method", IN_BLOCKS[:3])
+def test_one_of_two_equal_tokens_waits_in_a_block(method):
+    """Thirty vectors stand there twice each: thirty picks see them all, though the last block has ten or more picks."""
+    seen = made_up(0, [(6, 10)])
+    generator = torch.Generator().manual_seed(0)
+    kinds, place = torch.randn(30, 64, generator=generator), torch.randperm(60, generator=generator) % 30
+    seen.states = seen.features = kinds[place].tolist()
+    seen.text = torch.zeros(1, 64).tolist()  # all are as relevant
+    seen.attention[-1] = [1.0] * 60
+    kept = chosen(method, context_of([seen], [30]))[0]
+    assert sorted(place[kept].tolist()) == list(range(30))
+
+
+@pytest.mark.parametrize("method", IN_BLOCKS)
+def test_a_set_in_blocks_does_not_depend_on_the_batch(method):
+    seen, counts = [diverse(seed) for seed in range(3)], [60, 23, 9]
+    together = chosen(method, context_of(seen, counts))
+    assert together == [chosen(method, context_of([one], [count]))[0] for one, count in zip(seen, counts, strict=True)]
+    if "openvino" not in method:
+        assert {*chosen(method, context_of([seen[0]], [30]))[0]} <= {*together[0]}
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
+@pytest.mark.parametrize("method", IN_BLOCKS)
+def test_blocks_keep_as_many_live_tokens_as_were_asked_for(method, ties):
+    seen = [made_up(seed, [(9, 5), (1, 1), (3, 4)], ties=ties) for seed in range(5)]
+    live = torch.rand(5, 58, generator=torch.Generator().manual_seed(1)) < 0.7
+    live[4] = torch.arange(58) == 50
+    counts = [17, int(live[1].sum()), 0, int(live[3].sum()) - 1, 1]
+    found = chosen(method, context_of(seen, counts, live))
+    if "openvino" not in method:  # of a single live token, one half has none
+        assert [len(kept) for kept in found] == counts
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])

@@ -14,11 +14,11 @@ from vispco.bench.operations import Counts, count, counting
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
 from vispco.families import family_of
-from vispco.layout import forget_layouts
+from vispco.layout import TokenLayout, forget_layouts
 from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.planning.predictor import Predictor
 from vispco.pruner import Pruner
-from vispco.scorers import Chain
+from vispco.scorers import Chain, ScoringContext, VisionRecord, get
 from vispco.small_arrays import all_on_devices
 
 STEPS = 4  # decoding steps that are counted; the dearest behind the first one stands for all
@@ -55,6 +55,23 @@ def planning(model: Any, inputs: Mapping[str, Any], make: Callable[[], Planner])
         planner = make()
         first, again = (count(planner, layout, seen[0]) for layout in layouts)
     return first, again
+
+
+@torch.no_grad()
+def selecting(scorer: str, num_visual: int, keep: int) -> Counts:
+    """The counts of one choice before the language model, as they are on a device that is not the host."""
+    with all_on_devices():
+        return count(get(scorer).select, random_context(num_visual, keep))
+
+
+def random_context(num_visual: int, keep: int, width: int = 64, num_text: int = 16, seed: int = 0) -> ScoringContext:
+    """One sample of random states before the language model, of which so many visual tokens may stay."""
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(1, num_visual + num_text, width, generator=generator)
+    seen = VisionRecord(states[:, :num_visual], {-1: torch.rand(1, num_visual, generator=generator)})
+    layout = TokenLayout.build((torch.arange(num_visual + num_text) < num_visual)[None])
+    live = torch.ones(1, num_visual, dtype=torch.bool)
+    return ScoringContext(0, layout, live, torch.tensor([keep]), states, None, (keep,), vision=seen)
 
 
 @torch.no_grad()

@@ -4,7 +4,9 @@ Zhang et al., "Beyond Attention or Similarity: Maximizing Conditional Diversity 
 Kernel: relevance_i * cosine_ij * relevance_j of the projected tokens, relevance scaled to 0..1; the set with the largest
 determinant is built greedily (fast MAP inference, Chen et al. 2018).
 Faithful: kernel and inference. After the paper: relevance is the cosine of a token to the mean embedding of the
-instruction, because the models here have no CLIP text tower (with which the paper uses the *negative* similarity).
+instruction, because the models here have no CLIP text tower (with which the paper uses the *negative* similarity). On a
+device several tokens are taken a step (see `vispco.scorers.greedy`): of the candidates those that the ones before them
+explain least, by a Cholesky factor of their part of the kernel; then the kernel of all tokens is conditioned on them at once.
 
 `variant="openvino"` is the kernel that OpenVINO GenAI ships: (1 - w) cosine + w relevance * cosine * relevance, w being
 `relevance_weight`, on the two halves of the sequence apart, with equal counts (`split`).
@@ -25,6 +27,11 @@ from vispco.small_arrays import Numbers
 
 VARIANTS = ("paper", "openvino")
 NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
+RIDGE = (
+    2e-6  # on the diagonal of the kernel for blocks: like tokens may stand in one, and must leave it positive definite
+)
+SPANNED = 20 * RIDGE  # `NOTHING` for blocks
+GROWTH = 1.25  # of a block, relative to the tokens that were taken
 
 
 @register
@@ -32,13 +39,22 @@ class CDPruner(Scorer):
     """Greedy determinantal choice.
 
     variant: 'paper' or 'openvino'. relevance_weight: w of the blend, for 'openvino'. split: choose in each half of the
-    sequence apart; by default only for 'openvino'.
+    sequence apart; by default only for 'openvino'. exact: True is one token a step, False blocks of tokens; by default exact
+    on the host, blocks on a device.
     """
 
     name = "cdpruner"
     needs_attention = False
+    exact: bool | None = None
 
-    def __init__(self, *, variant: str = "paper", relevance_weight: float = 0.5, split: bool | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        variant: str = "paper",
+        relevance_weight: float = 0.5,
+        split: bool | None = None,
+        exact: bool | None = None,
+    ) -> None:
         if variant not in VARIANTS:
             raise InvalidInputError(
                 f"variant={variant!r} of cdpruner was asked for. Variants are {', '.join(VARIANTS)}."
@@ -48,6 +64,8 @@ class CDPruner(Scorer):
                 f"relevance_weight={relevance_weight} was given to cdpruner; it is between 0 and 1."
             )
         self.variant, self.relevance_weight, self.split = variant, relevance_weight, split
+        if exact is not None:
+            self.exact = exact
 
     def select(self, context: ScoringContext) -> Selection:
         live, counts, most = context.live, context.counts, context.max_count
@@ -63,31 +81,63 @@ class CDPruner(Scorer):
     def _choose(self, context: ScoringContext, pool: Tensor, counts: Tensor, most: int) -> Selection:
         """The set with the largest determinant in a pool of tokens; bool [B, V]."""
         similar, relevance = embedding_cosines(context), _scaled(_relevance(context), pool)
-        kernel = relevance[:, :, None] * similar * relevance[:, None, :]
+        kernel = (relevance[:, :, None] * similar).mul_(relevance[:, None])  # the one table beside the cosines
         if self.variant == "openvino":
-            kernel = (1 - self.relevance_weight) * similar + self.relevance_weight * kernel
-        picks = GreedyPicks(pool)
-        xp, samples, barred, table = picks.library, picks.samples, picks.barred(), picks.numbers(kernel)
-        factor = picks.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))  # rows of the Cholesky factor
+            kernel.mul_(self.relevance_weight).add_(similar, alpha=1 - self.relevance_weight)
+        picks = GreedyPicks(pool, exact=self.exact)
+        return (_one_by_one if picks.exact else _in_blocks)(picks, kernel, counts, most)
 
-        def above_nothing(gains: Numbers) -> Numbers:
-            return xp.where(gains > NOTHING, gains, barred)
-
-        def residual(step: int, picked: Numbers, gains: Numbers) -> Numbers:
-            barred[samples, picked] = GONE
-            gain, row = gains[samples, picked], table[samples, picked]  # [B, 1], [B, 1, V]
-            if step:
-                known = factor[:, :step]
-                row = row - known[samples, :, picked] @ known
-            scale = xp.where(gain > NOTHING, gain.clip(NOTHING) ** -0.5, 0.0)
-            factor[:, step] = row[:, 0] * scale
-            return above_nothing(gains - factor[:, step] ** 2)
-
-        gains = above_nothing(picks.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
-        return picks.choose(counts, most, gains, residual)
+    def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        return 2 * num_visual * num_visual  # conditioning in blocks; one by one takes less
 
     def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         return 2 * num_visual * (num_visual + 1) * dimensions.hidden
+
+
+def _one_by_one(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) -> Selection:
+    """Rows of the Cholesky factor of the chosen kernel, one for each token that is taken; kernel: float [B, V, V]."""
+    xp, samples, barred, table = picks.library, picks.samples, picks.barred(), picks.numbers(kernel)
+    factor = picks.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))
+
+    def above_nothing(gains: Numbers) -> Numbers:
+        return xp.where(gains > NOTHING, gains, barred)
+
+    def residual(step: int, picked: Numbers, gains: Numbers) -> Numbers:
+        barred[samples, picked] = GONE
+        gain, row = gains[samples, picked], table[samples, picked]  # [B, 1], [B, 1, V]
+        if step:
+            known = factor[:, :step]
+            row = row - known[samples, :, picked] @ known
+        scale = xp.where(gain > NOTHING, gain.clip(NOTHING) ** -0.5, 0.0)
+        factor[:, step] = row[:, 0] * scale
+        return above_nothing(gains - factor[:, step] ** 2)
+
+    gains = above_nothing(picks.numbers(kernel.diagonal(dim1=1, dim2=2)) + barred)
+    return picks.choose(counts, most, gains, residual)
+
+
+def _in_blocks(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) -> Selection:
+    """The kernel itself is conditioned on each block, in place: what is left of a token is its entry on the diagonal.
+
+    A token that may not be taken has -inf there. It is a candidate only behind all that may, whose factor it does not change.
+    """
+    variance = kernel.diagonal(dim1=1, dim2=2)
+    variance.add_(RIDGE).masked_fill_(~picks.live, GONE)
+
+    def unexplained(candidates: Tensor, _: Tensor) -> Tensor:
+        factor, _ = torch.linalg.cholesky_ex(picks.among(kernel, candidates))
+        return functional.threshold(factor.diagonal(dim1=1, dim2=2), SPANNED**0.5, 0.0)  # the root of what is left
+
+    def condition(_: int, picked: Tensor, __: Tensor) -> Tensor:
+        rows = kernel[picks.samples, picked]
+        solved, _ = torch.linalg.solve_ex(picks.among(kernel, picked), rows)
+        torch.baddbmm(kernel, rows.mT, solved, alpha=-1, out=kernel)
+        variance.scatter_(1, picked, GONE)
+        return functional.hardshrink(variance, SPANNED)
+
+    return picks.choose_blocks(
+        counts, most, functional.hardshrink(variance, SPANNED), unexplained, condition, growth=GROWTH
+    )
 
 
 def _relevance(context: ScoringContext) -> Tensor:
@@ -95,8 +145,7 @@ def _relevance(context: ScoringContext) -> Tensor:
     if "relevance" not in context.memo:
         index = context.layout.instruction_index.to(context.embeddings.device)
         present = (index < context.layout.length)[..., None]
-        inside = index.clamp(max=context.embeddings.shape[1] - 1)
-        text = context.embeddings.gather(1, inside[..., None].expand(-1, -1, context.embeddings.shape[2])).float()
+        text = context.embeddings_at(index).float()
         mean = (text * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
         visual = functional.normalize(context.visual_embeddings().float(), dim=-1)
         context.memo["relevance"] = (visual @ functional.normalize(mean, dim=-1).transpose(1, 2))[..., 0]
@@ -106,6 +155,7 @@ def _relevance(context: ScoringContext) -> Tensor:
 
 def _scaled(relevance: Tensor, pool: Tensor) -> Tensor:
     """To 0..1 within a pool, never quite 0; 1 where all are alike."""
-    least = relevance.masked_fill(~pool, torch.inf).amin(-1, keepdim=True)
-    spread = relevance.masked_fill(~pool, -torch.inf).amax(-1, keepdim=True) - least
+    other = ~pool
+    least = relevance.masked_fill(other, torch.inf).amin(-1, keepdim=True)
+    spread = relevance.masked_fill(other, -torch.inf).amax(-1, keepdim=True) - least
     return torch.where(spread > NOTHING, (relevance - least + NOTHING) / spread, 1.0)

@@ -1,7 +1,13 @@
-"""Greedy choice of a set, one token of every sample at a time: what the methods that look for a diverse set share.
+"""Greedy choice of a set: what the methods that look for a diverse set share.
 
-A pick depends on the one before, so there are as many steps as tokens that stay. A step is a few operations on small arrays.
-On the host they are numpy's, which cost less than torch's to begin; on a device they are torch's, and nothing is waited for.
+A pick depends on the one before. `GreedyPicks.choose` makes one pick of every sample at a time, exactly. On the host its steps
+are numpy's, which cost less than torch's to begin.
+
+A device would wait for as many launches as there are picks. There `GreedyPicks.choose_blocks` makes several picks a step: of
+the candidates with the largest gains, those whose gain would still be large if every candidate before them were taken. The
+set is that of `choose` wherever no two tokens of a block change each other's gain; otherwise a token may be taken a block later
+or earlier than in turn. Blocks grow with what was taken, by sizes that depend on nothing else: a set of 100 begins with the set
+of 50, alone or in a batch. No value is brought to the host.
 """
 
 from __future__ import annotations
@@ -22,22 +28,32 @@ from vispco.small_arrays import Numbers, as_numbers, is_on_host, library_of
 
 Update: TypeAlias = Callable[[int, Numbers, Numbers], Numbers]
 """(step, picked int64 [B, 1], gains float [B, V]) -> the gains of the next step, -inf for this token and all before it."""
+BlockGains: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(candidates int64 [B, M], all gains sorted, float [B, V]) -> candidates' gains if those before each were taken, [B, M]."""
+BlockUpdate: TypeAlias = Callable[[int, Tensor, Tensor], Tensor]
+"""(tokens taken before, picked int64 [B, n], gains float [B, V]) -> the gains of the next step, -inf for all that were taken."""
 GONE = -float("inf")
+CANDIDATES = 4  # for each pick of a block
 
 
 class GreedyPicks:
     """Takes the token with the largest gain of each sample, again and again. Equal gains go to the earlier token.
 
-    live: bool [B, V]. library: of the device, see `vispco.small_arrays`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
+    live: bool [B, V]. exact: one pick a step; by default on the host only. library: what steps compute with, see
+    `vispco.small_arrays`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
     """
 
-    def __init__(self, live: Tensor) -> None:
-        self.live, self.host, self.library = live, is_on_host(live.device), library_of(live.device)
-        self.samples = self.numbers(batch_index(len(live), live.device))
+    def __init__(self, live: Tensor, *, exact: bool | None = True) -> None:
+        on_host = is_on_host(live.device)
+        self.live, self.exact = live, on_host if exact is None else exact
+        self.host = on_host and self.exact
+        self.library = library_of(live.device) if self.exact else torch
+        column = batch_index(len(live), live.device)
+        self.samples, self._pair_samples = self.numbers(column), column[:, :, None]
 
     def numbers(self, values: Tensor) -> Numbers:
         """A tensor as what steps compute with; it is not copied."""
-        return as_numbers(values)
+        return as_numbers(values) if self.exact else values
 
     def barred(self) -> Numbers:
         """0 for the tokens that may be taken, -inf for the others: float [B, V], to be added to gains."""
@@ -49,10 +65,44 @@ class GreedyPicks:
         The scores of the selection fall with the order of picking. Tokens that were not picked follow, by the gain that they
         would have brought next.
         """
-        width, picks = self.live.shape[1], []
-        for step in range(max_count if width else 0):
+        picks = []
+        for step in range(max_count if self.live.shape[1] else 0):
             picks.append(gains.argmax(-1)[:, None])
             gains = update(step, picks[-1], gains)
+        return self._selection(picks, gains, counts, max_count)
+
+    def choose_blocks(
+        self,
+        counts: Tensor,
+        max_count: int,
+        gains: Tensor,
+        in_block: BlockGains,
+        update: BlockUpdate,
+        *,
+        growth: float,
+    ) -> Selection:
+        """The same in blocks of `growth` times the tokens that were taken before, and of one token where that is less."""
+        width, picks, taken = self.live.shape[1], [], 0
+        while taken < max_count and width:
+            size = min(max(1, int(growth * taken)), max_count - taken, width)
+            if size == 1:
+                picked = gains.argmax(-1, keepdim=True)
+            else:
+                best = gains.sort(dim=-1, descending=True, stable=True)
+                candidates = best.indices[:, : CANDIDATES * size]
+                left = in_block(candidates, best.values)
+                first = left.sort(dim=-1, descending=True, stable=True).indices[:, :size]
+                picked = candidates.gather(1, first)
+            gains = update(taken, picked, gains)
+            picks.append(picked)
+            taken += size
+        return self._selection(picks, gains, counts, max_count)
+
+    def among(self, table: Tensor, tokens: Tensor) -> Tensor:
+        """The entries of a table for pairs of tokens: [B, V, V], int64 [B, M] -> [B, M, M]."""
+        return table[self._pair_samples, tokens[:, :, None], tokens[:, None]]
+
+    def _selection(self, picks: list[Numbers], gains: Numbers, counts: Tensor, max_count: int) -> Selection:
         order = self._order(picks)
         keep = self.live & (order < counts[:, None])
         if self.host:
@@ -61,18 +111,20 @@ class GreedyPicks:
         return Selection(keep, -torch.where(order < max_count, order, later).float())
 
     def _order(self, picks: list[Numbers]) -> Tensor:
-        """At which step each token was picked first: int64 [B, V]; the number of steps for one that was not."""
-        found = torch.full(self.live.shape, len(picks), device=self.live.device)
+        """At which place each token was picked first: int64 [B, V]; the number of picks for one that was not."""
         if not picks:
-            return found
+            return torch.zeros(self.live.shape, dtype=torch.int64, device=self.live.device)
         if self.host:
+            found = torch.full(self.live.shape, len(picks), device=self.live.device)
             steps = np.broadcast_to(np.arange(len(picks))[::-1], (len(found), len(picks)))
             found.numpy()[self.samples, np.concatenate(picks[::-1], axis=1)] = (
                 steps  # the last one that is written stays
             )
             return found
-        number = torch.arange(len(picks), device=found.device).expand(len(found), -1)
-        return found.scatter_reduce(1, torch.cat(picks, dim=1), number, "amin")
+        line = torch.cat(picks, dim=1)
+        number = torch.arange(line.shape[1], device=line.device).expand(len(line), -1)
+        found = torch.full(self.live.shape, line.shape[1], device=line.device)
+        return found.scatter_reduce(1, line, number, "amin")
 
 
 def cosines(states: Tensor) -> Tensor:
