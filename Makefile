@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # BROWSER=install is for `make browser`: in the environment of a command it would be the name of a browser.
 unexport BROWSER
 
-.PHONY: install demo test browser lint types bench lower-bounds wheel-test pictures docs notebook clean
+.PHONY: install demo test browser lint types bench mutants lower-bounds wheel-test pictures docs notebook clean
 
 install: $(STAMP)
 
@@ -58,6 +58,11 @@ types: install
 
 bench: install
 	$(BIN)/python benchmarks/$(NAME).py
+
+# Whether the tests notice single-line faults in the package; about an hour, and a run that was stopped goes on.
+# MUTANTS='--processes 1' for one core, MUTANTS='--only FILE' for the mutants of a file.
+mutants: install
+	nice -n 10 $(BIN)/python benchmarks/mutants.py $(MUTANTS)
 
 # The oldest versions that pyproject.toml allows, in .venv-lower, with a part of the tests; some 2 GB and ten minutes.
 # Where a version cannot be had: make lower-bounds LOWER='--replace torch==2.13.0'.

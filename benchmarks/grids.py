@@ -21,7 +21,7 @@ from vispco.files import write_text
 from vispco.frontier import Frontier, frontier_info
 from vispco.frontier.frontier import FORMAT, VERSION
 from vispco.plots import style
-from vispco.zoo.shipped import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import MEASURED
 
 GRIDS = RESULTS / "grids"
 RUNS = Path("runs/grids")
@@ -109,7 +109,7 @@ def overview(grids: dict[tuple[str, str], Frontier], path: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(ONE_OF_EACH_CLASS))
+    parser.add_argument("--models", default=",".join(MEASURED))
     parser.add_argument("--scorers", default=",".join(SCORERS))
     parser.add_argument("--items", type=int, default=ITEMS, help="test items of each task")
     parser.add_argument("--workers", type=int, default=1)
@@ -118,7 +118,7 @@ def main() -> None:
     for model, scorer in pairs:
         found = grid(model, scorer, given.items, given.workers)
         print(f"{model}-{scorer}: {len(found)} configurations, hypervolume {found.hypervolume():.4f}")
-    there = [(m, s) for m in ONE_OF_EACH_CLASS for s in SCORERS if path_of(m, s).exists()]
+    there = [(m, s) for m in MEASURED for s in SCORERS if path_of(m, s).exists()]
     print(overview({pair: Frontier.load(path_of(*pair)) for pair in there}, GRIDS / "overview.png"))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from figures import RESULTS, Figure, write
 from grids import DIGITS, SCORERS, about, path_of, spec_of
 from vispco.frontier import Frontier
-from vispco.zoo.shipped import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import MEASURED
 
 SEED = 0
 NAME = "grids_again"
@@ -63,7 +63,7 @@ def figures_of(grids: dict[str, Any]) -> dict[str, Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(ONE_OF_EACH_CLASS))
+    parser.add_argument("--models", default=",".join(MEASURED))
     parser.add_argument("--scorers", default=",".join(SCORERS))
     parser.add_argument("--draw", type=int, default=12, help="configurations of each grid")
     given = parser.parse_args()

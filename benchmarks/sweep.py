@@ -48,7 +48,7 @@ from vispco.sweep.study import SweepStudy
 from vispco.sweep.sweep_plan import make_plan
 from vispco.sweep.trial_queue import TrialQueue
 from vispco.sweep.workers.local import LocalPool
-from vispco.zoo.shipped import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import MEASURED
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
 BLOCK, THIRD, SEVENTH = 20, 3, 7  # the last two have no divisor in common with 20, the number of ratios
@@ -242,7 +242,7 @@ def main() -> None:
     if not {"workers", "deep", "timed", "grids"} <= set(chosen):
         return
     second, deep, clock = told["workers"], told["deep"], told["timed"]
-    pairs = [(model, scorer) for model in ONE_OF_EACH_CLASS for scorer in grids.SCORERS]
+    pairs = [(model, scorer) for model in MEASURED for scorer in grids.SCORERS]
     swept_grids = {pair: grids.grid(*pair, given.items, given.workers) for pair in pairs}
     grids.overview(swept_grids, grids.GRIDS / "overview.png")
     figures = {

@@ -28,7 +28,7 @@ from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
 from vispco.frontier import Frontier, Point
 from vispco.plots import configurations_info, draw_configurations
-from vispco.zoo.shipped import ONE_OF_EACH_CLASS
+from vispco.zoo.shipped import MEASURED
 
 TEXT, VISUAL = 12, 68  # tokens of a typical test item
 BAND = (0.45, 0.55)
@@ -140,7 +140,7 @@ def spread(name: str, samples: list[Any]) -> tuple[dict[str, Figure], dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(ONE_OF_EACH_CLASS))
+    parser.add_argument("--models", default=",".join(MEASURED))
     parser.add_argument("--limit", type=int, default=None, help="test items per task (all 128 unless told)")
     parser.add_argument("--spread", action="store_true", help="spread_at_50 alone; what else was measured stays")
     given = parser.parse_args()

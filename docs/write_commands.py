@@ -27,8 +27,8 @@ vispco search tiny-qwen --out runs/one
 vispco report runs/one
 ```
 
-MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`, `tiny-deep`), a folder made by `save_pretrained`,
-or a hub id.
+MODEL is a shipped model (`tiny-qwen`, `tiny-llava`, `tiny-gemma`, `tiny-qwen3`, `tiny-deep`), a folder made by
+`save_pretrained`, or a hub id.
 
 **What all of them share.** `--json` prints the result as JSON on stdout, and nothing else goes there. Progress and
 notes go to stderr: bars on a terminal, elsewhere a line every ten seconds, with `--json` as well. `--quiet` leaves

@@ -47,6 +47,31 @@ def qwen2_5_vl():
     return tf.Qwen2_5_VLForConditionalGeneration(config)
 
 
+def qwen3_vl():
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    vision = {
+        "depth": 3,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "out_hidden_size": 32,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0, 1],
+        "initializer_range": 0.3,
+    }
+    config = tf.Qwen3VLConfig(
+        text_config={**TEXT, "head_dim": 8, "rope_parameters": rope},
+        vision_config=vision,
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+        vision_start_token_id=7,
+    )
+    return tf.Qwen3VLForConditionalGeneration(config)
+
+
 def qwen2_vl():
     text = {**TEXT, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
     vision = {
@@ -167,6 +192,7 @@ BUILDERS = {
     "qwen2_5_vl": qwen2_5_vl,
     "llava": llava,
     "gemma3": gemma3,
+    "qwen3_vl": qwen3_vl,
     "qwen2_vl": qwen2_vl,
     "llava_next": llava_next,
     "llava_onevision": llava_onevision,
@@ -174,7 +200,7 @@ BUILDERS = {
     "smolvlm": smolvlm,
     "internvl": internvl,
 }
-FIRST_CLASS = ("qwen2_5_vl", "llava", "gemma3")
+FIRST_CLASS = ("qwen2_5_vl", "llava", "gemma3", "qwen3_vl")
 
 
 @cache
@@ -252,7 +278,10 @@ def inputs(name: str, samples, side: str = "left", seed: int = 0, device: str = 
             if part.image is None:
                 row += part.text
                 continue
-            row += [VIDEO if part.frames else IMAGE] * tokens_of(name, part)
+            if name == "qwen3_vl" and part.frames:  # its frames stand apart, each behind the mark of its beginning
+                row += ([7] + [VIDEO] * (part.image[0] * part.image[1])) * part.frames
+            else:
+                row += [VIDEO if part.frames else IMAGE] * tokens_of(name, part)
             content = _pixels(name, part, seed * 1000 + b * 10 + p)
             if part.frames:
                 videos.append(content)

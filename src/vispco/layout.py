@@ -55,8 +55,7 @@ class TokenLayout:
     device: torch.device
     sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
     read_map: Array | None = None
-    known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What follows from the maps alone, by name."""
+    known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
 
     @classmethod
     def build(
@@ -133,10 +132,7 @@ class TokenLayout:
 
     @_Shared
     def prompt_sizes(self) -> Array:
-        """What a prompt costs depends on these, in the order of `workload_under`: int64 [B, 4] on the host.
-
-        Text and visual tokens, instruction tokens, visual tokens that never leave.
-        """
+        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host."""
         return np.array([self.num_prompt, self.num_visual, self.num_instruction, self.num_read], dtype=np.int64).T
 
     @_Shared
@@ -153,8 +149,7 @@ class TokenLayout:
 
     @_Shared
     def _instruction_map(self) -> Array:
-        found: Array = self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
-        return found
+        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
 
     @_Shared
     def visual(self) -> Tensor:
@@ -322,9 +317,7 @@ class TokenLayout:
 _KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def _known_of(
-    visible: Array, there: Array, query: Array, read: Array | None, device: torch.device
-) -> dict[str, Any]:  # fmt: skip
+def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
     key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
     found = _KNOWN.get(key)
     if found is None:

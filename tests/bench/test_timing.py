@@ -16,7 +16,8 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import EvaluatorSpec
-from vispco.scorers import MixedChain
+from vispco.scorers import Chain, MixedChain
+from vispco.scorers.cost import workload_under
 from vispco.scorers.mixture import chains_of
 
 LAYERS = 8
@@ -52,9 +53,11 @@ def test_flops_and_what_they_imply_are_the_cost_models(rows, ground):
     pruned = whole = 0
     for sample in samples:
         encoded = encode(model, processor, [sample])
-        workload = cost.Workload(encoded.num_text, encoded.num_visual)
+        workload = workload_under(
+            Chain.of("fastv"), exact.dimensions, encoded.num_text, encoded.num_visual, encoded.num_instruction
+        )
         whole += int(exact.full(workload).sum())
-        pruned += int(exact.price(HALF.schedule.counts(list(encoded.num_visual)), workload).sum())
+        pruned += int(exact.bill(HALF.schedule.counts(list(encoded.num_visual)), workload).sum())
     assert rows[1].flops == pruned / whole
     assert rows[1].speedup["language_implied"] == whole / pruned
     assert 1.0 < rows[1].speedup["ttft_implied"] < rows[1].speedup["language_implied"]  # the vision tower stays

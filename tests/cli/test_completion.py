@@ -15,7 +15,7 @@ def test_models_are_the_shipped_ones_and_folders_of_models(tmp_path, monkeypatch
     (tmp_path / "tiny-other").mkdir()
     assert set(complete_models("")) >= {*names(), "tiny-mine"}
     assert complete_models("tiny-m") == ["tiny-mine"]
-    assert complete_models("tiny-q") == ["tiny-qwen"]
+    assert complete_models("tiny-q") == ["tiny-qwen", "tiny-qwen3"]
 
 
 @pytest.mark.parametrize("before", ["", "divprune+"])

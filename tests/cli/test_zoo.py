@@ -56,7 +56,7 @@ def test_list_shows_every_model():
 
 def test_list_prints_the_cards_as_json():
     cards = json.loads(CliRunner().invoke(app, ["list", "--json"]).output)
-    assert [card["name"] for card in cards] == ["tiny-qwen", "tiny-llava", "tiny-gemma", "tiny-deep"]
+    assert [card["name"] for card in cards] == ["tiny-qwen", "tiny-llava", "tiny-gemma", "tiny-qwen3", "tiny-deep"]
     assert all(card["accuracy"]["average"] >= 0.85 for card in cards)
 
 

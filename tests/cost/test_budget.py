@@ -42,6 +42,8 @@ def test_what_is_written_is_read_again(kind, amount, more):
     assert Budget.of(str(made)) == made
     assert Budget.from_dict(made.to_dict()) == made
     assert Budget.of(made) is made
+    assert Budget.of(made.plain) == made
+    assert isinstance(made.plain, float) == (kind == "flops" and more is None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Measured time as a cost: a staircase that is solved for, drops that have a price, and a file that is found again."""
 
+import json
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from vispco import cost, kernels
 from vispco.cost import BudgetWarning, Dimensions, Measured, TimeProfile, Workload
+from vispco.cost.time_profile import ProfileError
 from vispco.errors import InvalidInputError
 
 L = 6
@@ -87,6 +89,12 @@ def test_what_drops_do_not_leave_for_three_plateaus_goes_to_one():
     assert counts == [200, 5, 5, 5, 5, 5], "2.6 ms are 26 tokens in one layer, or 5 in five"
 
 
+@pytest.mark.parametrize(("text", "layer_ms"), [(0, 0.5), (50, 0.75), (100, 1.0), (200, 1.5), (400, 2.5), (800, 4.5)])
+def test_the_lines_of_the_table_go_on_beyond_both_ends(text, layer_ms):
+    line = Measured(SIZE, (100, 300, 400), (1.0, 2.0, 2.5), 3.0)
+    assert float(line.price(torch.zeros(L, dtype=torch.long), Workload(text, 0))) == pytest.approx(3.0 + L * layer_ms)
+
+
 def test_a_drop_that_costs_more_than_it_saves_is_not_bought():
     kernel = kernels.get("steps", steps=2)
     params = kernel.initial(L, positions=(1.5, 4.5), heights=(0.5, 0.47))[None]
@@ -123,6 +131,78 @@ def test_a_profile_is_kept_in_the_users_cache_and_found_again(tmp_path, monkeypa
     assert TimeProfile.load(SIZE, "cpu 1 threads", "float32") == PROFILE
     with pytest.raises(InvalidInputError, match="vispco profile MODEL"):
         TimeProfile.load(SIZE, "cpu 2 threads", "float32")
+
+
+SOUND = {"fixed_ms": (0.0,), "drop_ms": (0.1,), "batches": (1,), "tokens": (8, 16, 32, 64, 128)}
+TRUE_TIMES = {
+    "in proportion": (0.8, 1.6, 3.2, 6.4, 12.8),
+    "quadratic": (0.1, 0.4, 1.6, 6.4, 25.6),
+    "hidden by a fixed part": (2.0, 2.0, 2.0, 2.0, 2.1),
+    "a stair": (0.5, 0.5, 2.0, 2.0, 4.0),
+    "noisy": (0.9, 0.9, 1.1, 6.0, 9.0),
+}
+FALSE_TIMES = {
+    "80 times as long for 4 times the work": (
+        {"tokens": (4, 8, 16, 32, 128), "layer_ms": ((0.1, 0.1, 0.1, 0.1, 8.0),)},
+        r"0\.1 ms with 32 and 8 ms with 128",
+    ),
+    "cubic": ({"layer_ms": ((0.01, 0.08, 0.64, 5.12, 41.0),)}, r"0\.01 ms with 8 and 41 ms with 128 tokens"),
+    "falling": ({"layer_ms": ((4.0, 3.0, 2.0, 1.0, 0.5),)}, r"4 ms with 8 and 0\.5 ms with 128 tokens"),
+    "no time": ({"layer_ms": ((0.0, 0.1, 0.1, 0.2, 0.3),)}, "no time"),
+    "negative": ({"layer_ms": ((-1.0, 0.1, 0.1, 0.2, 0.3),)}, "no time"),
+    "NaN": ({"layer_ms": ((0.1, float("nan"), 0.1, 0.2, 0.3),)}, "not a number"),
+    "a free drop": ({"drop_ms": (0.0,)}, "a drop takes 0 ms in a batch of 1"),
+    "a drop that gives time": ({"drop_ms": (-0.1,)}, "a drop takes -0.1 ms"),
+    "an endless drop": ({"drop_ms": (float("inf"),)}, "a drop takes inf ms"),
+    "a negative rest": ({"fixed_ms": (-1.0,)}, "beside the layers"),
+    "a margin of all": ({"margin": (1.0,)}, "margin is 1"),
+    "a spread of all": ({"facts": {"spread": [2.5]}}, "more than 250%"),
+    "sizes that do not grow": ({"tokens": (8, 8, 32, 64, 128)}, "do not grow"),
+    "a time too few": ({"layer_ms": ((0.1, 0.2, 0.3, 0.4),)}, "4 times for 5 sizes"),
+    "no drop": ({"drop_ms": ()}, "a time each"),
+}
+
+
+def made(**changed):
+    return replace(PROFILE, **{**SOUND, "layer_ms": (TRUE_TIMES["quadratic"],), "facts": {}, **changed})
+
+
+@pytest.mark.parametrize("times", TRUE_TIMES.values(), ids=TRUE_TIMES)
+def test_times_that_a_machine_may_take_are_kept(tmp_path, times):
+    assert TimeProfile.read(made(layer_ms=(times,)).save(tmp_path / "profile.json")).layer_ms == (times,)
+
+
+@pytest.mark.parametrize(("changed", "told"), FALSE_TIMES.values(), ids=FALSE_TIMES)
+def test_times_that_no_machine_takes_are_neither_kept_nor_read(tmp_path, changed, told):
+    place = tmp_path / "profile.json"
+    with pytest.raises(
+        ProfileError, match=rf"profile\.json cannot be true: .*{told}.*Run `vispco profile MODEL` again"
+    ):
+        made(**changed).save(place)
+    assert not place.exists()
+    data = {**asdict(made(**changed)), "format": "vispco-profile"}
+    place.write_text(json.dumps(data))
+    with pytest.raises(ProfileError, match=rf"profile\.json cannot be true: .*{told}"):
+        TimeProfile.read(place)
+
+
+def test_a_batch_that_is_much_faster_than_one_sample_is_no_profile(tmp_path):
+    both = {"batches": (1, 8), "fixed_ms": (0.0, 0.0), "drop_ms": (0.1, 0.1)}
+    row = TRUE_TIMES["quadratic"]
+    made(**both, layer_ms=(row, tuple(8 * ms for ms in row))).save(tmp_path / "profile.json")
+    with pytest.raises(ProfileError, match=r"with 1 and .* ms with 8 samples of \d+ tokens"):
+        made(**both, layer_ms=(row, tuple(ms / 20 for ms in row))).save(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"tokens": 5}, {"facts": {"spread": ["a"]}}, {"layer_ms": [["a"]]}, {"dimensions": None}, {"drop_ms": None}],
+)
+def test_a_file_that_is_no_profile_is_named(tmp_path, changed):
+    place = tmp_path / "profile.json"
+    place.write_text(json.dumps({**asdict(made()), "format": "vispco-profile", **changed}))
+    with pytest.raises(InvalidInputError, match=r"profile\.json.*vispco profile MODEL"):
+        TimeProfile.read(place)
 
 
 def test_a_batch_between_two_that_were_measured_lies_between_them():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tiny
 from cost.formulas import plateaus
+from cost.test_laws import made
 from vispco import Pruner, cost, kernels
 from vispco.cost import COSTS, BudgetWarning, Cost, Dimensions, Workload
 from vispco.families import family_of
@@ -59,7 +60,7 @@ def registered(monkeypatch):
     COSTS.register(Milliseconds)
 
 
-OWN = st.sampled_from([Milliseconds(SIZE), Milliseconds(SIZE, tile=1), Peak(SIZE), cost.KvBytes(SIZE)])
+OWN = st.sampled_from([Milliseconds(SIZE), Milliseconds(SIZE, tile=1), Peak(SIZE), *(made(n, SIZE) for n in COSTS)])
 
 
 def assert_on_budget(counts, budget, workload, priced):

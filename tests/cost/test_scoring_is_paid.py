@@ -104,7 +104,8 @@ def test_kernels_are_solved_with_scoring(name, budget, text, visual):
     load = workload_under(chain, SIZE, [text], [visual])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
-        counts = cost.counts_for_budget(kernel, kernel.initial(L)[None], torch.tensor([budget]), load, price)
+        limit = torch.tensor([budget], dtype=torch.float64)
+        counts = cost.counts_for_budget(kernel, kernel.initial(L)[None], limit, load, price)
     assert float(price.fraction_of_counts(counts, load)[0]) <= max(budget, float(price.lowest_fraction(load)[0]))
 
 

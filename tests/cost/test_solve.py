@@ -2,8 +2,9 @@
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from cost.formulas import plateaus
 from vispco import cost, kernels
-from vispco.cost import BudgetWarning, Dimensions, Workload
+from vispco.cost import BudgetWarning, Dimensions, MovableCurves, Workload
+from vispco.cost.host import HostPricing
 from vispco.cost.polynomial import price_limit
 from vispco.cost.solve import largest_fitting, largest_whole
 from vispco.errors import InvalidInputError
@@ -117,6 +119,52 @@ def test_where_the_kernel_can_reach_the_budget_it_alone_is_moved(name):
     torch.testing.assert_close(spent, budget, rtol=0, atol=1e-9)
     met = cost.meet(kernel(solved, L), budget, workload, model)
     torch.testing.assert_close(met, kernel(solved, L), rtol=0, atol=1e-6)
+
+
+@LAW
+@given(st.data(), samples, models, sites, st.integers(0, 2))
+def test_any_curve_meets_its_budget_in_torch_as_on_the_host(data, rows, model, site, earliest_layer):
+    budget, text, visual = columns(rows)
+    workload = Workload(text, visual.clamp_min(1), site, earliest_layer)
+    budget = torch.maximum(budget, model.lowest_fraction(workload) + 1e-6).clamp_max(1.0)
+    drawn = data.draw(st.lists(curves, min_size=len(rows), max_size=len(rows)))
+    retention = torch.tensor(drawn, dtype=torch.float64)
+    met = cost.meet(retention, budget, workload, model)
+    assert bool((met.diff(dim=-1) <= 0).all())
+    torch.testing.assert_close(model.fraction(met, workload), budget, rtol=0, atol=1e-6)
+    host = HostPricing(model, workload).meet(retention.numpy(), budget.numpy())
+    torch.testing.assert_close(torch.from_numpy(host), met, rtol=0, atol=1e-6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bending(kernels.Kernel):
+    """A kernel whose curves do not move along straight lines: 1, r, r^2, r^3 ..."""
+
+    name: ClassVar[str] = "bending"
+
+    def parameter_names(self, num_layers):
+        return ("r",)
+
+    def initial(self, num_layers):
+        return torch.zeros(1, dtype=torch.float64)
+
+    def describe(self, params, num_layers):
+        return {"r": float(params[0].sigmoid())}
+
+    def _curve(self, params, depth, gamma):
+        return self._retention(params[..., :1]) ** depth
+
+
+def test_a_kernel_that_bends_is_solved_step_by_step():
+    kernel, model = Bending(earliest_layer=1), cost.get("exact", SMALL)
+    workload, budget = Workload([5, 9], [4000, 900]), torch.tensor([0.4, 0.6], dtype=torch.float64)
+    params = kernel.initial(L).expand(2, -1)
+    assert not MovableCurves(kernel, params, L).straight
+    assert MovableCurves(kernels.get("linear"), kernels.get("linear").initial(L).expand(2, -1), L).straight
+    assert_on_budget(cost.counts_for_budget(kernel, params, budget, workload, model), budget, workload, model)
+    counts = cost.counts_for_budget(kernel, params, budget, workload, model, fill=False)
+    curve = kernel(cost.solve_kernel(kernel, params, budget, workload, model), L)
+    torch.testing.assert_close(counts.double() / workload.num_visual[:, None], curve, rtol=0, atol=3 / 900)
 
 
 def test_beyond_the_kernel_the_curve_is_cut_or_lifted():

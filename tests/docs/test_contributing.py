@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -59,6 +62,78 @@ def run():
         yield execute
     FAMILIES.clear()
     FAMILIES.update(known)
+
+
+BROKEN = """
+from dataclasses import dataclass
+import torch
+from vispco.cost import COSTS, Cost
+from vispco.kernels import KERNELS, Kernel
+from vispco.metrics import METRICS
+from vispco.presets import Preset, register as register_preset
+from vispco.presets.setting import Setting
+from vispco.scorers import Scorer, register
+
+
+@register
+class Raises(Scorer):
+    name = "broken"
+    def score(self, context):
+        raise RuntimeError
+
+
+@KERNELS.register
+@dataclass(frozen=True, kw_only=True)
+class Grows(Kernel):
+    name = "broken"
+    def parameter_names(self, num_layers): return ("r",)
+    def initial(self, num_layers): return torch.zeros(1, dtype=torch.float64)
+    def describe(self, params, num_layers): return {"r": 0.5}
+    def _curve(self, params, depth, gamma):
+        return self._retention(params[..., :1]) * depth / depth.numel()
+
+
+@COSTS.register
+@dataclass(frozen=True)
+class Falls(Cost):
+    name = "broken"
+    def price(self, counts, workload): return 10**6 - counts.sum(-1)
+
+
+METRICS.register(lambda prediction, item: prediction[0] == item.references[0][0], name="broken")
+register_preset(Preset(name="broken", paper="", chain=((2, "broken"),), settings={"half": Setting.shares({2: 0.5})}))
+"""
+
+
+def test_the_commands_that_are_named_fail_for_what_is_broken(tmp_path):
+    """A new scorer whose `score` raises, a kernel that grows, a cost that falls, a metric that trips over nothing."""
+    commands = dict(re.findall(r"^\| ([a-z, ]+) \| `(tests/.+?)` \|$", PAGE, re.MULTILINE))
+    assert list(commands) == ["scorer", "kernel", "cost", "metric, benchmark", "preset"]
+    (tmp_path / "broken_plugin.py").write_text(BROKEN)
+    paths = [path for command in commands.values() for path in command.split()]
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--tb=no",
+            "-k",
+            "broken",
+            "-p",
+            "broken_plugin",
+            "-p",
+            "no:cacheprovider",
+            *paths,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    for command in commands.values():
+        assert any(f"FAILED {path}" in found for path in command.split()), (command, found[-3000:])
 
 
 @pytest.mark.parametrize("name", PROMISED)

@@ -16,12 +16,22 @@ from vispco.families import family_of
 
 def record_layers(model, inputs):
     """Embeddings and the keyword arguments of each layer in an untouched forward pass."""
+    return _recorded(model, inputs, family_of(model).layers(model))
+
+
+def record_added(model, inputs):
+    """What DeepStack adds to the visual tokens after each of the first layers; nothing for most models."""
+    ((_, kwargs),) = _recorded(model, inputs, [family_of(model).text_model(model)])
+    return kwargs.get("deepstack_visual_embeds") or ()
+
+
+def _recorded(model, inputs, modules):
     seen = []
 
     def hook(_, args, kwargs):
-        seen.append((args[0] if args else kwargs["hidden_states"], kwargs))
+        seen.append((args[0] if args else kwargs.get("hidden_states"), kwargs))
 
-    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in family_of(model).layers(model)]
+    handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module in modules]
     try:
         model(**inputs, use_cache=False)
     finally:
@@ -63,7 +73,7 @@ def naive_raters(embeddings, visual, text):
 def naive_prefill(model, inputs, retention, scorer):
     """(last-layer states by original position, visual tokens left at each layer) of one unpadded sample."""
     family = family_of(model)
-    recorded = record_layers(model, inputs)
+    recorded, added = record_layers(model, inputs), record_added(model, inputs)
     ids = inputs["input_ids"][0].tolist()
     all_visual = [i for i, t in enumerate(ids) if t in (IMAGE, VIDEO)]
     text_after = [i for i, t in enumerate(ids) if t not in (IMAGE, VIDEO) and i > all_visual[0]]
@@ -82,6 +92,9 @@ def naive_prefill(model, inputs, retention, scorer):
         output = layer(hidden[None], attention_mask=mask, position_embeddings=rotary)
         handle.remove()
         hidden = (output[0] if isinstance(output, tuple) else output)[0]
+        if i < len(added):
+            for v in visual:
+                hidden[tokens.index(v)] += added[i][all_visual.index(v)]
         if i + 1 == len(retention):
             break
         count = math.floor(retention[i + 1] * len(all_visual) + 0.5)

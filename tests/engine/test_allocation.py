@@ -305,7 +305,7 @@ def test_pictures_are_told_apart_where_they_touch_and_come_as_features(family):
 
 
 @pytest.mark.parametrize("samples", [TWO, CLIP, [CLIP[0], TWO[1]]], ids=["pictures", "videos", "both"])
-@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl", "qwen3_vl"])
 def test_generate_divides_as_a_forward_pass_does(family, samples):
     """`generate()` hands neither pixels nor grids to the model; the grid is then read off the positions."""
     model, x = build(family), inputs(family, samples)

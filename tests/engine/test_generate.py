@@ -50,6 +50,17 @@ def test_greedy_equals_running_the_whole_sequence_again_for_each_token(family, a
     assert torch.equal(generate(model, x, n=6), greedy_by_hand(model, x, 6))
 
 
+@torch.no_grad()
+def test_a_generation_leaves_nothing_behind_for_the_next_pass():
+    """A longer prompt after a generation is all prompt: none of it is taken for what was written."""
+    model, longer = build("llava"), inputs("llava", [(words(2, 1), picture(), words(12, 2))])
+    with PRUNER(model):
+        fresh = model(**longer, use_cache=False).logits
+    with PRUNER(model):
+        model.generate(**inputs("llava", [DEFAULT]), max_new_tokens=2, do_sample=False)
+        assert torch.equal(model(**longer, use_cache=False).logits, fresh)
+
+
 @pytest.mark.parametrize("family", FIRST_CLASS)
 def test_sampling_with_a_seed_repeats_itself(family):
     model, x = build(family), inputs(family, SAMPLES)
@@ -126,7 +137,7 @@ SECOND = (words(3, 8), picture(), words(4, 9))
 def continued(family, x, seen):
     """Inputs that go on after `seen` tokens. Qwen makes positions of the wrong length from a longer mask; it needs none."""
     x = dict(x)
-    if family == "qwen2_5_vl":
+    if family.startswith("qwen"):
         del x["attention_mask"]
     else:
         x["attention_mask"] = torch.ones(len(x["input_ids"]), seen + x["input_ids"].shape[1], dtype=torch.long)
@@ -207,7 +218,7 @@ def test_a_cache_that_is_repeated_selected_and_cropped_stays_right(family):
         cache = model(**x, use_cache=True).past_key_values
         token = torch.full((2, 1), 9)
         step = {"input_ids": token, "attention_mask": torch.cat([x["attention_mask"], torch.ones_like(token)], 1)}
-        if family == "qwen2_5_vl":  # it would make positions of the wrong length from this mask
+        if family.startswith("qwen"):  # it would make positions of the wrong length from this mask
             step["position_ids"] = torch.full((3, 2, 1), 20)
         if family == "gemma3":
             step["token_type_ids"] = torch.zeros_like(token)

@@ -11,6 +11,8 @@ import torch
 from engine.naive import naive_prefill
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, tokens_of, words
 from vispco import Pruner, Schedule
+from vispco.engine.attention import AttentionCall
+from vispco.engine.rows import attention_weights
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.scorers import SCORERS, SparseVLM
@@ -258,3 +260,25 @@ def test_counts_are_absolute_not_a_chain_of_ratios():
         model(**x)
         found = [int(mask.sum()) for mask in pruner.survivors(model)]
     assert found == [16, *(math.floor(16 * r + 0.5) for r in (0.51, 0.49, 0.26))]
+
+
+@pytest.mark.parametrize("scorer", ["sparsevlm", "fitprune", "himap(rows=visual)"])
+def test_rows_that_are_summed_in_blocks_are_all_counted(scorer, monkeypatch):
+    model, x = build("llava"), batch("llava", "left")
+    whole = logits(model, x, Pruner(scorer, SCHEDULE))
+    monkeypatch.setattr("vispco.engine.rows.BLOCK_ELEMENTS", 1)
+    assert (logits(model, x, Pruner(scorer, SCHEDULE)) - whole)[text_of(x)].abs().max() <= TOLERANCE
+
+
+def test_a_row_knows_of_softcaps_and_of_sinks():
+    """Of the last query, head by head: a sink takes attention and gives nothing, a cap bends the logits."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, heads, 5, 8, generator=generator) for heads in (4, 2))
+    sinks = torch.tensor([0.5, -1.0, 2.0, 0.0])
+    call = AttentionCall(torch.nn.Identity(), query, key, None, None, {"softcap": 2.0, "s_aux": sinks})
+    found = attention_weights(call, torch.tensor([[4]]))[0, :, 0]
+    for head in range(4):
+        raw = [float(query[0, head, 4] @ key[0, head // 2, place]) / math.sqrt(8) for place in range(5)]
+        grown = [math.exp(2.0 * math.tanh(logit / 2.0)) for logit in raw]
+        wanted = [each / (sum(grown) + math.exp(float(sinks[head]))) for each in grown]
+        assert found[head].tolist() == pytest.approx(wanted, rel=1e-4)

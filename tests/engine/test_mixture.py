@@ -61,6 +61,18 @@ def test_chains_that_a_batch_cannot_carry_are_refused_in_a_sentence(chains, why)
         MixedChain.of_chains(chains)
 
 
+def test_a_plan_that_names_a_chain_that_there_is_not_is_refused():
+    model = build("llava")
+    for groups in ((0, 1, 3), (0, 1, -1)):
+        pruner = Pruner(MixedChain.of_chains(CHAINS), _full(groups))
+        with pytest.raises(InvalidInputError, match="the pruner has 3 chains"), pruner(model):
+            model(**inputs("llava", _samples()))
+
+
+def _full(groups):
+    return lambda layout, _: TokenPlan(Schedule.full(LAYERS).counts(layout.num_visual), groups=groups)
+
+
 def test_a_plan_that_starts_before_a_samples_own_chain_is_refused():
     model = build("llava")
     pruner = Pruner(MixedChain.of_chains(CHAINS), _planner((0, 1, 1)))

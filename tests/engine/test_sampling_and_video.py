@@ -75,7 +75,7 @@ def test_sampled_tokens_are_those_that_the_forward_passes_give(family):
 
 @pytest.mark.parametrize("scorer", SCORERS)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl", "qwen3_vl"])
 def test_a_video_is_pruned_as_in_a_forward_pass(family, attention, scorer):
     """A video alone, and in the same batch a video followed by a picture."""
     model, x = build(family, attention), inputs(family, [CLIP, CLIP_AND_PICTURE])
@@ -86,7 +86,7 @@ def test_a_video_is_pruned_as_in_a_forward_pass(family, attention, scorer):
     assert torch.equal(suppressed.argmax(-1), sequences[:, x["input_ids"].shape[1] :])
 
 
-@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_vl", "qwen3_vl"])
 def test_pruning_a_video_changes_the_logits(family):
     """Otherwise the comparison above would also hold if video tokens were never pruned."""
     model, x = build(family), inputs(family, [CLIP])

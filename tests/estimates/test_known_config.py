@@ -55,6 +55,14 @@ SHORT = {
         "vision_config": {"depth": 32, "embed_dim": 1280, "mlp_ratio": 4, "num_heads": 16, "hidden_size": 1536,
                           "model_type": "qwen2_vl"},
     },
+    "qwen3-vl by default": {"model_type": "qwen3_vl"},
+    "qwen3-vl as on the hub": {
+        "model_type": "qwen3_vl", "tie_word_embeddings": True,
+        "text_config": {"model_type": "qwen3_vl_text", "hidden_size": 2560, "intermediate_size": 9728, "dtype": "bfloat16",
+                        "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936},
+        "vision_config": {"model_type": "qwen3_vl", "depth": 24, "hidden_size": 1024, "intermediate_size": 4096,
+                          "num_heads": 16, "out_hidden_size": 2560, "deepstack_visual_indexes": [5, 11, 17]},
+    },
     "qwen2.5-vl with a sliding window": {
         "model_type": "qwen2_5_vl",
         "text_config": {"use_sliding_window": True, "sliding_window": 32, "max_window_layers": 2, **SMALL,
@@ -100,6 +108,7 @@ def test_every_known_type_is_compared():
         {"model_type": "llava", "dtype": "float8_e4m3fn"},
         {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "use_bidirectional_attention": True}},
         {"model_type": "qwen2_5_vl", "vision_config": {"patch_size": [14, 14]}},
+        {"model_type": "qwen3_vl", "vision_config": {"deepstack_visual_indexes": 3}},
         {"model_type": "gemma3", "text_config": {"hidden_size": "many", "head_dim": 64}},
         {"model_type": "gemma3", "text_config": {"num_hidden_layers": 2, "layer_types": ["full_attention"]}},
     ],

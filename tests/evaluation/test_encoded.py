@@ -7,7 +7,7 @@ from vispco.evaluation import encode
 from vispco.evaluation.encoded import conversation, end_tokens, read
 from vispco.zoo.answers import prompt
 from vispco.zoo.packed_batch import encode as training_tokens
-from vispco.zoo.tokenizer import END, token_ids
+from vispco.zoo.tokenizer import markup, token_ids
 
 
 def test_a_batch_is_what_the_processor_makes_of_it_at_once(pair, samples):
@@ -31,7 +31,8 @@ def test_answers_are_those_of_training_and_end_together(pair, samples):
     model, processor = pair
     batch = encode(model, processor, samples, answers=True)
     for row, ids, sample in zip(batch.labels, batch.inputs["input_ids"], samples, strict=True):
-        wanted = [*training_tokens(sample.answer), token_ids()[END]]
+        marks = markup(model.config.model_type)
+        wanted = [*training_tokens(sample.answer, marks), token_ids(marks)[marks.end]]
         assert row[row != -100].tolist() == wanted
         assert ids[-len(wanted) :].tolist() == wanted
         assert row[-len(wanted) :].tolist() == wanted
@@ -60,7 +61,8 @@ def test_earlier_turns_come_before_the_question_and_the_picture_comes_first(qwen
 
 def test_the_end_of_a_turn_is_found_in_the_generation_config_too(qwen):
     model, processor = qwen
-    assert end_tokens(model, processor) == (token_ids()[END],)
+    marks = markup(model.config.model_type)
+    assert end_tokens(model, processor) == (token_ids(marks)[marks.end],)
 
 
 def test_bad_batches_are_refused_in_words(qwen, samples):

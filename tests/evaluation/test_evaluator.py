@@ -8,6 +8,8 @@ from vispco.engine import TokenPlan
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import TaskEvaluator, encode
 from vispco.evaluation.evaluator import task_score
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 from vispco.zoo.answers import answer
 
 from .conftest import layers_of
@@ -50,10 +52,11 @@ def test_flops_are_the_cost_models_and_the_fraction_is_per_sample(pair, samples)
     schedule = Schedule.single(2, 0.5, layers)
     found = TaskEvaluator(model, processor, samples, batch_size=3)(schedule)
     batch = encode(model, processor, samples)
-    workload = cost.Workload(batch.num_text, batch.num_visual)
+    size = cost.Dimensions.from_config(model.config)
+    workload = workload_under(Chain.of("fastv"), size, batch.num_text, batch.num_visual, batch.num_instruction)
     for name in ("exact", "paper"):
         prices = cost.get(name, model.config)
-        spent = prices.price(schedule.counts(batch.num_visual), workload).double()
+        spent = prices.bill(schedule.counts(batch.num_visual), workload).double()
         assert found.flops[name] == pytest.approx(float(spent.mean()))
         each = (spent / prices.full(workload)).sort().values
         assert found.fraction[name] == pytest.approx(float(each.mean()))
@@ -154,8 +157,9 @@ def test_a_schedule_per_sample_follows_its_samples_into_their_batches(qwen, samp
     found = evaluator(Schedule(tuple(rows)))
     batch = encode(model, processor, samples)
     counts = torch.cat([Schedule(r).counts([n]) for r, n in zip(rows, batch.num_visual, strict=True)])
-    workload = cost.Workload(batch.num_text, batch.num_visual)
-    spent = cost.get("exact", model.config).price(counts, workload).double()
+    size = cost.Dimensions.from_config(model.config)
+    workload = workload_under(Chain.of("fastv"), size, batch.num_text, batch.num_visual, batch.num_instruction)
+    spent = cost.get("exact", model.config).bill(counts, workload).double()
     assert found.flops["exact"] == pytest.approx(float(spent.mean()))
     with pytest.raises(InvalidInputError, match="one row for each sample"):
         evaluator(Schedule(tuple(rows[:2])))

@@ -15,11 +15,11 @@ COUNTS = st.lists(st.tuples(st.integers(1, 60), st.integers(20, 300)), min_size=
 CURVE = st.lists(st.floats(0, 1), min_size=LAYERS - 1, max_size=LAYERS - 1)
 
 
-@given(COUNTS, CURVE, st.floats(0.05, 1.0), st.booleans(), st.sampled_from(["entry", "mid"]))
+@given(COUNTS, CURVE, st.floats(0.05, 1.0), st.booleans(), st.sampled_from(["fastv", "fitprune", "aim", "random@1"]))
 @settings(deadline=None, max_examples=60)
 @pytest.mark.filterwarnings("ignore::vispco.cost.BudgetWarning")
-def test_every_sample_meets_its_budget_or_its_floor(counts, curve, budget, lift, site):
-    sizes = make_sizes(*zip(*counts, strict=True), site=site)
+def test_every_sample_meets_its_budget_or_its_floor(counts, curve, budget, lift, chain):
+    sizes = make_sizes(*zip(*counts, strict=True), chain=chain)
     fitted = sizes.fit(Schedule((1.0, *sorted(curve, reverse=True))), budget, lift=lift)
     floor = sizes.fractions(Schedule.withdraw(1, LAYERS).counts(sizes.num_visual.tolist()))
     got = sizes.fractions(fitted.counts(sizes.num_visual.tolist()))

@@ -37,6 +37,13 @@ def test_the_least_recently_used_goes_first():
     assert cache.on_disk == 1
 
 
+def test_the_folder_for_what_does_not_fit_is_made_where_it_is_missing(tmp_path):
+    cache = TensorCache(4, tmp_path / "some" / "where")
+    cache.put("a", {"x": torch.ones(2)})
+    assert cache.on_disk == 1
+    assert cache.get("a")["x"].tolist() == [1.0, 1.0]
+
+
 def test_what_is_missing_is_a_key_error_and_negative_memory_is_refused():
     with pytest.raises(KeyError):
         TensorCache().get("nothing")

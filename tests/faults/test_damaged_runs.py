@@ -15,7 +15,7 @@ from search.test_run import SMALL as EFFORT
 from sweep.synthetic import LAYERS, Factory, run_sweep
 from vispco import files, report
 from vispco.checkpoint_file import load_checkpoint, save_checkpoint
-from vispco.checksums import decode_line, encode_line
+from vispco.checksums import decode_line, encode_line, is_whole, sealed
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, VispcoError
 from vispco.files import DamagedFileError
@@ -66,6 +66,14 @@ def test_no_damage_of_any_file_of_a_run_gives_another_number(run):
                 assert found == true, name
         (run / name).write_bytes(content)
     assert read_all(run) == true
+
+
+def test_a_seal_is_of_what_is_said_whatever_its_order():
+    written = sealed({"b": (1, 2), "a": {"d": None, "c": 1.5}})
+    other = {**written, "a": {"c": 1.5, "d": None}, "b": [1, 2]}
+    assert is_whole(written)
+    assert is_whole(dict(reversed(other.items())))
+    assert not is_whole({**written, "a": {"d": None, "c": 1.25}})
 
 
 def test_no_flipped_bit_of_a_sealed_file_is_read_as_something_else(tmp_path):

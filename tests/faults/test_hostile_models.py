@@ -203,3 +203,15 @@ def test_the_fingerprint_does_not_depend_on_the_precision():
     model, _ = load("tiny-llava")
     first = ModelFingerprint.of(model)
     assert ModelFingerprint.of(model.to(torch.bfloat16)) == first
+
+
+@pytest.mark.parametrize("here", ["tiny-gemma", "tiny-qwen"])
+def test_what_differs_between_two_models_is_named_and_what_is_not_known_is_not(here):
+    models = {name: load(name)[0] for name in ("tiny-llava", here)}
+    made_for = ModelFingerprint.of(models["tiny-llava"])
+    with pytest.raises(UnsupportedModelError, match="kv_heads 4 there, 2 here") as told:
+        made_for.check(models[here], "The pruner")
+    assert "None" not in str(told.value)
+    assert ("windows none there, 48 in 4 of 8 layers here" in str(told.value)) == (here == "tiny-gemma")
+    unknown = dict.fromkeys(made_for.dimensions)
+    ModelFingerprint("", unknown, "").check(models[here], "The pruner")

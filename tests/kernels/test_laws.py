@@ -1,4 +1,4 @@
-"""What holds for every kernel: range, order, gradients, and that its description leads back to it."""
+"""What holds for every kernel: range, order, gradients, budgets, and that its description leads back to it."""
 
 import math
 
@@ -7,11 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco import kernels
+from vispco import cost, kernels
+from vispco.cost import Dimensions, Workload
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.kernels import KERNELS
 
 LAW = settings(max_examples=25, deadline=None)
+SIZE = Dimensions(
+    num_layers=9, hidden=40, heads=4, kv_heads=2, head_dim=10, ffn=72, gated=True,
+    windows=(None,) * 9, vocab=9, dtype_bytes=2,
+)  # fmt: skip
 names = pytest.mark.parametrize("name", sorted(KERNELS))
 
 
@@ -59,6 +64,23 @@ def test_raising_the_budget_parameter_never_lowers_a_layer(name, data, num_layer
     more = params.clone()
     more[kernel.budget_parameter] += step
     assert bool((kernel(more, num_layers) >= kernel(params, num_layers) - 1e-12).all())
+
+
+@names
+@LAW
+@given(st.data(), st.floats(0.1, 1.0), st.integers(1, 40), st.integers(1, 300), st.integers(0, 2))
+@pytest.mark.filterwarnings("ignore::vispco.cost.BudgetWarning")
+def test_a_budget_is_solved_for_never_exceeded_and_used(name, data, budget, text, visual, earliest_layer):
+    kernel = kernels.get(name, earliest_layer=earliest_layer)
+    workload, exact = Workload([text], [visual], "entry", earliest_layer), cost.get("exact", SIZE)
+    params = parameters(data, kernel, SIZE.num_layers, 5.0)[None]
+    counts = cost.counts_for_budget(kernel, params, torch.tensor([budget], dtype=torch.float64), workload, exact)
+    allowed = max(budget, float(exact.lowest_fraction(workload)[0]))
+    assert bool((counts.diff(dim=-1) <= 0).all())
+    assert counts[0, :earliest_layer].tolist() == [visual] * earliest_layer
+    assert float(exact.fraction_of_counts(counts, workload)[0]) <= allowed
+    more = torch.where(counts < visual, counts + 1, counts)
+    assert torch.equal(more, counts) or float(exact.fraction_of_counts(more, workload)[0]) > allowed
 
 
 @names

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import DynamicCache
 
-from engine.naive import naive_raters, record_layers
+from engine.naive import naive_raters, record_added, record_layers
 from tiny import IMAGE, VIDEO
 from vispco.families import family_of
 
@@ -50,7 +50,7 @@ def naive_run(model, inputs, counts, choose):
     counts: tokens that enter each layer, no drop before layer 1. choose(boundary) -> the positions that stay.
     """
     family = family_of(model)
-    recorded = record_layers(model, inputs)
+    recorded, added = record_layers(model, inputs), record_added(model, inputs)
     ids = inputs["input_ids"][0].tolist()
     all_visual = [i for i, t in enumerate(ids) if t in (IMAGE, VIDEO)]
     text = [i for i, t in enumerate(ids) if t not in (IMAGE, VIDEO) and i > all_visual[0]]
@@ -73,6 +73,9 @@ def naive_run(model, inputs, counts, choose):
         kept.append(list(visual))
         previous = hidden
         hidden, weights = naive_layer(model, recorded, i, hidden, tokens)
+        if i < len(added):
+            for v in visual:
+                hidden[tokens.index(v)] += added[i][all_visual.index(v)]
     return dict(zip(tokens, family.text_model(model).norm(hidden), strict=True)), kept
 
 

@@ -16,13 +16,22 @@ DEPTH = 4
 WHOLE = [1, 3]  # the blocks of Qwen2.5-VL's tower that see the whole picture
 
 
+def deep(name, attention="sdpa"):
+    """A tiny model whose vision tower has several blocks; the same object for the same name."""
+    model = _deep(name)
+    if model.config._attn_implementation != attention:
+        model.set_attn_implementation(attention)
+    return model
+
+
 @cache
-def deep(name):
-    """A tiny model whose vision tower has several blocks."""
+def _deep(name):
     config = copy.deepcopy(build(name).config)
     vision = config.vision_config
     if name.startswith("qwen"):
-        vision.depth, vision.fullatt_block_indexes = DEPTH, WHOLE
+        vision.depth = DEPTH
+        if name == "qwen2_5_vl":
+            vision.fullatt_block_indexes = WHOLE
     else:
         vision.num_hidden_layers = DEPTH
     torch.manual_seed(7)
@@ -51,7 +60,8 @@ def by_token(name, patches, sizes, model):
         flat, first = torch.cat(patches), 0
         groups = [flat[i : i + 4].mean(0) for i in range(0, len(flat), 4)]
         for rows, columns in sizes:
-            part = dict(zip(window_order(rows, columns), groups[first : first + rows * columns], strict=True))
+            order = window_order(rows, columns) if name == "qwen2_5_vl" else range(rows * columns)
+            part = dict(zip(order, groups[first : first + rows * columns], strict=True))
             out += [part[place] for place in range(rows * columns)]
             first += rows * columns
         return out

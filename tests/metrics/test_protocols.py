@@ -133,6 +133,7 @@ def test_pictures_are_scaled_to_their_bounds(size, bounds, multiple, wanted):
         ("vlmevalkit-option", "B is what I would say about this picture", ("B",), OPTIONS, 0.0),
         ("vlmevalkit-option", "a cat", ("B",), OPTIONS, 1.0),
         ("vlmevalkit-option", "A and B", ("B",), OPTIONS, 0.0),
+        ("vlmevalkit-option", "Z, so the answer is b", ("B",), OPTIONS, 0.0),  # Z is VLMEvalKit's letter for none
         ("vlmevalkit-option", "The correct answer is **B**. It has whiskers and a long tail.", ("B",), OPTIONS, 1.0),
         ("vlmevalkit-option", "Cannot determine the answer. B", ("B",), OPTIONS, 0.0),
         ("vlmevalkit-yes-no", "No. 5 yes", ("Yes",), {}, 0.0),

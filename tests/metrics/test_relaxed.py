@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.relaxed import lenient_accuracy, relaxed, relaxed_accuracy, relaxed_lenient
+from vispco.metrics.relaxed import (
+    Quantity,
+    lenient_accuracy,
+    parse_quantity,
+    relaxed,
+    relaxed_accuracy,
+    relaxed_lenient,
+)
 
 RIGHT = [
     ("100", "100"),
@@ -77,6 +84,20 @@ WRONG = [
     (".", ""),
     ("", ""),
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("5 million dollars", Quantity(5.0, 1e6, "$")),
+        ("5 million", Quantity(5.0, 1e6, "")),
+        ("5 dogs", Quantity(5.0, 1.0, "dog")),
+        ("-5 euros", Quantity(-5.0, 1.0, "€")),
+        ("5 red dogs", None),
+    ],
+)
+def test_a_quantity_has_a_scale_and_a_unit(text, read):
+    assert parse_quantity(text) == read
 
 
 @pytest.mark.parametrize(("prediction", "answer"), RIGHT)

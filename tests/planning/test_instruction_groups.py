@@ -40,6 +40,13 @@ def test_kinds_that_are_apart_are_found_without_being_told_how_many(count):
     assert same_partition(group_instructions(observe_kinds(kinds)), kinds)
 
 
+def test_there_are_never_more_groups_than_allowed_or_than_samples_can_fill():
+    many = torch.arange(4 * (MOST + 8)) % (MOST + 8)
+    assert int(group_instructions(observe_kinds(many, spread=0.01)).max()) < MOST
+    few = torch.arange(8)  # as many kinds as samples: two groups of four at most
+    assert int(group_instructions(observe_kinds(few, spread=0.01)).max()) <= 1
+
+
 @settings(deadline=None, max_examples=20)
 @given(samples=st.integers(1, 50), seed=st.integers(0, 100))
 def test_any_samples_get_groups_that_are_numbered_without_gaps(samples, seed):

@@ -12,7 +12,7 @@ import vispco
 from search.random_batches import zoo_model
 from vispco import Pruner, PrunerConfig, Schedule, report
 from vispco.data import dataset
-from vispco.errors import InvalidInputError, PrunerStateError, UnknownNameError
+from vispco.errors import InvalidInputError, PrunerStateError, UnknownNameError, UnsupportedModelError
 from vispco.evaluation.encoded import encode
 from vispco.planning import deployment
 from vispco.planning.planner_kinds import PLANNERS
@@ -76,6 +76,16 @@ def test_a_run_of_an_older_version_deploys_and_is_saved_anew(kind, tmp_path, lla
     assert torch.equal(
         counts(other, llava[0], batch), counts(Pruner.from_pretrained(OLD / kind, budget=0.8), llava[0], batch)
     )
+
+
+@pytest.mark.parametrize("kind", ["static", "predictor"])
+def test_a_run_of_an_older_version_is_for_a_language_model_of_its_sizes(kind):
+    """It has no fingerprint; its cost says how many layers of which width it was made for."""
+    pruner = Pruner.from_pretrained(OLD / kind, budget=0.6)
+    assert pruner.config.fingerprint is None
+    other, _ = vispco.load("tiny-deep")
+    with pytest.raises(UnsupportedModelError, match="num_layers 8 there, 36 here"):
+        pruner.apply(other)
 
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])

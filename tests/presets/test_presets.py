@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from methods.test_learned import fresh
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import cost, presets
 from vispco.cost import Dimensions, Workload
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.presets import mean_tokens
+from vispco.scorers import LearnedScorer
 
 LLAVA_7B = Dimensions(
     num_layers=32,
@@ -119,31 +123,18 @@ def test_stages_stay_where_they_are_while_the_budget_allows():
     assert next(i for i in range(1, 32) if tight[i] < tight[i - 1]) < 3
 
 
-@pytest.mark.parametrize("family", FIRST_CLASS)
-@pytest.mark.parametrize("name", ["fastv", "sparsevlm:64", "v2drop"])
-def test_a_preset_runs_and_counts_what_it_says(name, family):
-    model = build(family)
-    x = inputs(family, [DEFAULT, (words(1, 3), picture(2, 3), words(9, 4))])
-    price = cost.get("exact", model.config)
-    for budget in (None, 0.75):
-        pruner = presets.pruner(name, model, budget=budget)
-        with torch.no_grad(), pruner(model):
-            model(**x)
-            counts = pruner.token_counts(model)
-        visual = (x["input_ids"] == 5).sum(-1)
-        text = x["attention_mask"].sum(-1) - visual
-        assert bool((counts[:, -1] < visual).all())
-        if budget is not None:
-            assert bool((price.fraction_of_counts(counts, Workload(text, visual)) <= budget).all())
-
-
-UNTRAINED = [name for name in presets.PRESETS if name not in ("dynamic-llava", "atp-llava", "madtp")]
+def on_budget(name, model, budget):
+    """The pruner of a preset; methods that are learned have weights that are drawn."""
+    pruner = presets.pruner(name, model.config, budget=budget)
+    stages = tuple((n, fresh(s.name, model) if isinstance(s, LearnedScorer) else s) for n, s in pruner.chain.stages)
+    pruner.chain = pruner.schedule.chain = replace(pruner.chain, stages=stages)
+    return pruner
 
 
 @pytest.mark.parametrize("family", FIRST_CLASS)
-@pytest.mark.parametrize("name", UNTRAINED)
+@pytest.mark.parametrize("name", presets.PRESETS)
 @pytest.mark.filterwarnings("ignore::vispco.cost.BudgetWarning")
-def test_a_budget_on_top_of_a_method_holds_in_every_padded_batch(name, family):
+def test_a_preset_counts_what_it_says_and_holds_a_budget_in_every_padded_batch(name, family):
     """One picture, two pictures, a picture of one token where a model has such: each sample meets the budget or its floor."""
     model, price = build(family), cost.get("exact", build(family).config)
     samples = [
@@ -151,20 +142,23 @@ def test_a_budget_on_top_of_a_method_holds_in_every_padded_batch(name, family):
         (words(1, 3), picture(2, 3), words(3, 4), picture(4, 4), words(2, 1)),
         (words(3, 5), picture(1, 1), words(2, 6)),
     ]
-    found = []
-    for side in ("left", "right"):
+    found = {}
+    for budget, side in ((None, "left"), (0.7, "left"), (0.7, "right")):
         x = inputs(family, samples, side=side)
-        pruner = presets.pruner(name, model, budget=0.7)
+        pruner = on_budget(name, model, budget)
         with torch.no_grad(), pruner(model):
-            model(**x)
-            found.append(pruner.token_counts(model))
-    assert torch.equal(*found)
-    visual = (x["input_ids"] == IMAGE).sum(-1)
+            assert bool(model(**x).logits.isfinite().all())
+            found[budget, side] = pruner.token_counts(model)
+    visual, counts = (x["input_ids"] == IMAGE).sum(-1), found[0.7, "left"]
+    assert torch.equal(counts, found[0.7, "right"])
+    published = presets.get(name).schedule(LAYERS, visual.tolist()).counts(visual.tolist())
+    known = found[None, "left"]
+    assert bool((known <= published).all() if pruner.chain.decides_count else (known == published).all())
     size = Workload(
         x["attention_mask"].sum(-1) - visual, visual, pruner.chain.sites(LAYERS), pruner.chain.earliest_layer
     )
-    assert bool((price.fraction_of_counts(found[0], size) <= price.lowest_fraction(size).clamp(min=0.7) + 1e-9).all())
-    assert bool((found[0][:2, -1] < visual[:2]).all())
+    assert bool((price.fraction_of_counts(counts, size) <= price.lowest_fraction(size).clamp(min=0.7) + 1e-9).all())
+    assert bool((counts[:2, -1] < visual[:2]).all())
 
 
 def test_a_misspelt_method_or_setting_is_answered_with_the_nearest():

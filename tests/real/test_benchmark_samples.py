@@ -16,9 +16,11 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError
 from vispco.evaluation import EvaluatorSpec, TaskEvaluator
 from vispco.evaluation.encoded import end_tokens
+from vispco.evaluation.tally import BRIEF, _skip_entry
 from vispco.metrics import AskSettings, read_benchmarks, write_predictions
 from vispco.sources import training_samples
 from vispco.sources.sampling import draw
+from vispco.sources.skipped import Skipped, SkipReport
 
 PEOPLE = ["white"] * 4 + ["red"] * 6
 
@@ -163,6 +165,23 @@ def test_a_protocol_changes_prompt_metric_and_length(gemma, asked):
     other = EvaluatorSpec(model="tiny-gemma", files={"textvqa": asked}, max_new_tokens=3)
     assert spec.fingerprint() != other.fingerprint()
     assert other.fingerprint()["metrics"] == {"textvqa": "vqa"}
+
+
+def test_a_picture_is_scaled_to_whole_cells_of_the_models_tower(asked):
+    model, processor = zoo.load("tiny-qwen")
+    sides = processor.image_processor.patch_size * processor.image_processor.merge_size
+    bounded = read_benchmarks({"textvqa": asked}, settings=AskSettings(min_pixels=9 * sides**2 + 1))
+    for sample in bounded.for_model(model, processor):
+        assert all(side % sides == 0 for image in sample.images for side in image.size)
+
+
+def test_what_was_skipped_is_told_in_brief_or_in_full():
+    report = SkipReport(used=1)
+    for row in range(BRIEF + 3):
+        report.add(Skipped("missing image", "a.tsv", row, "there is none"))
+    brief, full = (_skip_entry(report, details=details) for details in (False, True))
+    assert (len(brief.pop("listed")), len(full.pop("listed"))) == (BRIEF, BRIEF + 3)
+    assert brief == full == {"used": 1, "skipped": BRIEF + 3, "reasons": {"missing image": BRIEF + 3}}
 
 
 def test_pixel_bounds_change_what_the_model_sees(asked):

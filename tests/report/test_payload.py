@@ -24,7 +24,7 @@ def test_keys_of_a_newer_version_are_ignored(run):
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [({"format": "cake"}, "format"), ({"version": VERSION + 1}, "Upgrade"), ({"runs": [1]}, "object")],
+    [({"format": "cake"}, "format"), ({"version": VERSION + 1}, "newer vispco"), ({"runs": [1]}, "object")],
 )
 def test_what_is_not_a_report_is_refused(run, change, word):
     with pytest.raises(InvalidInputError, match=word):

@@ -10,6 +10,7 @@ from vispco.evaluation import Evaluation, TaskResult
 from vispco.pruner import Pruner
 from vispco.rivals import SampleSizes
 from vispco.schedule import Schedule
+from vispco.scorers import Chain
 
 LAYERS = 5
 
@@ -29,9 +30,10 @@ def dimensions(layers=LAYERS):
     )
 
 
-def make_sizes(text=(12, 9, 15), visual=(64, 40, 100), answer=2, layers=LAYERS, **options):
+def make_sizes(text=(12, 9, 15), visual=(64, 40, 100), answer=2, layers=LAYERS, chain="vtw@1"):
     model = cost.get("exact", dimensions(layers))
-    return SampleSizes(torch.tensor(text), torch.tensor(visual), torch.full((len(text),), answer), model, **options)
+    numbers = torch.tensor(text), torch.tensor(visual), torch.full((len(text),), answer)
+    return SampleSizes(*numbers, model, Chain.of(chain))
 
 
 class SyntheticEvaluator:

@@ -62,7 +62,7 @@ def test_the_largest_number_that_fits_is_the_one_that_a_loop_finds(text, visual,
 
 @pytest.mark.parametrize("budget", [0.45, 0.5])
 def test_the_last_of_three_shares_meets_the_budget(budget):
-    sizes = make_sizes(earliest_layer=0)
+    sizes = make_sizes(chain="random")
     curve = three_stages(0.8, 0.5, budget, sizes)
     spent = float(sizes.cost.relaxed(curve.tensor()[None], sizes.typical) / sizes.cost.full(sizes.typical))
     assert spent == pytest.approx(budget, abs=1e-6)
@@ -73,7 +73,7 @@ def test_the_last_of_three_shares_meets_the_budget(budget):
 
 
 def test_a_gaussian_process_comes_near_to_the_best_three_shares():
-    known = ChainEvaluator(sizes=make_sizes(earliest_layer=0))
+    known = ChainEvaluator(sizes=make_sizes(chain="random"))
     found = get("vflowopt", trials=12).search(Calibration(known, measure="kl"), 0.5)
     sizes = known.sizes
     grid = [
@@ -86,7 +86,7 @@ def test_a_gaussian_process_comes_near_to_the_best_three_shares():
 
 
 def test_tpe_finds_the_chain_that_is_better_and_knows_all_of_them():
-    known = ChainEvaluator({"cdpruner+v2drop": 5.0}, sizes=make_sizes(earliest_layer=1))
+    known = ChainEvaluator({"cdpruner+v2drop": 5.0}, sizes=make_sizes(chain="vtw@1"))
     run = run_search("tpe-joint", Calibration(known, measure="kl"), (0.4, 0.7), seed=0)
     assert run.evaluations <= 48
     for found in run.candidates.values():
@@ -112,7 +112,7 @@ class Drawn:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**16), st.sampled_from([0.45, 0.6, 0.9]), st.sampled_from([0, 1]))
 def test_every_suggested_curve_meets_the_budget_on_every_sample(seed, budget, first):
-    sizes = make_sizes(earliest_layer=first)
+    sizes = make_sizes(chain=f"random@{first}")
     schedule = fitted_steps(suggest_steps(Drawn(seed), LAYERS), sizes, budget)
     assert holds(schedule, sizes, budget)
     rows = schedule.counts(sizes.num_visual.tolist())

@@ -58,7 +58,7 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
         return [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
 
     def implementation():
-        return model.model.language_model.config._attn_implementation
+        return model.model.language_model.layers[0].self_attn.config._attn_implementation
 
     def fail():
         with reading_attention(model, layout):

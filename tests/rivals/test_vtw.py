@@ -66,5 +66,5 @@ def test_on_a_model_only_the_first_samples_are_scanned_and_paid(calibration):
 
 
 def test_sizes_without_a_pinned_first_layer_may_withdraw_at_once():
-    known = SyntheticEvaluator(make_sizes(earliest_layer=0))
+    known = SyntheticEvaluator(make_sizes(chain="random"))
     assert get("vtw").search(known, 0.2).provenance["layer"] == 0

@@ -35,7 +35,10 @@ def encoded(name, samples, answer=2, seed=0):
     real = inputs["attention_mask"].sum(-1).tolist()
     text = tuple(r - v - answer for r, v in zip(real, visual, strict=True))
     ids = tuple(f"{seed}/{b}" for b in range(len(full)))
-    return Encoded(ids, inputs, labels, visual, text, (answer,) * len(full))
+    seen = inputs["input_ids"] == tiny.IMAGE
+    behind = ~seen & (seen.cumsum(-1) > 0) & inputs["attention_mask"].bool()
+    asked = tuple(max(0, int(number)) for number in behind.sum(-1) - answer * seen.any(-1))
+    return Encoded(ids, inputs, labels, visual, text, (answer,) * len(full), asked)
 
 
 def sample(seed, size=(4, 4), words=5):

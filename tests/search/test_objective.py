@@ -1,5 +1,7 @@
 """The objective: masking with a gradient equals dropping, tiling equals repeating, and all FLOPs are on the bill."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -69,7 +71,9 @@ def test_what_is_spent_is_what_the_cost_model_says(batches, objective):
         objective.relaxed_kl(batch, retention)
     spent = objective.spent
     assert (spent.teacher, spent.forward, spent.backward) == (full, full, 2 * full)
-    assert spent.measured == float(objective.cost.price(counts, Workload(batch.num_text + 2, batch.num_visual)).sum())
+    load = replace(objective.workload(batch.sizes), num_text=batch.num_text + 2)
+    assert spent.measured == float(objective.cost.bill(counts, load).sum())
+    assert spent.measured > float(objective.cost.price(counts, load).sum()), "reading attention is on the bill"
     assert spent.total == sum((spent.teacher, spent.forward, spent.backward, spent.measured))
 
 
@@ -77,7 +81,8 @@ def test_a_predictor_never_sees_the_answer(batches):
     seen = batches[0].observation
     lengths = seen.present.sum(-1)
     assert lengths.tolist() == batches[0].num_text.tolist()
-    assert torch.equal(seen.sizes, torch.stack([batches[0].num_text, batches[0].num_visual], dim=-1))
+    assert torch.equal(seen.sizes[:, :2], torch.stack([batches[0].num_text, batches[0].num_visual], dim=-1))
+    assert seen.sizes[:, 2].tolist() == list(batches[0].encoded.num_instruction)
 
 
 def test_a_prepared_batch_runs_its_teacher_once_and_comes_back_the_same():

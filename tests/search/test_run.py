@@ -15,6 +15,7 @@ from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.frontier import Frontier
 from vispco.planning.deployment import export, load
+from vispco.scorers.cost import workload_under
 from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
@@ -81,22 +82,30 @@ def assert_within(model, processor, samples, scorer, planner, budget):
 
     def noted(layout, embeddings):
         plan = planner(layout, embeddings)
-        seen.append((layout, plan.counts))
+        seen.append((layout, plan))
         return plan
 
     TaskEvaluator(model, processor, samples, scorer, batch_size=4, max_new_tokens=1)(noted)
     cost = planner.cost
-    for layout, counts in seen:
-        workload, visual = Workload(layout.num_text, layout.num_visual, planner.site), torch.tensor(layout.num_visual)
+    for layout, plan in seen:
+        sizes = (torch.from_numpy(column.copy()) for column in layout.prompt_sizes.T)
+        own = {"planning_flops": torch.tensor(plan.planning_flops)}
+        workload, visual = (
+            workload_under(planner.chain, cost.dimensions, *sizes, **own),
+            torch.tensor(layout.num_visual),
+        )
+        counts = plan.counts
         full, floor = cost.full(workload).double(), cost.floor(workload).double()
         allowed = torch.maximum(torch.tensor(budget, dtype=torch.float64), floor / full)
-        assert bool((cost.price(counts, workload) / full <= allowed).all())
+        assert bool((cost.bill(counts, workload) / full <= allowed).all())
         before = torch.cat([visual[:, None], counts[:, :-1]], dim=1)
         for layer in range(counts.shape[1]):
             plateau = (counts == counts[:, layer : layer + 1]).long()
             more = counts + plateau
-            room = more[:, layer] <= before[:, layer]  # only where a plateau begins
-            assert not bool((room & (cost.price(more, workload) / full <= allowed)).any())
+            room = (
+                more[:, layer] < before[:, layer]
+            )  # only where a plateau begins; who closes a gap has the choice paid back
+            assert not bool((room & (cost.bill(more, workload) / full <= allowed)).any())
 
 
 def test_the_seed_reaches_a_training_whose_plan_was_not_given(samples, tmp_path):

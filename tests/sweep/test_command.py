@@ -45,7 +45,7 @@ def test_a_budget_of_time_is_a_share_of_the_flops(command, loaded, tmp_path, mon
     assert "vispco profile" in done.err
     TimeProfile(
         dimensions=Dimensions.from_config(loaded.model.config), device=device_name(loaded.model.device), dtype="float32",
-        batches=(1,), tokens=(1, 1000), layer_ms=((0.001, 1.0),), fixed_ms=(0.1,), drop_ms=(0.0,),
+        batches=(1,), tokens=(1, 1000), layer_ms=((0.001, 1.0),), fixed_ms=(0.1,), drop_ms=(1e-6,),
     ).save()  # fmt: skip
     done = command(*asked)
     assert done.code == 0, done.err

@@ -111,7 +111,7 @@ def test_the_penalty_of_removal_is_zero_where_a_layer_matters_and_its_gradient_m
     plan = Recipe(steps=2, warmup=0, pictures=1, questions=2, tower=0.0, polish=2, rounds=(Round(0.5, removal=0.03),))
     trainer = ModelTrainer("tiny-qwen", tmp_path, plan=plan)
     batch = trainer.batch(0)
-    features = visual_tokens(trainer.model, batch.pixels).detach()
+    features = tuple(level.detach() for level in visual_tokens(trainer.model, batch.pixels))
 
     def penalty(layer, least=0.03):
         logits, _, _ = answers(trainer.model, batch, features)

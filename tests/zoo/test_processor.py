@@ -1,16 +1,20 @@
 import json
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize
 
 from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.zoo.answers import answer, prompt
 from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.export import save_model
-from vispco.zoo.processor import JoinedProcessor, load_processor
+from vispco.zoo.processor import JoinedProcessor, chat_text, load_processor
 from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 from vispco.zoo.tokenizer import build_tokenizer
 
@@ -26,7 +30,10 @@ def folders(tmp_path_factory):
 
 def numpy_pixels(name, image):
     """The preprocessing written out by hand."""
-    if name == "tiny-qwen":
+    if name == "tiny-qwen3":
+        width, height = (round(side / 16) * 16 for side in image.size)
+        mean, std = (0.5,) * 3, (0.5,) * 3
+    elif name == "tiny-qwen":
         width, height = (round(side / 14) * 14 for side in image.size)
         mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
     else:
@@ -37,6 +44,9 @@ def numpy_pixels(name, image):
     filter_ = Image.Resampling.BILINEAR if name == "tiny-gemma" else Image.Resampling.BICUBIC
     pixels = np.asarray(image.resize((width, height), filter_), dtype=np.float32) / 255
     pixels = ((pixels - np.asarray(mean)) / np.asarray(std)).transpose(2, 0, 1)
+    if name == "tiny-qwen3":  # the four patches of a token follow each other: [h, w, 2, 2, 3, 8, 8]
+        rows = pixels.reshape(3, height // 16, 2, 8, width // 16, 2, 8).transpose(1, 4, 2, 5, 0, 3, 6)
+        return np.repeat(rows[:, :, :, :, :, None], 2, axis=5).reshape(-1, 3 * 2 * 8 * 8)
     if name != "tiny-qwen":
         return pixels
     rows = pixels.reshape(3, height // 14, 14, width // 14, 14).transpose(1, 3, 0, 2, 4)  # [h, w, 3, 14, 14]
@@ -94,6 +104,67 @@ def test_the_joined_processor_agrees_with_autoprocessor(folders, name):
     assert mine["input_ids"].tolist() == theirs["input_ids"].tolist()
     assert torch.equal(mine["pixel_values"], theirs["pixel_values"])
     assert set(theirs) <= set(mine) | {"mm_token_type_ids"}
+
+
+@pytest.mark.parametrize("frames", [1, 2, 5, 8])
+@pytest.mark.parametrize("size", [(90, 84), (10, 40), (500, 300)])
+def test_a_video_of_qwen3_is_written_and_sized_as_transformers_does(folders, frames, size):
+    """Its own processor of videos needs torchvision; its rules do not."""
+    processor = JoinedProcessor.from_pretrained(folders / "tiny-qwen3")
+    video = [Image.new("RGB", size, (10 * i, 0, 0)) for i in range(frames)]
+    found = processor(text="<|video_pad|>what?", videos=[video], fps=4.0)
+    time, rows, columns = found["video_grid_thw"][0].tolist()
+    bounds = processor.video_processor.settings["size"]
+    if frames > 1:  # transformers refuses a single frame
+        wanted = smart_resize(
+            frames, size[1], size[0], 2, 16, min_pixels=bounds["shortest_edge"], max_pixels=bounds["longest_edge"]
+        )
+        assert (rows * 8, columns * 8) == wanted
+    assert found["pixel_values_videos"].shape == (time * rows * columns, 3 * 2 * 8 * 8)
+    marks = {"vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>", "video": "<|video_pad|>"}
+    rules = SimpleNamespace(
+        video_processor=SimpleNamespace(merge_size=2, temporal_patch_size=2),
+        **{f"{name}_token": token for name, token in marks.items()},
+    )
+    rules._calculate_timestamps = partial(Qwen3VLProcessor._calculate_timestamps, rules)
+    metadata = SimpleNamespace(fps=4.0, frames_indices=list(range(frames)))
+    given = {"video_grid_thw": found["video_grid_thw"], "video_metadata": [metadata]}
+    text = Qwen3VLProcessor.replace_video_token(rules, given, 0) + "what?"
+    assert found["input_ids"][0].tolist() == processor.tokenizer(text)["input_ids"]
+    assert (found["mm_token_type_ids"] == 2).sum() == time * rows * columns // 4
+
+
+def test_a_model_of_qwen3_reads_frames(folders):
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folders / "tiny-qwen3", dtype=torch.float32).eval()
+    processor = JoinedProcessor.from_pretrained(folders / "tiny-qwen3")
+    content = [{"type": "video"}, {"type": "text", "text": "what color is the circle?"}]
+    text = chat_text(processor, [{"role": "user", "content": content}], add_generation_prompt=True)
+    inputs = processor(text=text, videos=[list(dataset("test", "clip", 1)[0].images)])
+    out = model.generate(**inputs, max_new_tokens=2)
+    assert out.shape[1] <= inputs["input_ids"].shape[1] + 2
+
+
+def test_the_chat_of_qwen3_is_qwens(folders):
+    processor = JoinedProcessor.from_pretrained(folders / "tiny-qwen3")
+    text = prompt(processor, "how many things are red?")
+    assert text == (
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>how many things are red?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    ids = processor.tokenizer(text)["input_ids"]
+    assert processor.tokenizer.convert_ids_to_tokens(ids)[:3] == ["<|im_start|>", "user", "\n"]
+    assert processor.tokenizer.convert_ids_to_tokens(ids)[-5:] == [
+        "<|im_end|>",
+        "\n",
+        "<|im_start|>",
+        "assistant",
+        "\n",
+    ]
+    for token in ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>"):
+        assert len(processor.tokenizer(token)["input_ids"]) == 1
+    assert [processor.tokenizer.eos_token, processor.tokenizer.pad_token] == ["<|im_end|>", "<|endoftext|>"]
 
 
 def test_one_placeholder_is_needed_for_each_image(folders):

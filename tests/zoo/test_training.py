@@ -17,12 +17,12 @@ from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import shift, sincos_2d
 from vispco.zoo.model_trainer import ModelTrainer
 from vispco.zoo.muon import orthogonalize
-from vispco.zoo.packed_batch import Packer, answer_loss, answers, encode, visual_tokens
+from vispco.zoo.packed_batch import ATTENTION, Packer, answer_loss, answers, encode, visual_tokens
 from vispco.zoo.recipe import Recipe, Round, recipe
 from vispco.zoo.shipped import ONE_OF_EACH_CLASS
 from vispco.zoo.token_labels import CLASSES, TokenLabelHeads, token_labels
-from vispco.zoo.tokenizer import ASSISTANT, END, IMAGE, IMAGE_END, IMAGE_START, USER, token_ids
-from vispco.zoo.training_scenes import examples
+from vispco.zoo.tokenizer import markup, token_ids
+from vispco.zoo.training_scenes import examples, resample
 
 SHORT = Recipe(steps=12, warmup=4, warmup_pictures=2, pictures=2, questions=3)
 
@@ -32,7 +32,10 @@ def test_a_packed_row_equals_its_questions_asked_alone(name):
     model = build_model(name).eval()
     images = build_image_processor(name)
     pack = Packer(model, images)
-    ids = token_ids()
+    marks = markup(model.config.model_type)
+    ids = token_ids(marks)
+    image, image_start, image_end, end = (ids[t] for t in (marks.image, marks.image_start, marks.image_end, marks.end))
+    opening, reply = ([ids[token] for token in part] for part in (marks.opening, marks.reply))
     given = examples(random_for("packed"), 3, dict.fromkeys(TASKS, 1.0), 1.0, 4)
     with torch.no_grad():
         batch = pack(given)
@@ -43,15 +46,69 @@ def test_a_packed_row_equals_its_questions_asked_alone(name):
             pixels = {key: found[key] for key in ("pixel_values", "image_grid_thw") if key in found}
             ((height, width),) = pack.grids(pixels, 1)
             for _, question, answer in example.questions:
-                row = [ids[USER], *[ids[IMAGE_START]] * pack.marks, *[ids[IMAGE]] * (height * width)]
-                row += [*[ids[IMAGE_END]] * pack.marks, *encode(question), ids[ASSISTANT], *encode(answer), ids[END]]
+                row = [*opening, *[image_start] * pack.marks, *[image] * (height * width), *[image_end] * pack.marks]
+                row += [*encode(question, marks), *reply, *encode(answer, marks), end]
                 tokens = torch.tensor([row])
-                kind = {"tiny-qwen": "mm_token_type_ids", "tiny-gemma": "token_type_ids"}.get(name)
-                extra = {kind: (tokens == ids[IMAGE]).long()} if kind else {}
+                kind = {"tiny-llava": None, "tiny-gemma": "token_type_ids"}.get(name, "mm_token_type_ids")
+                extra = {kind: (tokens == image).long()} if kind else {}
                 alone = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), **pixels, **extra).logits[0]
-                count = len(encode(answer)) + 1
+                count = len(encode(answer, marks)) + 1
                 assert torch.allclose(logits[asked == number], alone[-count - 1 : -1], atol=1e-4)
                 number += 1
+
+
+def test_attention_in_blocks_equals_attention_with_a_mask():
+    model, images = build_model("tiny-qwen3"), build_image_processor("tiny-qwen3")
+    given = examples(random_for("blocks"), 4, dict.fromkeys(TASKS, 1.0), 1.0, 6)
+
+    def run(batch):
+        logits, targets, asked = answers(model, batch, visual_tokens(model, batch.pixels))
+        answer_loss(logits, targets).backward()
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+        model.zero_grad()
+        return logits, targets, asked, gradients
+
+    masked = Packer(model, images)(given)
+    assert masked.blocks is None
+    wanted = run(masked)
+    model.set_attn_implementation(ATTENTION)
+    found = run(Packer(model, images)(given))
+    assert torch.equal(found[1], wanted[1])
+    assert torch.equal(found[2], wanted[2])
+    assert torch.allclose(found[0], wanted[0], atol=1e-4)
+    for name, gradient in wanted[3].items():
+        assert torch.allclose(found[3][name], gradient, atol=1e-3 * float(gradient.abs().max())), name
+
+
+def test_deepstack_features_reach_the_answers_and_train_the_blocks_below(tmp_path):
+    trainer = ModelTrainer("tiny-qwen3", tmp_path, plan=replace(SHORT, bfloat16=True, resampled=1.0))
+    mergers = [name for name in trainer.parameters if "deepstack_merger_list" in name and name.endswith("fc2.weight")]
+    before = {name: trainer.parameters[name].detach().clone() for name in mergers}
+    trainer.step()  # of the warm-up: labels alone
+    assert len(mergers) == 3
+    assert all(not torch.equal(trainer.parameters[name], before[name]) for name in mergers)
+    batch = trainer.batch(SHORT.warmup)
+    with torch.no_grad():
+        features = visual_tokens(trainer.model, batch.pixels)
+        whole, targets, _ = answers(trainer.model, batch, features)
+        for level in range(1, 4):
+            without = [torch.zeros_like(part) if i == level else part for i, part in enumerate(features)]
+            assert not torch.allclose(answers(trainer.model, batch, without)[0], whole, atol=1e-3)
+    for _ in range(SHORT.warmup):
+        trainer.step()
+    assert trainer.progress.loss > 0
+    assert len(targets)
+
+
+def test_a_resampled_picture_shows_the_same_scene_on_another_grid():
+    (example,) = examples(random_for("resampled"), 1, {"attribute": 1.0}, 1.0, 1)
+    pack = Packer(build_model("tiny-qwen3"), build_image_processor("tiny-qwen3"))
+    assert resample(random_for(0), example, 0.0, (0.5, 0.5)) is example
+    half, double = (resample(random_for(0), example, 1.0, (factor, factor)) for factor in (0.5, 2.0))
+    assert half.image.size == tuple(round(side / 2) for side in example.image.size)
+    assert half.scene is example.scene
+    counts = [len(pack([each]).dense) for each in (half, example, double)]
+    assert 9 <= counts[0] < counts[1] < counts[2] <= 256
 
 
 def test_a_run_that_was_stopped_gives_the_same_numbers(tmp_path):

@@ -61,7 +61,7 @@ def list_models(
 
 @app.command("train")
 def train_model(
-    name: Annotated[str, typer.Argument(help="tiny-qwen, tiny-llava, tiny-gemma or tiny-deep")],
+    name: Annotated[str, typer.Argument(help="tiny-qwen, tiny-llava, tiny-gemma, tiny-qwen3 or tiny-deep")],
     *,
     out: Annotated[Path | None, typer.Option(help="Folder for the finished model [runs/zoo/NAME]")] = None,
     seed: Annotated[int, typer.Option(help="Weights and pictures follow from it")] = 0,

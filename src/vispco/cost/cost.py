@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 
@@ -102,7 +102,8 @@ class Cost(ABC):
         """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
         between them; or the unpruned model, where that takes more than it saves.
         """
-        return torch.minimum(self.bill(workload.least(self.num_layers), workload), self.full(workload))
+        least, whole = workload.least(self.num_layers), workload.full(self.num_layers)
+        return torch.minimum(self.bill(least, workload), self.bill(whole, workload))
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
         """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""

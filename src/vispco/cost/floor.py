@@ -10,8 +10,8 @@ from torch import Tensor
 
 from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 
@@ -39,7 +39,7 @@ def clamp(budget: Array, pricing: HostPricing, asked: Budget | None = None) -> A
             f"A budget is a fraction of the unpruned language model's {cost.unit}: give numbers in (0, 1]."
         )
     budget = np.broadcast_to(budget, floor.shape)
-    under = (budget < floor) & ((pricing.visual > 0) | (asked is not None))
+    under = (budget < np.minimum(floor, 1.0)) & ((pricing.visual > 0) | (asked is not None))
     if under.any():
         worst = int(np.where(under, floor - budget, -1.0).argmax())
         margin = 0.0 if asked is None else cost.margin

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from vispco.cost.workload import Workload
+from vispco.cost.choice_price import ChoicePrice
+from vispco.cost.workload import NONE, Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 ALL = int(np.iinfo(np.int64).max)
 AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
@@ -45,19 +45,41 @@ class HostPricing:
     @cached_property
     def read(self) -> Array:
         """Visual tokens that never leave: [n]."""
+        if self.workload.num_read is NONE:
+            return np.zeros_like(self.visual)
         found: Array = np.minimum(np.broadcast_to(self.workload.num_read.numpy(), self.visual.shape), self.visual)
         return found
 
-    @property
+    @cached_property
+    def asked(self) -> Array:
+        """Text tokens that scorers read: [n]."""
+        work = self.workload
+        given = self.text if work.num_instruction is None else work.num_instruction.numpy()
+        return np.broadcast_to(given, self.visual.shape)
+
+    @cached_property
+    def planning(self) -> Array:
+        """FLOPs of the plan itself: [n]."""
+        given = self.workload.planning_flops
+        return np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), self.visual.shape)
+
+    @cached_property
     def charges(self) -> bool:
         """Whether anything is paid besides tokens."""
-        work = self.workload
-        scored = work.scoring is not None or bool((work.planning_flops > 0).any())
+        scored = self.workload.scoring is not None or bool(self.planning.any())
         return bool(self.cost.drop_price) or (scored and bool(self.cost.flop_price))
+
+    def under(self, workload: Workload, choices: Array | None = None) -> HostPricing:
+        """The same samples under a workload that differs in who chooses and where; choices: see `paid`."""
+        made = HostPricing(self.cost, workload, choices)
+        made.__dict__.update({name: getattr(self, name) for name in ("text", "visual", "read", "asked", "planning")})
+        return made
 
     def paying(self, choices: Array) -> HostPricing:
         """The same samples where choices before these layers are paid for: bool [n, L]."""
-        return HostPricing(self.cost, self.workload, choices)
+        made = self.under(self.workload, choices)
+        made.__dict__.update({name: getattr(self, name) for name in ("charges", "full", "divisor", "networks")})
+        return made
 
     @cached_property
     def choices(self) -> ChoicePrice | None:
@@ -89,7 +111,7 @@ class HostPricing:
     @cached_property
     def full(self) -> Array:
         """The price of the unpruned model: [n]."""
-        return self.cost.host_price(np.repeat(self.visual[:, None], self.cost.num_layers, axis=1), self)
+        return self.cost.host_price(self.whole, self)
 
     @cached_property
     def divisor(self) -> Array:
@@ -98,8 +120,13 @@ class HostPricing:
 
     @cached_property
     def lowest(self) -> Array:
-        """The floor as a fraction of the unpruned price: [n]."""
-        return np.minimum(self.bill(self.least), self.full) / self.divisor
+        """The floor as a fraction of the unpruned price: the bill of the fewest tokens, or of all if that is less: [n]."""
+        return np.minimum(self.bill(self.least), self.bill(self.whole)) / self.divisor
+
+    @property
+    def whole(self) -> Array:
+        """The counts of the unpruned model: [n, L]."""
+        return np.repeat(self.visual[:, None], self.cost.num_layers, axis=1)
 
     @property
     def least(self) -> Array:
@@ -142,10 +169,9 @@ class HostPricing:
         """Whole tokens [n, L] along curves [n, L] whose bill is at most the budget [n], which no floor exceeds; see `snap`."""
         if not self.charges:
             return self._solved(curve, budget, fill=fill)
-        whole = np.repeat(self.visual[:, None], curve.shape[1], axis=1)
-        unpruned = (budget >= 1) & ~self.falls(whole).any(axis=1)
+        unpruned = (budget >= 1) & ~self.falls(self.whole).any(axis=1)
         if unpruned.all():
-            return whole
+            return self.whole
         choices = self.falls_of(curve)
         while True:  # a curve that is cut from above may drop once more
             pricing = self.paying(choices)
@@ -164,7 +190,7 @@ class HostPricing:
             counts = self._on_stairs(counts)
         elif fill:
             counts = self._filled(counts, budget)
-        return np.where(unpruned[:, None], whole, counts)
+        return np.where(unpruned[:, None], self.whole, counts)
 
     def _filled(self, counts: Array, budget: Array) -> Array:
         """As many tokens as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back."""
@@ -276,44 +302,6 @@ class HostPricing:
             if room.any():
                 counts += member * self.cost.host_most(counts, member, room, budget, self)[:, None]
         return counts
-
-
-@dataclass(frozen=True, eq=False)
-class ChoicePrice:
-    """What choices add to the price of counts c [n, L], in a cost's unit: fixed + sum over layers of c (linear + quadratic c).
-
-    A choice before layer i is a polynomial of the tokens of layer i - 1; before layer 0, of all visual tokens.
-    """
-
-    fixed: Array  # [n]
-    linear: Array  # [n, L]
-    quadratic: Array  # [n, L]
-
-    @classmethod
-    def of(cls, pricing: HostPricing, choices: Array) -> ChoicePrice:
-        """Of choices before some layers: bool [n, L]."""
-        work, cost, visual = pricing.workload, pricing.cost, pricing.visual
-        planning = np.broadcast_to(work.planning_flops.numpy(), visual.shape)
-        fixed: Array = planning
-        linear: Array = np.zeros_like(choices, np.int64)
-        quadratic: Array = np.zeros_like(choices, np.int64)
-        if work.scoring is not None:
-            asked = work.num_text if work.num_instruction is None else work.num_instruction
-            found = work.scoring.flops(choices, pricing.text, np.broadcast_to(asked.numpy(), visual.shape), visual)
-            first = (found.linear[:, 0] + found.quadratic[:, 0] * visual) * visual
-            fixed = fixed + found.once + found.constant.sum(axis=1) + first
-            linear[:, :-1], quadratic[:, :-1] = found.linear[:, 1:], found.quadratic[:, 1:]
-            linear += found.kept
-        if cost.flop_price != 1.0:
-            fixed, linear, quadratic = (each * cost.flop_price for each in (fixed, linear, quadratic))
-        if cost.drop_price:
-            fixed = fixed + cost.drop_price * choices.sum(axis=1)
-        return cls(fixed, linear, quadratic)
-
-    def of_counts(self, counts: Array) -> Array:
-        """[..., n, L] -> [..., n]."""
-        found: Array = self.fixed + (counts * (self.linear + self.quadratic * counts)).sum(axis=-1)
-        return found
 
 
 def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, bits: int = 45) -> Array:

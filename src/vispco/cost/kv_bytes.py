@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import ALL, Array, HostPricing
-from vispco.cost.workload import Workload
+from vispco.cost.host import ALL, HostPricing
+from vispco.cost.workload import Array, Workload
 
 
 @dataclass(frozen=True)

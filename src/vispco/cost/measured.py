@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vispco.cost.cost import Cost
 from vispco.cost.exact import Exact
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 
 NEAR, STEEP = (

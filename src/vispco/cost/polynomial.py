@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import Array, HostPricing, as_array
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 from vispco.layer_flops import LayerFlops
 
 LEAST_SAVING = 0.01

@@ -10,8 +10,8 @@ from torch import Tensor
 from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
 from vispco.cost.floor import clamp, flat
-from vispco.cost.host import Array, HostPricing, as_array, largest_count, largest_number
-from vispco.cost.workload import Workload
+from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.workload import Array, Workload
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.schedule import Schedule

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +18,19 @@ import numpy as np
 from vispco import files
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.measured import MARGIN, Measured
-from vispco.errors import InvalidInputError
+from vispco.errors import InvalidInputError, parsing
 
 FORMAT = "vispco-profile"
+AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
+TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
+FALL = 3.0  # twice the work may seem to take so many times less, on a busy machine
+RISE = 4.0  # and n times the work so many times n^2 as long: attention is quadratic, stairs and noise are the rest
+BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
+MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
+
+
+class ProfileError(InvalidInputError):
+    """Times that no machine takes, or that were measured on one that was too busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +64,49 @@ class TimeProfile:
         margin = float(np.interp(batch, at, self.margin)) if self.margin else MARGIN
         return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch, max(MARGIN, margin))
 
+    def faults(self) -> list[str]:
+        """What cannot be true of these times, as parts of a sentence; empty for a sound profile.
+
+        Bounds are wide: what a busy machine measures passes, what no machine can do does not.
+        """
+        rows = (self.layer_ms, self.fixed_ms, self.drop_ms, *([self.margin] if self.margin else []))
+        growing = all(a < b for row in (self.batches, self.tokens) for a, b in pairwise((0, *row)))
+        if any(len(row) != len(self.batches) for row in rows) or not growing or not self.batches:
+            return ["its batches and sizes do not grow, or have not a time each"]
+        if any(len(row) != len(self.tokens) for row in self.layer_ms) or len(self.tokens) < 2:
+            return [f"a layer has {len(self.layer_ms[0])} times for {len(self.tokens)} sizes"]
+        table = np.array(self.layer_ms, dtype=np.float64)
+        if not np.isfinite(table).all() or table.min() <= 0 or not np.isfinite([*self.fixed_ms, *self.margin]).all():
+            return ["a layer takes no time, or one that is not a number"]
+        found = [
+            f"a drop takes {drop:.3g} ms in a batch of {batch}"
+            for batch, drop in zip(self.batches, self.drop_ms, strict=True)
+            if not (math.isfinite(drop) and drop > 0)
+        ]
+        found += [f"all beside the layers takes {fixed:.3g} ms" for fixed in self.fixed_ms if fixed < 0]
+        found += [f"the margin is {margin:.3g}" for margin in self.margin if not 0 <= margin < 1]
+        found += [
+            f"half of the prefills in a batch of {batch} differ by more than {spread:.0%} from what is fitted to them"
+            for batch, spread in zip(self.batches, (self.facts or {}).get("spread") or (), strict=False)
+            if not spread <= MOST_SPREAD
+        ]
+        for batch, row in zip(self.batches, table, strict=True):
+            found += scaling_faults(self.tokens, row.tolist(), f"tokens in a batch of {batch}")
+        for size, column in zip(self.tokens, table.T, strict=True):
+            found += scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=BATCH_SLACK)
+        return found
+
+    def check(self, source: str) -> None:
+        """Raise if the profile cannot be true. source: what it is, for the message ("The profile PATH")."""
+        faults = self.faults()
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise ProfileError(f"{source} cannot be true: {faults[0]}{more}. {AGAIN}")
+
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write it, by default where `load` looks for it."""
+        """Write it, by default where `load` looks for it. One that cannot be true is refused."""
         place = Path(path) if path is not None else profile_path(self.dimensions, self.device, self.dtype)
+        self.check(f"The profile for {place}")
         place.parent.mkdir(parents=True, exist_ok=True)
         data = {**asdict(self), "format": FORMAT, "facts": dict(self.facts or {})}
         files.write_json(place, data)
@@ -73,21 +125,46 @@ class TimeProfile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
+        """From a file of `save`; one that is damaged or cannot be true is refused by name."""
         data = files.read_json_object(Path(path), what="profile", remedy="Run `vispco profile MODEL` again.")
         if data.get("format") != FORMAT:
             raise InvalidInputError(f"{path} is not a profile. Run `vispco profile MODEL` again.")
+        try:
+            with parsing("a profile", AGAIN):
+                found = cls._from_dict(data)
+                found.check(f"The profile {path}")
+        except ProfileError:
+            raise
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from error
+        return found
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Self:
         return cls(
             dimensions=Dimensions.from_dict(data["dimensions"]),
             device=data["device"],
             dtype=data["dtype"],
-            batches=tuple(data["batches"]),
-            tokens=tuple(data["tokens"]),
-            layer_ms=tuple(map(tuple, data["layer_ms"])),
-            fixed_ms=tuple(data["fixed_ms"]),
-            drop_ms=tuple(data["drop_ms"]),
-            margin=tuple(data.get("margin", ())),
-            facts=data.get("facts"),
+            batches=tuple(map(int, data["batches"])),
+            tokens=tuple(map(int, data["tokens"])),
+            layer_ms=tuple(tuple(map(float, row)) for row in data["layer_ms"]),
+            fixed_ms=tuple(map(float, data["fixed_ms"])),
+            drop_ms=tuple(map(float, data["drop_ms"])),
+            margin=tuple(map(float, data.get("margin", ()))),
+            facts=dict(data.get("facts") or {}),
         )
+
+
+def scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack: float = 1.0) -> list[str]:
+    """Sizes whose times fall or rise as no machine's do, as a part of a sentence: the worst pair, if any."""
+    pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= TWICE * work[i]]
+    excess = [
+        max(times[i] / times[j] / FALL, times[j] / times[i] / (RISE * (work[j] / work[i]) ** 2)) for i, j in pairs
+    ]
+    if not excess or max(excess) <= slack:
+        return []
+    i, j = pairs[int(np.argmax(excess))]
+    return [f"a layer takes {times[i]:.3g} ms with {work[i]} and {times[j]:.3g} ms with {work[j]} {what}"]
 
 
 def profile_path(dimensions: Dimensions, device: str, dtype: str) -> Path:

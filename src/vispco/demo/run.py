@@ -13,6 +13,7 @@ from vispco import report
 from vispco.bench import BenchCandidate, time_candidates
 from vispco.bench.prediction import useful_batch
 from vispco.bench.profiling import profile_model
+from vispco.cost.time_profile import ProfileError
 from vispco.demo.finished_stages import FinishedStages
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
@@ -148,8 +149,12 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
 
 
 def _choose_batch(judge: TaskEvaluator) -> int:
+    """The batch at which pruning shows; the largest where the machine is too busy to tell."""
     samples = of_each_task(judge.samples, max(BATCHES))
-    found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, tokens=5)
+    try:
+        found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, tokens=5)
+    except ProfileError:
+        return max(BATCHES)
     encoded = encode(judge.model, judge.processor, samples)
     return useful_batch(found, max(encoded.num_text), max(encoded.num_visual))
 

@@ -217,7 +217,8 @@ class Engine:
             )
         labels = state.labels if state.labels is not None else inputs.get("labels")
         answers = known_answers() if labels is None else labels != -100
-        asked, state.labels, state.logits_to_keep = state.logits_to_keep, None, 0
+        asked = state.logits_to_keep if self.model is not self.base else inputs.get("logits_to_keep", 0)
+        state.labels, state.logits_to_keep = None, 0
         visual = known_visual()
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
             read = read_positions(answers, asked, self.family.given(inputs).shape[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-FAMILY = {"qwen2_vl": "Qwen", "qwen2_5_vl": "Qwen", "llava": "Llava", "gemma3": "Gemma3"}
+FAMILY = {"qwen2_vl": "Qwen", "qwen2_5_vl": "Qwen", "qwen3_vl": "Qwen3", "llava": "Llava", "gemma3": "Gemma3"}
 GENERIC = ("qwen2_vl",)  # all laws are tested on the others
 
 _QWEN_VL = {
@@ -24,6 +24,10 @@ _QWEN_VL = {
 TEXT: dict[str, dict[str, Any]] = {
     "qwen2_vl_text": _QWEN_VL,
     "qwen2_5_vl_text": _QWEN_VL,
+    "qwen3_vl_text": {
+        "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 32, "head_dim": 128, "vocab_size": 151936, "attention_bias": False,
+    },
     "qwen2": {
         "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 32, "head_dim": None, "vocab_size": 151936, "use_sliding_window": False,
@@ -48,11 +52,16 @@ VISION: dict[str, dict[str, Any]] = {
     "siglip_vision_model": {**_TOWER, "patch_size": 16, "vision_use_head": True},
     "qwen2_vl_vision": {**_PATCHES, "embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4},
     "qwen2_5_vl_vision": {**_PATCHES, "hidden_size": 3584, "intermediate_size": 3420, "out_hidden_size": 3584},
-}
+    "qwen3_vl_vision": {
+        **_PATCHES, "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16,
+        "out_hidden_size": 3584, "num_position_embeddings": 2304, "deepstack_visual_indexes": (8, 16, 24),
+    },
+}  # fmt: skip
 # By model type: its own values, the type of its language model, that of its vision tower.
 MODELS: dict[str, tuple[dict[str, Any], str, str]] = {
     "qwen2_vl": ({"tie_word_embeddings": False}, "qwen2_vl_text", "qwen2_vl_vision"),
     "qwen2_5_vl": ({"tie_word_embeddings": False}, "qwen2_5_vl_text", "qwen2_5_vl_vision"),
+    "qwen3_vl": ({"tie_word_embeddings": False}, "qwen3_vl_text", "qwen3_vl_vision"),
     "llava": (
         {
             "tie_word_embeddings": False, "vision_feature_select_strategy": "default", "vision_feature_layer": -2,
@@ -126,9 +135,10 @@ def known_config(data: Mapping[str, Any]) -> KnownConfig | None:
         own.tie_word_embeddings = bool(own.tie_word_embeddings or text_data.get("tie_word_embeddings"))
     given = text_data.get("dtype") or text_data.get("torch_dtype") or data.get("dtype") or data.get("torch_dtype")
     dtype = str(given or "float32").removeprefix("torch.")
-    sizes = [value for name, value in vars(vision).items() if name != "model_type"]
+    sizes = [value for name, value in vars(vision).items() if name not in ("model_type", "deepstack_visual_indexes")]
     sizes += [value for name, value in vars(text).items() if name in COUNTED]
     whole = all(isinstance(value, int) and value >= 0 for value in sizes)
+    whole = whole and isinstance(getattr(vision, "deepstack_visual_indexes", ()), list | tuple)
     if dtype not in BYTES or not whole or len(text.windows) != text.num_hidden_layers:
         return None
     return KnownConfig(kind, own, text, vision, dtype)

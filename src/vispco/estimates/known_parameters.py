@@ -30,7 +30,9 @@ def _decoder(text: SimpleNamespace) -> int:
     layer = 2 * width * (queries + keys) + 3 * width * text.intermediate_size
     if text.model_type.startswith("qwen2"):
         layer += queries + 2 * keys  # biases
-    layer += 4 * width + 2 * text.head_dim if text.model_type == "gemma3_text" else 2 * width  # norms
+    layer += (4 if text.model_type == "gemma3_text" else 2) * width  # norms
+    if text.model_type in ("gemma3_text", "qwen3_vl_text"):
+        layer += 2 * text.head_dim  # norms of queries and keys
     return int(text.num_hidden_layers * layer + width)
 
 
@@ -84,9 +86,18 @@ def _qwen2_5(vision: SimpleNamespace) -> int:
     return int(_qwen_patch(vision, width) + layers + width + _merger(vision, width, vision.out_hidden_size))
 
 
+def _qwen3(vision: SimpleNamespace) -> int:
+    width, merged = vision.hidden_size, vision.hidden_size * vision.spatial_merge_size**2
+    layers = vision.depth * _transformer(width, vision.intermediate_size)
+    levels = len(vision.deepstack_visual_indexes)
+    mergers = (1 + levels) * _merger(vision, width, vision.out_hidden_size) + 2 * width + levels * 2 * merged
+    return int(_qwen_patch(vision, width) + width + vision.num_position_embeddings * width + layers + mergers)
+
+
 TOWERS: dict[str, Callable[[SimpleNamespace], int]] = {
     "clip_vision_model": _clip,
     "siglip_vision_model": _siglip,
     "qwen2_vl_vision": _qwen2,
     "qwen2_5_vl_vision": _qwen2_5,
+    "qwen3_vl_vision": _qwen3,
 }

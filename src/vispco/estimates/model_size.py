@@ -11,7 +11,11 @@ from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.estimates.known_config import BYTES, KnownConfig
 from vispco.estimates.known_parameters import known_parameters
 
-PIXELS = (3136, 12_845_056)  # the least and the most of Qwen2-VL's and Qwen2.5-VL's published processors
+PIXELS = {  # the least and the most of the published processors
+    "qwen2_vl": (3136, 12_845_056),
+    "qwen2_5_vl": (3136, 12_845_056),
+    "qwen3_vl": (65_536, 16_777_216),
+}
 DTYPES = BYTES
 LONGEST = 200  # times as long as wide: Qwen's processor refuses more
 
@@ -61,8 +65,8 @@ def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[st
     if width < 1 or height < 1:
         raise InvalidInputError(f"An image of {width} × {height} pixels was given. Give sides of 1 or more.")
     kind = config.model_type
-    if kind in ("qwen2_vl", "qwen2_5_vl"):
-        return _of_many_sizes(config.vision_config, width, height, preprocessor or {})
+    if kind in PIXELS:
+        return _of_many_sizes(config.vision_config, width, height, preprocessor or {}, PIXELS[kind])
     if kind == "llava":
         vision = config.vision_config
         full = config.vision_feature_select_strategy == "full"
@@ -74,13 +78,15 @@ def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[st
     )
 
 
-def _of_many_sizes(vision: Any, width: int, height: int, preprocessor: Mapping[str, Any]) -> int:
+def _of_many_sizes(
+    vision: Any, width: int, height: int, preprocessor: Mapping[str, Any], published: tuple[int, int]
+) -> int:
     """Sides are rounded to whole tokens, then scaled together into the processor's range of pixels."""
     if max(width, height) > LONGEST * min(width, height):
         raise InvalidInputError(f"{width} × {height} pixels: one side may be {LONGEST} times the other at most.")
     size = preprocessor.get("size") or {}
-    least = preprocessor.get("min_pixels") or size.get("shortest_edge") or PIXELS[0]
-    most = preprocessor.get("max_pixels") or size.get("longest_edge") or PIXELS[1]
+    least = preprocessor.get("min_pixels") or size.get("shortest_edge") or published[0]
+    most = preprocessor.get("max_pixels") or size.get("longest_edge") or published[1]
     unit = vision.patch_size * vision.spatial_merge_size
     rows, columns = (max(1, round(side / unit)) for side in (height, width))
     if rows * columns * unit**2 > most:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 VISION = "vision."  # how the names of what was kept of the tower begin
+DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
 PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
 
 
@@ -94,7 +95,7 @@ class FeatureStore:
     def _computed(self, samples: list[Sample]) -> dict[str, dict[str, Tensor]]:
         prompts = [read(self.model, self.processor, sample) for sample in samples]
         features: list[Tensor | None] = [None] * len(samples)
-        records: list[dict[str, Tensor]] = [{}] * len(samples)
+        records: list[dict[str, Tensor]] = [{}] * len(samples)  # what else is kept of each
         for places in _same_kind(prompts) if self.note is None else ():
             found = self._features([samples[place] for place in places], [prompts[place] for place in places])
             for place, feature, record in zip(places, *found, strict=True):
@@ -109,7 +110,7 @@ class FeatureStore:
                     entry[f"inputs.{name}"] = value
             if feature is not None:
                 entry["feature"] = feature.cpu()
-                entry |= {VISION + name: value.cpu() for name, value in record.items()}
+                entry |= {name: value.cpu() for name, value in record.items()}
                 self._heard[sample.id] = self.vision
             entries[sample.id] = entry
         return entries
@@ -117,20 +118,26 @@ class FeatureStore:
     def _features(
         self, samples: list[Sample], prompts: list[Prompt]
     ) -> tuple[Sequence[Tensor | None], Sequence[dict[str, Tensor]]]:
-        """Each sample's part of the encoder's output, and of the record of the tower."""
+        """Each sample's part of the encoder's output; its DeepStack levels, and its part of the record of the tower."""
         inputs = collate(self.model, self.processor, samples, prompts).inputs
         ((kind, out),) = encode_pictures(self.model, inputs, self.vision).items()
         record: TokenVision | None = getattr(out, RECORD, None)
         parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
         pictures = [1 if kind == "video" else sample.num_images for sample in samples]
-        return self._pooled(out, pictures, prompts), parts
+        kept = [{VISION + name: value for name, value in part.items()} for part in parts]
+        features = self._pooled(out, pictures, prompts)
+        if self.note is None and getattr(out, "deepstack_features", None) is not None:
+            levels = iter(zip(*out.deepstack_features, strict=True))  # of each picture
+            for number, mine in zip(pictures, kept, strict=True):
+                mine[DEEPSTACK] = torch.cat([torch.stack(next(levels)) for _ in range(number)], dim=1)
+        return features, kept
 
     def _pooled(self, out: Any, pictures: list[int], prompts: list[Prompt]) -> Sequence[Tensor | None]:
         """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
         pooled = out.pooler_output
-        if getattr(out, "deepstack_features", None) is not None:
+        if not _by_picture(getattr(out, "deepstack_features", None) or (), sum(pictures)):
             self.note = (
-                f"{type(self.model).__name__} feeds features into several layers, which the store does not keep."
+                f"{type(self.model).__name__} feeds features into several layers in a way that the store does not keep."
             )
         elif isinstance(pooled, Tensor) and pooled.dim() == 3:
             tiles = [p.num_visual // pooled.shape[1] for p in prompts]
@@ -150,6 +157,9 @@ class FeatureStore:
             mine = [entry for entry in entries if ("video" in entry) == (kind == "video")]
             if mine:
                 found[kind] = self._output([entry["feature"].to(self.model.device) for entry in mine])
+            if mine and DEEPSTACK in mine[0]:
+                levels = zip(*(entry[DEEPSTACK].to(self.model.device) for entry in mine), strict=True)
+                found[kind].deepstack_features = list(levels)
             if mine and self.vision:
                 records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in mine]
                 setattr(found[kind], RECORD, TokenVision.join(records))
@@ -165,6 +175,14 @@ class FeatureStore:
             same = len({part.shape[1:] for part in parts}) == 1
             pooled = torch.cat(parts) if same else torch.cat([part.flatten(0, 1) for part in parts])[None]
         return BaseModelOutputWithPooling(pooler_output=pooled)
+
+
+def _by_picture(levels: Sequence[Any], count: int) -> bool:
+    """Whether each DeepStack level is a tensor [tokens, D] for each of `count` pictures."""
+    return all(
+        isinstance(level, list | tuple) and len(level) == count and all(isinstance(part, Tensor) for part in level)
+        for level in levels
+    )
 
 
 def _same_kind(prompts: Sequence[Prompt]) -> list[list[int]]:

@@ -13,12 +13,12 @@ from vispco.families.granite import Granite4Vision
 from vispco.families.kosmos import Kosmos
 from vispco.families.llama4 import Llama4
 from vispco.families.llava import Idefics, InternVL, Llava, LlavaVariants
-from vispco.families.qwen import Qwen
+from vispco.families.qwen import Qwen, Qwen3
 
 FAMILIES: dict[str, type[Family]] = {
     model_type: family
     for family in (
-        *(Qwen, Llava, LlavaVariants, Gemma3, InternVL, Idefics),
+        *(Qwen, Qwen3, Llava, LlavaVariants, Gemma3, InternVL, Idefics),
         *(SharedKeys, Granite4Vision, Kosmos, Llama4),
     )
     for model_type in family.model_types
@@ -43,6 +43,7 @@ __all__ = [
     "Llava",
     "LlavaVariants",
     "Qwen",
+    "Qwen3",
     "SharedKeys",
     "family_of",
 ]

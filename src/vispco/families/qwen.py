@@ -1,7 +1,7 @@
-"""Qwen2-VL and Qwen2.5-VL: native resolution, M-RoPE, images and videos."""
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: native resolution, M-RoPE, images and videos."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +15,10 @@ from vispco.layout import Array, runs_of
 class Qwen(Family):
     """The picture's grid comes with the inputs; the vision tower merges neighbouring patches."""
 
-    model_types = ("qwen2_5_vl", "qwen2_vl")
-    first_class = ("qwen2_5_vl",)
+    model_types: ClassVar[tuple[str, ...]] = ("qwen2_5_vl", "qwen2_vl")
+    first_class: ClassVar[tuple[str, ...]] = ("qwen2_5_vl",)
+    frames_apart: ClassVar[bool] = False
+    """Whether text stands between the temporal patches of a video, so that each is a picture of its own."""
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         config: Any = self.base(model).config
@@ -25,6 +27,8 @@ class Qwen(Family):
         if images is None and videos is None:
             return self._sizes_of_positions(model, inputs)
         grids = [[] if each is None else each.tolist() for each in (images, videos)]
+        if self.frames_apart:
+            grids[1] = [[1, h, w] for t, h, w in grids[1] for _ in range(t)]
         order = [kind for kind, each in enumerate(grids) for _ in each]
         if all(grids):  # in the order of their placeholders
             ids = self.given(inputs).cpu().numpy()
@@ -81,3 +85,11 @@ class Qwen(Family):
             call["grid_thw"], tower.spatial_merge_size, tower.window_size, tower.patch_size
         )
         return tokens[torch.argsort(torch.as_tensor(order, device=tokens.device))]
+
+
+class Qwen3(Qwen):
+    """Times are written between the frames of a video; features of lower blocks are added after the first layers."""
+
+    model_types = ("qwen3_vl",)
+    first_class = ("qwen3_vl",)
+    frames_apart = True

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost, Workload, counts_for_budget
-from vispco.cost.host import Array
+from vispco.cost.workload import Array
 from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.planning.found_shape import deployed_gamma

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Budget, KvBytes
-from vispco.cost.host import Array, HostPricing
+from vispco.cost.host import HostPricing
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.layout import TokenLayout
 from vispco.planning.joint_planner import JointPlanner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
-from vispco.cost.host import Array, HostPricing, as_array
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.errors import InvalidInputError
 from vispco.layout import TokenLayout
@@ -22,7 +23,7 @@ from vispco.planning.mean_budget import KlCurves, Price, fixed_price
 from vispco.planning.memory_reader import MemoryReader
 from vispco.planning.observation import Observation
 from vispco.scorers import MixedChain
-from vispco.scorers.cost import workload_under
+from vispco.scorers.cost import ChainScoring, workload_under
 
 REMEMBERED = 1 << 16
 """How many plans are remembered at most."""
@@ -140,8 +141,16 @@ class JointPlanner:
         """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
         columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
         planning = torch.from_numpy(self.reader.flops(sizes))
+        return self._under(
+            chain, workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        )
+
+    def _under(self, chain: int, workload: Workload) -> Workload:
+        """The same samples under another of the chains."""
+        own, size = self.chains[chain], self.cost.dimensions
         reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
-        return workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning, reads=reads)
+        site, first = own.sites(size.num_layers), own.earliest_layer
+        return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
     def _fix_price(self) -> Price:
         """The price at which the calibration samples, each estimated from the others, spend the mean."""
@@ -170,10 +179,11 @@ class JointPlanner:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
-            text, visual = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[:, :2].T)
-            loads = [Workload(text, visual, "entry", 0)]
-            loads += [self._workload(number, sizes) for number in range(len(self.chains))]
-            floors = np.stack([HostPricing(self.cost, load).lowest for load in loads], axis=1)
+            first = HostPricing(self.cost, self._workload(0, sizes))
+            text_alone = Workload(first.workload.num_text, first.workload.num_visual, "entry", 0)
+            loads = [self._under(number, first.workload) for number in range(len(self.chains))]
+            found = [HostPricing(self.cost, text_alone), *(first.under(load) for load in loads)]
+            floors = np.stack([pricing.lowest for pricing in found], axis=1)
             self._floors |= dict(zip(keys, floors, strict=True))
         return np.stack([self._floors[key] for key in keys])
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vispco.cost.host import Array
+from vispco.cost.workload import Array
 
 GRID = 0.005  # steps of the levels that an input may take
 ROUNDING = 1e-9

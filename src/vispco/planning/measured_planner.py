@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
-from vispco.cost.host import Array, HostPricing
+from vispco.cost.host import HostPricing
 from vispco.cost.solve import counts_for_budget
+from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.layout import TokenLayout

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vispco.planning.pruner_source import PrunerSource
 
 SPREAD = 256  # numbers of each tensor that the digest is made of, at equal distances
+LONGEST = 60  # characters of a size in a message
 NOT_SIZES = ("dtype_bytes",)  # the same model in another precision is the same model
 
 
@@ -64,9 +65,9 @@ class ModelFingerprint:
         """
         other = ModelFingerprint.of(model)
         differ = [
-            f"{name} {self.dimensions.get(name)} there, {value} here"
+            f"{name} {_shown(self.dimensions[name])} there, {_shown(value)} here"
             for name, value in other.dimensions.items()
-            if _plain(self.dimensions.get(name, value)) != value
+            if self.dimensions.get(name) is not None and _known(self.dimensions[name]) != _known(value)
         ]
         if self.model_class not in ("", other.model_class):
             differ.insert(0, f"{self.model_class} there, {other.model_class} here")
@@ -113,3 +114,20 @@ def weights_digest(model: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _known(value: Any) -> Any:
+    """A size as it is compared: of layers without a window, however many there are, nothing is known."""
+    empty = isinstance(value, list | tuple) and all(each is None for each in value)
+    return None if empty else _plain(value)
+
+
+def _shown(value: Any) -> str:
+    """A size as a person reads it; of one for each layer, which there are and how often."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    known = [each for each in value if each is not None]
+    if not known:
+        return "none"
+    kinds = ", ".join(dict.fromkeys(map(str, known)))
+    return f"{kinds if len(kinds) <= LONGEST else f'{kinds[:LONGEST]}...'} in {len(known)} of {len(value)} layers"

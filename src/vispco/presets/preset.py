@@ -163,7 +163,8 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
 
     ends = torch.zeros((), dtype=torch.float64), torch.full((), most, dtype=torch.float64)
     found = scaled(largest_fitting(fits, *ends))
-    return snap(found, torch.tensor(budget, dtype=torch.float64), pinned, cost, fill=False)
+    allowed = min(budget, 1.0)  # where scoring costs more than pruning saves, `snap` raises it to the floor again
+    return snap(found, torch.tensor(allowed, dtype=torch.float64), pinned, cost, fill=False)
 
 
 def _withdrawn(budget: float, cost: Cost, sample: Workload, first: int) -> Tensor:

@@ -120,14 +120,13 @@ def workload_under(
     *,
     planning_flops: Whole = 0,
     groups: Sequence[int] | None = None,
-    reads: VisionNeeds | None = None,
 ) -> Workload:
     """Samples whose tokens are chosen by a chain, with all that the choice costs; see `Workload`.
 
-    groups: the number of each sample's own chain, where the chain is a mixed one. reads: see `ChainScoring`.
+    groups: the number of each sample's own chain, where the chain is a mixed one.
     """
     sites, first = chain.sites(dimensions.num_layers), chain.earliest_layer
-    scoring: Scoring = ChainScoring(chain, dimensions, reads)
+    scoring: Scoring = ChainScoring(chain, dimensions)
     if groups is not None:
         scoring = MixedScoring(chains_of(chain), groups, dimensions)
     return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)

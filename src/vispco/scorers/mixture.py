@@ -8,6 +8,8 @@ batch is handed.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +37,10 @@ class Mixture(Scorer):
         return any(scorer.needs_attention for scorer in self._scorers)
 
     @property
+    def needs_entering(self) -> bool:  # type: ignore[override]
+        return any(scorer.needs_entering for scorer in self._scorers)
+
+    @property
     def needs_hidden(self) -> bool:  # type: ignore[override]
         return any(scorer.needs_hidden for scorer in self._scorers)
 
@@ -43,9 +49,12 @@ class Mixture(Scorer):
         return any(scorer.needs_previous_hidden for scorer in self._scorers)
 
     @property
+    def needs_text_hidden(self) -> bool:  # type: ignore[override]
+        return any(scorer.needs_text_hidden for scorer in self._scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        blocks = dict.fromkeys(block for scorer in self._scorers for block in scorer.needs_vision.attention)
-        return VisionNeeds(any(scorer.needs_vision.features for scorer in self._scorers), tuple(blocks))
+        return functools.reduce(operator.or_, (scorer.needs_vision for scorer in self._scorers))
 
     @property
     def site(self) -> Site:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 MAX_NEW_TOKENS = 8
+BICUBIC = Image.Resampling.BICUBIC
 
 
 def prompt(processor: Any, question: str) -> str:
@@ -33,6 +35,20 @@ def answer(model: Any, processor: Any, images: Sequence[Image.Image], questions:
     generated = model.generate(**inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False)
     new = generated[:, inputs["input_ids"].shape[1] :]
     return [line.strip() for line in processor.batch_decode(new, skip_special_tokens=True)]
+
+
+def with_pixels(samples: Iterable[Sample], share: float) -> list[Sample]:
+    """The samples with pictures of `share` times as many pixels, smoothly scaled; the questions stay."""
+    scale = math.sqrt(share)
+    return [
+        sample.with_images(
+            [
+                image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), BICUBIC)
+                for image in sample.images
+            ]
+        )
+        for sample in samples
+    ]
 
 
 def accuracy(

@@ -16,6 +16,8 @@ from transformers import (
     LlavaForConditionalGeneration,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
     SiglipVisionConfig,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
@@ -24,7 +26,19 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from vispco.errors import UnknownNameError
 from vispco.zoo.initialization import initialize
-from vispco.zoo.tokenizer import END, IMAGE, IMAGE_END, IMAGE_START, PAD, VIDEO, token_ids
+from vispco.zoo.tokenizer import (
+    CHATML,
+    END,
+    IMAGE,
+    IMAGE_END,
+    IMAGE_START,
+    PAD,
+    PLAIN,
+    VIDEO,
+    Markup,
+    markup,
+    token_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +46,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def _specials() -> dict[str, Any]:
-    ids = token_ids()
-    return {"pad_token_id": ids[PAD], "eos_token_id": ids[END], "bos_token_id": None, "vocab_size": len(ids)}
+def _specials(marks: Markup = PLAIN) -> dict[str, Any]:
+    ids = token_ids(marks)
+    return {
+        "pad_token_id": ids[marks.pad],
+        "eos_token_id": ids[marks.end],
+        "bos_token_id": None,
+        "vocab_size": len(ids),
+    }
 
 
 WIDTHS = {"hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
@@ -81,6 +100,51 @@ def _qwen(num_layers: int = 10) -> PreTrainedModel:
         tie_word_embeddings=False,
     )
     return Qwen2_5_VLForConditionalGeneration(config)
+
+
+def _qwen3() -> PreTrainedModel:
+    """Sizes that serving engines take: heads of 32, two patches a side for a token, their rotary bases."""
+    ids = token_ids(CHATML)
+    text = {
+        **_specials(CHATML),
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": False,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1000.0,
+            "mrope_section": [6, 5, 5],
+            "mrope_interleaved": True,
+        },
+    }
+    vision = {
+        "depth": 12,
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_heads": 2,
+        "patch_size": 8,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "out_hidden_size": 128,
+        "num_position_embeddings": 256,
+        "deepstack_visual_indexes": [3, 6, 9],
+        "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0},
+    }
+    config = Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids[CHATML.image],
+        video_token_id=ids[CHATML.video],
+        vision_start_token_id=ids[CHATML.image_start],
+        vision_end_token_id=ids[CHATML.image_end],
+        tie_word_embeddings=False,
+    )
+    return Qwen3VLForConditionalGeneration(config)
 
 
 def _llava() -> PreTrainedModel:
@@ -143,13 +207,14 @@ def _fixed_size(kind: Any, **options: Any) -> Any:
     return kind(size={"height": TOWER["image_size"], "width": TOWER["image_size"]}, **options)
 
 
-def _native_resolution() -> Any:
-    token = 14 * 14  # pixels
+def _native_resolution(patch: int = 14, merge: int = 1, least: int = 36, **options: Any) -> Any:
+    token = (patch * merge) ** 2  # pixels
     return Qwen2VLImageProcessorPil(
-        patch_size=14,
-        merge_size=1,
+        patch_size=patch,
+        merge_size=merge,
         temporal_patch_size=2,
-        size={"shortest_edge": 36 * token, "longest_edge": 256 * token},
+        size={"shortest_edge": least * token, "longest_edge": 256 * token},
+        **options,
     )
 
 
@@ -162,9 +227,12 @@ class Definition:
     processor_class: str
     visual_tokens: str
     processor_options: dict[str, Any] = field(default_factory=dict)
+    video_processor_class: str = ""
 
 
-_QWEN = Definition(_qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256")
+_QWEN = Definition(
+    _qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256", video_processor_class="Qwen2VLVideoProcessor"
+)
 DEFINITIONS = {
     "tiny-qwen": _QWEN,
     "tiny-llava": Definition(
@@ -180,6 +248,13 @@ DEFINITIONS = {
         "Gemma3Processor",
         "100",
         {"image_seq_length": 100},
+    ),
+    "tiny-qwen3": Definition(
+        _qwen3,
+        lambda: _native_resolution(8, 2, 9, image_mean=[0.5] * 3, image_std=[0.5] * 3),
+        "Qwen3VLProcessor",
+        "9 to 256",
+        video_processor_class="Qwen3VLVideoProcessor",
     ),
     "tiny-deep": replace(_QWEN, build=lambda: _qwen(num_layers=36)),
 }
@@ -204,8 +279,9 @@ def build_model(name: str, seed: int = 0) -> PreTrainedModel:
         torch.manual_seed(seed)
         model = kind.build()
         initialize(model)
-    model.generation_config.eos_token_id = token_ids()[END]
-    model.generation_config.pad_token_id = token_ids()[PAD]
+    marks = markup(model.config.model_type)
+    model.generation_config.eos_token_id = token_ids(marks)[marks.end]
+    model.generation_config.pad_token_id = token_ids(marks)[marks.pad]
     model.generation_config.bos_token_id = None
     model.generation_config.do_sample = False
     return model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForImageTextToText
@@ -13,14 +13,20 @@ from transformers import AutoModelForImageTextToText
 from vispco import files
 from vispco.data.dataset import dataset
 from vispco.errors import InvalidInputError
-from vispco.zoo.answers import accuracy
+from vispco.zoo.answers import accuracy, with_pixels
 from vispco.zoo.definitions import build_image_processor, definition
 from vispco.zoo.layer_removal import KL, POINTS, measure_layer_removal
 from vispco.zoo.processor import load_processor
 from vispco.zoo.shipped import CARD
 from vispco.zoo.tokenizer import build_tokenizer
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vispco.data.sample import Sample
+
 README = "README.md"
+FEWER_PIXELS = (0.5, 0.25)  # shares of the pixels that a model trained at many sizes is measured with, too
 REMOVAL_ITEMS = 64  # test items per task that each layer is left out on
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -35,9 +41,9 @@ def save_model(name: str, model: Any, folder: Path) -> None:
     build_image_processor(name).save_pretrained(folder)
     _edit(folder / "tokenizer_config.json", processor_class=kind.processor_class)
     _edit(folder / "preprocessor_config.json", processor_class=kind.processor_class)
-    if kind.processor_class == "Qwen2_5_VLProcessor":
+    if kind.video_processor_class:
         shutil.copy(folder / "preprocessor_config.json", folder / "video_preprocessor_config.json")
-        _edit(folder / "video_preprocessor_config.json", video_processor_type="Qwen2VLVideoProcessor")
+        _edit(folder / "video_preprocessor_config.json", video_processor_type=kind.video_processor_class)
     options = {"processor_class": kind.processor_class, **kind.processor_options}
     files.write_json(folder / "processor_config.json", options, indent=2)
 
@@ -105,6 +111,10 @@ def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
     processor = load_processor(folder)
     samples = dataset("test", limit=limit)[:]
+
+    def scores(given: Sequence[Sample], **options: Any) -> dict[str, float]:
+        return {task: round(value, 4) for task, value in accuracy(model, processor, given, **options).items()}
+
     facts = {
         "name": trainer.name,
         "architecture": type(model).__name__,
@@ -117,9 +127,11 @@ def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
         "seconds": round(trainer.progress.seconds),
         "recipe": trainer.plan.to_dict(),
         "test_items": len(samples),
-        "accuracy": {task: round(value, 4) for task, value in accuracy(model, processor, samples).items()},
-        "blank": {task: round(value, 4) for task, value in accuracy(model, processor, samples, blank=True).items()},
+        "accuracy": scores(samples),
+        "blank": scores(samples, blank=True),
     }
+    if trainer.plan.resampled:
+        facts["fewer_pixels"] = {f"{share:g}": scores(with_pixels(samples, share)) for share in FEWER_PIXELS}
     if trainer.plan.growth is not None:  # do the added layers do anything?
         few = dataset("test", limit=min(limit or REMOVAL_ITEMS, REMOVAL_ITEMS))[:]
         found = measure_layer_removal(model, build_image_processor(trainer.name), few)
@@ -138,10 +150,14 @@ def sparkline(values: list[float], width: int = 60) -> str:
     return "".join(BARS[round(min(1.0, max(0.0, value)) * (len(BARS) - 1))] for value in picked)
 
 
-def accuracy_table(scores: dict[str, float], blank: dict[str, float]) -> str:
-    """Accuracy by task as Markdown."""
-    rows = ["| task | accuracy | image blanked |", "|---|---|---|"]
-    rows += [f"| {task} | {100 * score:.1f} % | {100 * blank[task]:.1f} % |" for task, score in scores.items()]
+def accuracy_table(scores: dict[str, float], blank: dict[str, float], fewer: dict[str, dict[str, float]]) -> str:
+    """Accuracy by task as Markdown. fewer: the same with a share of the pixels, by that share."""
+    columns = {"accuracy": scores, **{f"{float(share):.0%} of the pixels": found for share, found in fewer.items()}}
+    columns["image blanked"] = blank
+    rows = [f"| task | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    rows += [
+        f"| {task} | {' | '.join(f'{100 * found[task]:.1f} %' for found in columns.values())} |" for task in scores
+    ]
     return "\n".join(rows)
 
 
@@ -184,7 +200,7 @@ the command: another one adds up in another order.
 
 ## Accuracy on the test set ({facts["test_items"]} items)
 
-{accuracy_table(facts["accuracy"], facts["blank"])}
+{accuracy_table(facts["accuracy"], facts["blank"], facts.get("fewer_pixels", {}))}
 {removal_table(facts)}
 ## Curve
 

@@ -1,17 +1,19 @@
 """Videos as a model's inputs, from frames, with Pillow alone: what transformers' video processors need torchvision for.
 
 Frames are pictures that somebody has taken out of a video. Every frame goes through the folder's image processor, with the
-settings of its video processor where it has some. Qwen then joins neighbouring frames into temporal patches; LLaVA's
-classes for video stack them.
+settings of its video processor where it has some. Qwen then joins neighbouring frames into temporal patches, and Qwen3-VL
+writes the time of each in words; LLaVA's classes for video stack them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from PIL.Image import Resampling
 from torch import Tensor
 from transformers.utils import cached_file
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 SETTINGS = "video_preprocessor_config.json"
 FRAMES_PER_SECOND = 2.0  # what frames are taken for unless they say otherwise: the rate at which Qwen takes them
 STACKED = ("llava_next_video", "llava_onevision")
-JOINED = ("qwen2_vl", "qwen2_5_vl")
+TIMED = ("qwen3_vl",)  # a text for each temporal patch: its time, and the patch between the marks of a picture
+JOINED = ("qwen2_vl", "qwen2_5_vl", *TIMED)
 
 
 class FrameProcessor:
@@ -62,9 +65,12 @@ class FrameProcessor:
         """Patches [P, C T p p] that hold T neighbouring frames each; the last frame is repeated where one is missing."""
         tool, pixels, grids = self.image_processor, [], []
         span, size = int(tool.temporal_patch_size), self.settings.get("size")
+        options = {} if size is None else {"size": size}
         for frames in videos:
-            whole = [*frames, *[frames[-1]] * (-len(frames) % span)]
-            found = tool(images=_one_size(whole), return_tensors="pt", **({} if size is None else {"size": size}))
+            whole = _one_size([*frames, *[frames[-1]] * (-len(frames) % span)])
+            if self.kind in TIMED and size is not None:  # the pixels of all frames together are bounded
+                whole, options = _fitted(whole, len(frames), size, tool), {"do_resize": False}
+            found = tool(images=whole, return_tensors="pt", **options)
             _, rows, columns = found["image_grid_thw"][0].tolist()
             # the processor of pictures shows a frame at all T moments of a patch: [F, P, C, T, p p]
             moments = found["pixel_values"].view(len(whole), rows * columns, -1, span, tool.patch_size**2)
@@ -76,6 +82,12 @@ class FrameProcessor:
         if self.kind == "qwen2_5_vl":  # its positions count seconds
             inputs["second_per_grid_ts"] = torch.full((len(videos),), span / rate)
         return inputs, (grid.prod(-1) // tool.merge_size**2).tolist()
+
+    def times(self, frames: int, rate: float) -> list[float]:
+        """Seconds at the middle of each temporal patch of a video; the last frame is repeated where one is missing."""
+        span = int(self.image_processor.temporal_patch_size)
+        last = frames - 1
+        return [(i + min(i + span - 1, last)) / 2 / rate for i in range(0, frames, span)]
 
     def _stacked(self, videos: Sequence[Sequence[Image]]) -> tuple[dict[str, Tensor], list[int]]:
         """Frames [N, F, C, H, W]."""
@@ -95,6 +107,22 @@ class FrameProcessor:
 def _one_size(frames: Sequence[Image]) -> list[Image]:
     """All frames at the size of the first."""
     return [frame if frame.size == frames[0].size else frame.resize(frames[0].size) for frame in frames]
+
+
+def _fitted(frames: Sequence[Image], count: int, size: dict[str, int], tool: Any) -> list[Image]:
+    """Frames at the size of Qwen3-VL: sides in whole tokens, and all pixels of `count` frames within the bounds of `size`."""
+    token, width, height = tool.patch_size * tool.merge_size, *frames[0].size
+    enlarged = max(1.0, token / width, token / height)
+    width, height = int(width * enlarged), int(height * enlarged)
+    sides = [round(side / token) * token for side in (width, height)]
+    moments = round(count / tool.temporal_patch_size) * tool.temporal_patch_size
+    pixels, least, most = moments * sides[0] * sides[1], size["shortest_edge"], size["longest_edge"]
+    if not least <= pixels <= most:
+        bound = most if pixels > most else least
+        scale = math.sqrt(bound / (count * width * height)) / token
+        whole = math.floor if pixels > most else math.ceil
+        sides = [max(token, whole(side * scale) * token) for side in (width, height)]
+    return [frame.resize((sides[0], sides[1]), Resampling.BICUBIC) for frame in frames]
 
 
 def _clip_processor(settings: dict[str, Any], config: Any) -> Any:

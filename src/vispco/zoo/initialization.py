@@ -20,9 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from vispco.errors import InvalidInputError
-from vispco.zoo.tokenizer import token_ids
+from vispco.zoo.tokenizer import markup, token_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vispco.zoo.recipe import Growth
 
 LAYERS = 2
@@ -46,6 +48,8 @@ def initialize(model: nn.Module) -> None:
         elif isinstance(module, nn.Embedding):
             if "position_embedding" in name:
                 module.weight.copy_(sincos_2d(*module.weight.shape))
+            elif name.endswith("pos_embed"):  # a table that is stretched over the picture, beside the rotary embedding
+                module.weight.copy_(stretched_sincos_2d(*module.weight.shape))
             else:
                 scale = 1.0 / math.sqrt(module.embedding_dim) if hasattr(module, "embed_scale") else 0.6
                 module.weight.normal_(0.0, scale)
@@ -62,7 +66,7 @@ def match_words(model: Any) -> None:
     A letter inside a word starts near the same letter at its beginning; the output starts as the input embedding;
     in the first layers, some heads start with keys that equal their queries and bring what they find unchanged.
     """
-    embedding, ids = model.get_input_embeddings().weight, token_ids()
+    embedding, ids = model.get_input_embeddings().weight, token_ids(markup(model.config.model_type))
     for token, number in ids.items():
         if token.startswith("##"):
             embedding[number].mul_(0.6).add_(embedding[ids[token[2:]]], alpha=0.8)
@@ -91,6 +95,16 @@ def sincos_2d(count: int, width: int) -> Tensor:
     return table
 
 
+def stretched_sincos_2d(count: int, width: int) -> Tensor:
+    """The same for a table that the tower interpolates to each picture: waves of up to three turns over its side."""
+    side = math.isqrt(count)
+    turns = torch.logspace(math.log10(0.25), math.log10(3.0), width // 4)
+    angles = torch.linspace(0.0, 1.0, side)[:, None] * turns * 2 * math.pi
+    wave = torch.cat([angles.sin(), angles.cos()], dim=1)  # [side, width/2]
+    y, x = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    return torch.cat([wave[y.flatten()], wave[x.flatten()]], dim=1) * 0.5
+
+
 def frequencies(width: int) -> Tensor:
     """From half a turn per token to a small part of one over the whole picture [width/4]."""
     return torch.logspace(math.log10(2.6), math.log10(0.12), width // 4)
@@ -105,8 +119,16 @@ def look_around(model: Any) -> None:
     """Give the heads of the first layers of the vision tower a direction each."""
     tower = getattr(model.model, "visual", None)
     if tower is not None:
-        for block in tower.blocks[:LAYERS]:
-            _rotary(block.attn, tower.rotary_pos_emb.inv_freq, model.config.vision_config.spatial_merge_size)
+        vision = model.config.vision_config
+        if vision.num_heads == len(OFFSETS):
+            for block in tower.blocks[:LAYERS]:
+                _rotary(block.attn, tower.rotary_pos_emb.inv_freq, vision.spatial_merge_size)
+        else:  # fewer heads: the directions are spread over the blocks, a patch away at first, then a token
+            heads = vision.num_heads
+            for number, block in enumerate(tower.blocks[: 2 * LAYERS]):
+                reach = 1.25 if number < LAYERS else 1.25 * vision.spatial_merge_size
+                offsets = [OFFSETS[(number * heads + head) % len(OFFSETS)] for head in range(heads)]
+                _rotary(block.attn, tower.rotary_pos_emb.inv_freq, reach, strength=3.5, offsets=offsets)
     else:
         for layer in model.model.vision_tower.encoder.layers[:LAYERS]:
             _learned(layer.self_attn)
@@ -134,14 +156,20 @@ def _learned(attention: Any, strength: float = 1.3) -> None:
         attention.k_proj.weight[rows] = basis @ shift(width, *offset)
 
 
-def _rotary(attention: Any, inverse: Tensor, merge: int, strength: float = 2.0) -> None:
-    """A constant part of queries and keys, turned by the rotary embedding, has its peak at the offset."""
+def _rotary(
+    attention: Any,
+    inverse: Tensor,
+    reach: float,
+    strength: float = 2.0,
+    offsets: Sequence[tuple[float, float]] = OFFSETS,
+) -> None:
+    """A constant part of queries and keys, turned by the rotary embedding, has its peak `reach` offsets away."""
     bias = attention.qkv.bias
     width = bias.shape[0] // 3
-    size = width // len(OFFSETS)
+    size = width // len(offsets)
     quarter = size // 4
-    for head, (dy, dx) in enumerate(OFFSETS):
-        angle = torch.cat([inverse[:quarter] * dy, inverse[:quarter] * dx]) * merge
+    for head, (dy, dx) in enumerate(offsets):
+        angle = torch.cat([inverse[:quarter] * dy, inverse[:quarter] * dx]) * reach
         start = head * size
         bias[start : start + size // 2] = strength
         keys = width + start

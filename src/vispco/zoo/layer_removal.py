@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vispco.zoo.packed_batch import PackedBatch, Packer, answers, visual_tokens
+from vispco.zoo.packed_batch import Levels, PackedBatch, Packer, answers, visual_tokens
 from vispco.zoo.training_scenes import TrainingExample
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def layer_removed(model: Any, layer: int) -> Iterator[None]:
 
 
 def removal_penalty(
-    model: Any, batch: PackedBatch, features: Tensor, whole: Tensor, layer: int, least: float
+    model: Any, batch: PackedBatch, features: Levels, whole: Tensor, layer: int, least: float
 ) -> Tensor:
     """How far the KL of leaving out a layer is below `least`, as a difference of logarithms; 0 where it is above.
 

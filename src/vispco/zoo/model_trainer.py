@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vispco import files
 from vispco.checkpoint_file import load_checkpoint, save_checkpoint
@@ -22,17 +22,28 @@ from vispco.zoo.definitions import build_image_processor, build_model
 from vispco.zoo.initialization import grow, scale_branches
 from vispco.zoo.layer_removal import removal_penalty
 from vispco.zoo.muon import Muon
-from vispco.zoo.packed_batch import PackedBatch, Packer, answer_loss, answers, right_by_task, visual_tokens
+from vispco.zoo.packed_batch import (
+    ATTENTION,
+    Levels,
+    PackedBatch,
+    Packer,
+    answer_loss,
+    answers,
+    right_by_task,
+    visual_tokens,
+)
 from vispco.zoo.recipe import Recipe, recipe
 from vispco.zoo.shipped import load
 from vispco.zoo.token_labels import TokenLabelHeads
-from vispco.zoo.training_scenes import examples, tower_examples
+from vispco.zoo.tokenizer import markup, token_ids
+from vispco.zoo.training_scenes import examples, resample, tower_examples
 from vispco.zoo.training_state import SMOOTH, TrainingProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
+DEEPSTACK_WEIGHT = 0.3  # of the labels of each DeepStack level
 STRIDE = 13  # from the layer that a step leaves out to that of the next step
 POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 TOWERS = ("model.visual.", "model.vision_tower.", "model.multi_modal_projector.", "dense.")
@@ -48,15 +59,18 @@ class ModelTrainer:
         if self.plan.growth is not None:
             grow(load(self.plan.growth.model)[0], self.model, self.plan.growth)
         self.model.train()
+        if self.plan.bfloat16:
+            self.model.set_attn_implementation(ATTENTION)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             embed, width = self.model.get_input_embeddings(), self.model.config.text_config.hidden_size
-            self.heads = TokenLabelHeads(embed, width, codes=self.plan.codes)
+            ids = token_ids(markup(self.model.config.model_type))
+            self.heads = TokenLabelHeads(embed, width, codes=self.plan.codes, ids=ids)
         self.pack = Packer(self.model, build_image_processor(name))
         heads = {f"dense.{name}": p for name, p in self.heads.named_parameters() if p.requires_grad}
         named = dict(self.model.named_parameters()) | heads
         self.parameters: dict[str, nn.Parameter] = named
-        self.optimizer = Muon(named.items())
+        self.optimizer = Muon(named.items(), dtype=torch.bfloat16 if self.plan.bfloat16 else torch.float32)
         self.progress = TrainingProgress()
         self._pool: tuple[int, list[PackedBatch]] = (-1, [])
         self._mix = (self.weights(), self.progress.level)
@@ -93,7 +107,9 @@ class ModelTrainer:
             else:
                 weights, level = self._mix
                 given = examples(rng, POOL * pictures, weights, level, plan.questions, plan.round_at(first))
-            given.sort(key=lambda example: example.scene.width * example.scene.height)
+            if plan.resampled:
+                given = [resample(rng, example, plan.resampled, plan.scales) for example in given]
+            given.sort(key=lambda example: example.image.width * example.image.height)
             parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
             rng.shuffle(parts)
             self._pool = (first, parts)
@@ -112,16 +128,18 @@ class ModelTrainer:
         tower_rate = plan.answers_tower_rate(progress.step)
         frozen = progress.step >= plan.warmup and plan.tower == 0.0 and tower_rate is None
         with torch.set_grad_enabled(not frozen):
-            features = visual_tokens(self.model, batch.pixels)
+            features = self._visual_tokens(batch)
         loss = torch.zeros(())
         if not frozen:
-            loss, seen = self.heads(features, batch.dense)
+            loss, seen = self.heads(features[0], batch.dense)
+            for level in features[1:]:  # of DeepStack: the blocks below learn the labels, too
+                loss = loss + DEEPSTACK_WEIGHT * self.heads(level, batch.dense)[0]
             progress.blend("dense", float(loss.detach()))
             for key, value in seen.items():
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
-            seen_by_answers = features.detach() if tower_rate is None else features
-            logits, targets, asked = answers(self.model, batch, seen_by_answers)
+            seen_by_answers = tuple(level.detach() for level in features) if tower_rate is None else features
+            logits, targets, asked = self._answers(batch, seen_by_answers)
             of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
             if part is not None and part.removal:
@@ -143,6 +161,15 @@ class ModelTrainer:
         self.optimizer.step(plan.rate_at(progress.step), slow)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
+
+    def _visual_tokens(self, batch: PackedBatch) -> Levels:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
+            return tuple(level.float() for level in visual_tokens(self.model, batch.pixels))
+
+    def _answers(self, batch: PackedBatch, features: Levels) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
+            logits, targets, asked = answers(self.model, batch, features)
+        return logits.float(), targets, asked
 
     def save(self, path: Path | None = None) -> None:
         tensors = {f"weight.{name}": p.detach() for name, p in self.parameters.items()}

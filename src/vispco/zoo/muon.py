@@ -25,8 +25,15 @@ def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
 class Muon:
     """Orthogonalised momentum on hidden matrices of equal shape at once; Adam on embeddings, norms, biases, heads."""
 
-    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], *, weight_decay: float = 0.02) -> None:
+    def __init__(
+        self,
+        named: Iterable[tuple[str, nn.Parameter]],
+        *,
+        weight_decay: float = 0.02,
+        dtype: torch.dtype = torch.float32,  # in which updates are orthogonalised
+    ) -> None:
         self.parameters = dict(named)
+        self.dtype = dtype
         self.weight_decay = weight_decay
         self.first: dict[str, Tensor] = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.second: dict[str, Tensor] = {}
@@ -55,7 +62,7 @@ class Muon:
                 continue
             gradients = torch.stack([_gradient(self.parameters[name]) for name in names_here])
             momentum = torch.stack([self.first[name] for name in names_here]).lerp_(gradients, 0.05)
-            update = orthogonalize(gradients.lerp(momentum, 0.95))
+            update = orthogonalize(gradients.lerp(momentum, 0.95).to(self.dtype)).float()
             scale = 0.4 * max(update.shape[-2:]) ** 0.5
             for i, name in enumerate(names_here):
                 self.first[name].copy_(momentum[i])

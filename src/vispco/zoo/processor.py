@@ -13,7 +13,7 @@ import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
 
 from vispco.errors import InvalidInputError, UnsupportedModelError
-from vispco.zoo.frames import FRAMES_PER_SECOND, STACKED, FrameProcessor
+from vispco.zoo.frames import FRAMES_PER_SECOND, STACKED, TIMED, FrameProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "llava", "gemma3", *STACKED)
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", *STACKED)
 
 
 def load_processor(path: str | Path, **options: Any) -> Any:
@@ -151,11 +151,22 @@ class JoinedProcessor:
             )
         tensors, counts = self.video_processor(videos, fps)
         found |= tensors
-        number, expanded = iter(counts), []
+        texts = iter([self._video_text(count, len(frames), fps) for count, frames in zip(counts, videos, strict=True)])
+        expanded = []
         for prompt in prompts:
             first, *rest = prompt.split(self.video_token)
-            expanded.append(first + "".join(self.video_token * next(number) + part for part in rest))
+            expanded.append(first + "".join(next(texts) + part for part in rest))
         return expanded
+
+    def _video_text(self, tokens: int, frames: int, fps: float) -> str:
+        """What stands for a video of so many visual tokens."""
+        if self.config.model_type not in TIMED or self.video_processor is None:
+            return self.video_token * tokens
+        name = self.tokenizer.convert_ids_to_tokens
+        start, end = (name(getattr(self.config, f"vision_{side}_token_id")) for side in ("start", "end"))
+        times = self.video_processor.times(frames, fps)
+        shown = f"{start}{self.video_token * (tokens // len(times))}{end}"
+        return "".join(f"<{seconds:.1f} seconds>{shown}" for seconds in times)
 
     def _begins(self, prompts: list[str]) -> bool:
         """A chat template writes the first token itself; plain text needs it from the tokenizer."""

@@ -71,6 +71,9 @@ class Recipe:
     counting: float = 0.5  # added to the weight of counting before the polish
     growth: Growth | None = None  # the smaller model that the weights start from; None: random weights
     smoothing: float = 0.0  # share of the target probability that is spread over the whole vocabulary
+    resampled: float = 0.0  # share of the pictures that are scaled after they were drawn
+    scales: tuple[float, float] = (0.5, 1.6)  # least and greatest factor of their sides
+    bfloat16: bool = False  # products of matrices in bfloat16, weights in float32: half the time on CPUs that have it
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +82,8 @@ class Recipe:
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
         rounds = tuple(Round.from_dict(part) for part in given.get("rounds", ()))
         growth = None if given.get("growth") is None else Growth.from_dict(given["growth"])
-        return cls(**given | {"rounds": rounds, "growth": growth})
+        tuples = {"scales": tuple(given["scales"])} if "scales" in given else {}  # cards of earlier versions have none
+        return cls(**given | {"rounds": rounds, "growth": growth} | tuples)
 
     def begins_like(self, other: Recipe, steps: int) -> bool:
         """Whether both have the same first `steps` steps. Later ones may differ."""
@@ -144,6 +148,16 @@ RECIPES = {
     "tiny-llava": Recipe(steps=3800, warmup=800, codes=True, polish=600, rounds=(Round(1.0, crowds=0.7),) * 2),
     "tiny-gemma": Recipe(
         steps=2800, warmup=800, codes=True, counting=0.0, polish=600, rounds=(Round(1.0, crowds=0.7),)
+    ),
+    "tiny-qwen3": Recipe(
+        steps=3300,
+        warmup=800,
+        tower=0.0,
+        codes=True,
+        polish=700,
+        rounds=(Round(1.4, crowds=0.6, tower=0.4),),
+        resampled=0.5,
+        bfloat16=True,
     ),
     "tiny-deep": Recipe(
         steps=1350,

@@ -86,10 +86,10 @@ class TokenLabelHeads(nn.Module):
     model then only has to match like with like.
     """
 
-    def __init__(self, embed: nn.Module, width: int, *, codes: bool = False) -> None:
+    def __init__(self, embed: nn.Module, width: int, *, codes: bool = False, ids: dict[str, int] | None = None) -> None:
         """`codes`: the other fields, too, are written in fixed vectors of a word's length, so that none drowns."""
         super().__init__()
-        ids = token_ids()
+        ids = token_ids() if ids is None else ids
         with torch.no_grad():
             words = [embed(torch.tensor([ids[word] for word in names])) for names in TIED.values()]
             self.scale = 12.0 / float(torch.cat(words).square().sum(dim=1).mean())

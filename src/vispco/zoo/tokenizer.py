@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import string
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
@@ -57,16 +58,61 @@ WORDS = (
 )
 
 
-def vocabulary() -> dict[str, int]:
+NEWLINE = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """The special tokens of a vocabulary, and what stands around a question."""
+
+    special: tuple[str, ...]
+    pad: str
+    end: str  # of an answer
+    image: str
+    image_start: str
+    image_end: str
+    video: str
+    opening: tuple[str, ...]  # before the picture
+    reply: tuple[str, ...]  # between a question and its answer
+    words: tuple[str, ...] = ()  # beside those of the tasks
+
+
+PLAIN = Markup(SPECIAL, PAD, END, IMAGE, IMAGE_START, IMAGE_END, VIDEO, (USER,), (ASSISTANT,))
+CHATML = Markup(  # as Qwen writes it
+    special=(
+        "<|endoftext|>",
+        UNKNOWN,
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+    ),
+    pad="<|endoftext|>",
+    end="<|im_end|>",
+    image="<|image_pad|>",
+    image_start="<|vision_start|>",
+    image_end="<|vision_end|>",
+    video="<|video_pad|>",
+    opening=("<|im_start|>", "user", NEWLINE),
+    reply=("<|im_end|>", NEWLINE, "<|im_start|>", "assistant", NEWLINE),
+    words=(NEWLINE, "system", "user", "assistant", "seconds"),
+)
+
+
+def markup(model_type: str) -> Markup:
+    """The markup of a class of models, by the `model_type` of its configuration."""
+    return CHATML if model_type == "qwen3_vl" else PLAIN
+
+
+@lru_cache(maxsize=2)
+def token_ids(marks: Markup = PLAIN) -> dict[str, int]:
+    """Token to number, of the whole vocabulary."""
     characters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
     continued = [f"##{character}" for character in characters]
-    names = dict.fromkeys((*SPECIAL, *WORDS, *characters, *continued))
+    names = dict.fromkeys((*marks.special, *marks.words, *WORDS, *characters, *continued))
     return {name: number for number, name in enumerate(names)}
-
-
-@lru_cache(maxsize=1)
-def token_ids() -> dict[str, int]:
-    return vocabulary()
 
 
 def chat_template(image: str) -> str:
@@ -84,6 +130,22 @@ def chat_template(image: str) -> str:
     )
 
 
+def chatml_template() -> str:
+    """Qwen's: `<|im_start|>user`, the picture between its marks, the question, `<|im_end|>`, each turn on its own line."""
+    start, end, begin, close = (CHATML.opening[0], CHATML.end, CHATML.image_start, CHATML.image_end)
+    return (
+        "{% for message in messages %}" + start + "{{ message['role'] }}\n"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for part in message['content'] %}"
+        "{% if part['type'] == 'image' %}" + begin + CHATML.image + close + ""
+        "{% elif part['type'] == 'video' %}" + begin + CHATML.video + close + ""
+        "{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}"
+        "{% endfor %}{% endif %}" + end + "\n"
+        "{% endfor %}"
+        "{% if add_generation_prompt %}" + start + "assistant\n{% endif %}"
+    )
+
+
 # What the chat template writes for an image. Gemma3's processor turns the start token into the whole sequence.
 PLACEHOLDERS = {
     "tiny-qwen": f"{IMAGE_START}{IMAGE}{IMAGE_END}",
@@ -94,29 +156,34 @@ PLACEHOLDERS = {
 
 
 def build_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a shipped model; they differ only in what their chat template writes for an image."""
-    core = Tokenizer(WordPiece(vocabulary(), unk_token=UNKNOWN, max_input_chars_per_word=64))
+    """The tokenizer of a shipped model; they differ in their chat template, and in the special tokens that it writes."""
+    marks = CHATML if name == "tiny-qwen3" else PLAIN
+    core = Tokenizer(WordPiece(token_ids(marks), unk_token=UNKNOWN, max_input_chars_per_word=64))
     core.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     core.decoder = decoders.WordPiece(cleanup=False)
-    core.add_special_tokens(list(SPECIAL))
+    core.add_special_tokens(list(marks.special))
     extra: dict[str, Any] = {
-        "image_token": IMAGE,
-        "video_token": VIDEO,
-        "boi_token": IMAGE_START,
-        "eoi_token": IMAGE_END,
+        "image_token": marks.image,
+        "video_token": marks.video,
+        "boi_token": marks.image_start,
+        "eoi_token": marks.image_end,
     }
+    if marks is CHATML:
+        core.add_tokens([AddedToken(NEWLINE, normalized=False)])  # words are split at it otherwise, and it is lost
+        extra = {"image_token": marks.image, "video_token": marks.video}
+        extra |= {"vision_start_token": marks.image_start, "vision_end_token": marks.image_end}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
-        pad_token=PAD,
+        pad_token=marks.pad,
         unk_token=UNKNOWN,
-        eos_token=END,
-        additional_special_tokens=[USER, ASSISTANT, IMAGE, IMAGE_START, IMAGE_END, VIDEO],
+        eos_token=marks.end,
+        additional_special_tokens=[token for token in marks.special if token not in (marks.pad, UNKNOWN, marks.end)],
         padding_side="left",
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=2048,
         clean_up_tokenization_spaces=False,
         extra_special_tokens=extra,
     )
-    tokenizer.chat_template = chat_template(PLACEHOLDERS[name])
+    tokenizer.chat_template = chatml_template() if marks is CHATML else chat_template(PLACEHOLDERS[name])
     return tokenizer

@@ -6,8 +6,11 @@ if it stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from PIL.Image import Resampling
 
 from vispco.data.dataset import SPLITS, compose
 from vispco.data.drawing import draw
@@ -78,6 +81,18 @@ def tower_examples(rng: Random, count: int, difficulty: float) -> list[TrainingE
             scene, _ = compose(name, "train", rng, difficulty)
         made.append(TrainingExample(scene, draw(scene), ()))
     return made
+
+
+def resample(
+    rng: Random, example: TrainingExample, share: float, scales: tuple[float, float]
+) -> TrainingExample:  # fmt: skip
+    """The example with its picture scaled, both sides alike, by a random factor; as it was with probability 1 - share."""
+    if rng.random() >= share:
+        return example
+    factor = math.exp(rng.uniform(math.log(scales[0]), math.log(scales[1])))
+    image = example.image
+    size = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    return replace(example, image=image.resize(size, Resampling.BICUBIC))
 
 
 def compose_crowd(rng: Random, difficulty: float) -> tuple[Scene, list[Question]]:

@@ -11,7 +11,6 @@ import torch
 import tiny
 from search.random_batches import make_batches, zoo_model
 from vispco import Pruner
-from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.errors import InvalidInputError
@@ -19,10 +18,12 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
 from vispco.planning.configurations import Configurations, nearest_level
 from vispco.planning.deployment import export
+from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
 from vispco.planning.observation import observe
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.measuring import Chains
 from vispco.search.joint.predictor_fit import fit_joint_predictor
@@ -66,7 +67,9 @@ def test_every_level_has_configurations_and_every_sample_some_kl(made):
         assert bool(predictor.kept[predictor.level == level].any())
 
 
-@pytest.mark.parametrize("budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7"])
+@pytest.mark.parametrize(
+    "budget", [0.35, 0.5, 0.8, "mean:0.5,max:0.7", "mean:0.33,max:0.36"]
+)  # the last: below any level
 def test_every_sample_stays_within_its_budget(made, budget):
     _, batches, _, predictor, _ = made
     planner = JointPlanner(predictor, budget)
@@ -76,8 +79,10 @@ def test_every_sample_stays_within_its_budget(made, budget):
         plan = planner.plan(batch.observation, choice)
         for row, group in enumerate(plan.groups or (0,) * len(batch)):
             chain = planner.chains[planner.used[group]]
-            size = Workload(batch.num_text[row], batch.num_visual[row], "entry", chain.earliest_layer)
-            spent = float(planner.cost.price(plan.counts[row], size)) / float(planner.cost.full(size))
+            size = workload_under(
+                chain, planner.cost.dimensions, *batch.sizes[row], planning_flops=plan.planning_flops[row]
+            )
+            spent = float(planner.cost.bill(plan.counts[row], size)) / float(planner.cost.full(size))
             assert spent <= max(limit, float(planner.cost.lowest_fraction(size))) + 1e-12
 
 
@@ -129,7 +134,7 @@ def test_the_bill_counts_every_measured_pass_once():
     objective = Objective(model, "fastv")
     batch = make_batches(count=1)[0]
     chains = Chains(objective, CHAINS[:1])
-    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, Workload([8], [16]))
+    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, torch.tensor([[8, 16, 8, 0]]))
     one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
     chains.measure(batch, one, 0.5)
     once = objective.spent.measured
@@ -140,7 +145,7 @@ def test_the_bill_counts_every_measured_pass_once():
 
 def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
     model = tiny.build("qwen2_5_vl")
-    size = Workload([8], [16])
+    size = torch.tensor([[8, 16, 8, 0]])
     pool = ChainShapes.at(Objective(model, "divprune+fastv"), 0.6, size)
     assert bool((pool.curves[:, 0] < 1).all())
     assert bool((ChainShapes.at(Objective(model, "fastv"), 0.6, size).curves[:, 0] == 1).all())
@@ -200,6 +205,9 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     pruner = Pruner.from_pretrained(tmp_path / "run", budget="mean:0.4,max:0.6")
     result = TaskEvaluator(model, processor, samples, batch_size=4, max_new_tokens=1)(pruner)
     assert result.fraction["exact"] <= 0.6
+    by_time = Pruner.from_pretrained(tmp_path / "run", budget="0.5t")
+    assert isinstance(by_time.schedule, JointMeasuredPlanner)
+    assert by_time.chain == by_time.schedule.chain
     pruner.save_pretrained(tmp_path / "saved")
     again = Pruner.from_pretrained(tmp_path / "saved")
     assert again.chain == pruner.chain

@@ -7,7 +7,6 @@ import torch
 
 import tiny
 from search.random_batches import make_batches
-from vispco.cost import Workload
 from vispco.planning.memory import bounded
 from vispco.scorers import Chain
 from vispco.search.joint.halving import LevelSearch
@@ -32,7 +31,7 @@ def level_search(ground, level=0.4, **settings):
 
 
 def test_a_shape_of_a_chain_has_every_scorer_drop_tokens():
-    size = Workload([8], [16])
+    size = torch.tensor([[8, 16, 8, 0]])
     for name in ("divprune+fastv", "cdpruner+v2drop"):
         pool = ChainShapes.at(Objective(tiny.build("qwen2_5_vl"), name), 0.5, size)
         assert bool((pool.curves[:, 0] < 1).all())

@@ -38,7 +38,7 @@ def told_by(table, place):
         torch.cat([picture, picture.abs()], dim=-1),
         words[:, None],
         torch.ones(SAMPLES, 1, dtype=torch.bool),
-        torch.full((SAMPLES, 2), 16),
+        torch.tensor([16, 16, 16, 0]).expand(SAMPLES, -1),
     )
     kl = torch.stack([torch.where(side == 0, LOW, HIGH), torch.where(side == 0, HIGH, LOW)], dim=1)
     two = table.configurations.take([0, 1])

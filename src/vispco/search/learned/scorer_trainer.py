@@ -212,7 +212,8 @@ class ScorerTrainer(TrainingLoop):
         with frozen(model), pruner(model):
             logits = answer_logits(model, batch.encoded)
             counts = pruner.token_counts(model)
-        share = self.objective.cost.fraction_of_counts(counts, self.objective.workload(batch.sizes))
+        workload, price = self.objective.workload(batch.sizes), self.objective.cost
+        share = price.price(counts, workload).double() / price.full(workload).double()  # of the tokens that it keeps
         reached = self.scorer.reached(share, counts / batch.num_visual[:, None].clamp_min(1))
         return self.objective.divergence(logits, batch), share, reached
 
