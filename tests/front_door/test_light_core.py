@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-EXTRAS = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "ray", "datasets")
+from vispco import rivals
+from vispco.errors import MissingExtraError
+
+EXTRAS = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "ray", "datasets", "openai", "fastapi", "uvicorn")
 BLOCKED = f"import sys\nfor name in {EXTRAS}:\n    sys.modules[name] = None\n"
 COMMAND = "from vispco.cli.main import run\nsys.argv = ['vispco', *{words}]\nrun()"
 
@@ -36,7 +39,7 @@ with pruner(model):
     output = model.generate(**inputs, max_new_tokens=4)
 print(output.shape[1] > inputs["input_ids"].shape[1])
 sample.image.save("photo.png")
-import vispco.search, vispco.report, vispco.method_table, vispco.rivals, vispco.bench.profiling, vispco.serving.server
+import vispco.search, vispco.report, vispco.method_table, vispco.rivals, vispco.bench.profiling
 """,
         tmp_path,
     )
@@ -48,12 +51,21 @@ import vispco.search, vispco.report, vispco.method_table, vispco.rivals, vispco.
     assert (tmp_path / "photo-survivors.png").stat().st_size
 
 
+@pytest.mark.parametrize("name", ["tpe-joint", "vflowopt", "p-sigmoid-bo"])
+def test_a_search_that_needs_optuna_is_refused_when_it_is_chosen(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"needs Optuna\. .*pip install '\.\[search\]'"):
+        rivals.get(name)
+
+
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
         (("sweep", "tiny-qwen", "--trials", "2", "--out", "swept"), "search"),
         (("demo", "--out", "shown"), "search"),
+        (("compare", "searches", "tiny-qwen", "--out", "compared"), "plots"),
         (("play",), "play"),
+        (("serve", "tiny-qwen"), "serve"),
     ],
     ids=lambda given: given[0] if isinstance(given, tuple) else given,
 )

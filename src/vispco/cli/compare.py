@@ -15,6 +15,7 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
 from vispco.cli.registered_names import Group
+from vispco.errors import needs_extra
 
 if TYPE_CHECKING:
     from vispco.rivals import Comparison
@@ -94,6 +95,8 @@ def searches(
     from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
     from vispco.rivals.registry import DEFAULT  # noqa: PLC0415
 
+    with needs_extra("The figure of a comparison needs matplotlib", "plots"):
+        import matplotlib as mpl  # noqa: F401, PLC0415 - drawn at the end, refused before the work
     given = DEFAULT if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]

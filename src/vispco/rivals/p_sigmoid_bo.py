@@ -43,6 +43,7 @@ class PSigmoidBO(TrialRival):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        load_optuna()  # or a refusal, before anything is measured
         if self.sampler not in get_args(Sampler):
             raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
 

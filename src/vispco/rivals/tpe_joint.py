@@ -51,6 +51,10 @@ class TpeJoint(TrialRival):
     samples: int = 64
     startup: int = 10
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        load_optuna()  # or a refusal, before anything is measured
+
     def floor_sizes(self, calibration: Calibration) -> SampleSizes:
         return calibration.sizes.under(Chain.of("uniform"))
 

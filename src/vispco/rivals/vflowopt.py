@@ -50,6 +50,7 @@ class VFlowOpt(TrialRival):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        load_optuna()  # or a refusal, before anything is measured
         if Chain.of(self.scorer).earliest_layer > 0:
             raise InvalidInputError(
                 f"scorer={self.scorer!r} was given to {self.name!r}, and it cannot choose before the language model. Give "
