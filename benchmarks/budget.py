@@ -20,18 +20,19 @@ import torch
 
 import vispco
 from figures import Figure, write
-from vispco import Pruner, cost, presets
-from vispco.asking.default_pruner import default_planner
-from vispco.bench import overhead
-from vispco.bench.prefill import kv_bytes
+from vispco import Pruner, cost
 from vispco.cost import BudgetWarning, Workload
 from vispco.cost.counted_flops import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
-from vispco.planning.joint_measured import JointMeasuredPlanner
-from vispco.planning.joint_planner import JointPlanner
-from vispco.presets.planner import pruner as preset_pruner
+from vispco.pruner import presets
+from vispco.pruner.joint_measured import JointMeasuredPlanner
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.presets.planner import pruner as preset_pruner
 from vispco.scorers.base import SCORERS
+from vispco.serving.ask.default_pruner import default_planner
+from vispco.timing import overhead
+from vispco.timing.prefill import kv_bytes
 
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)

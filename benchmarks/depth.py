@@ -32,17 +32,18 @@ import depth_searches
 import search_parts as parts
 from figures import Figure, write
 from search_lab import Lab
-from vispco import Pruner, Schedule, cost, zoo
+from vispco import Pruner, Schedule, cost
+from vispco import models as zoo
+from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning
 from vispco.data import dataset
-from vispco.files import write_json
+from vispco.models.answers import prompt
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.table.scouting import ScoutingSettings
-from vispco.zoo.answers import prompt
-from vispco.zoo.definitions import build_image_processor
-from vispco.zoo.initialization import grow
-from vispco.zoo.layer_removal import measure_layer_removal
-from vispco.zoo.recipe import Growth
+from vispco_zoo.definitions import build_image_processor
+from vispco_zoo.initialization import grow
+from vispco_zoo.layer_removal import measure_layer_removal
+from vispco_zoo.recipe import Growth
 
 DEEP = "tiny-deep"
 GROWN = "tiny-qwen grown to 20 layers"

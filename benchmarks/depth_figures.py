@@ -17,8 +17,8 @@ from PIL import Image
 
 from figures import RESULTS
 from pictures import keep
-from vispco.plots import style
-from vispco.plots.retention import RetentionInfo, draw_retention
+from vispco.report.plots import style
+from vispco.report.plots.retention import RetentionInfo, draw_retention
 
 Parts = dict[str, Any]
 NAMES = {

@@ -19,7 +19,7 @@ from search_lab import BUDGETS, Judged, Lab
 from vispco import Pruner, kernels
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.planning.joint_planner import JointPlanner
+from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.batch import Batch
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective

@@ -26,9 +26,9 @@ from typing import Any
 
 import torch
 
-from vispco import loading
-from vispco.checksums import decode_line
 from vispco.cli import main
+from vispco.core.runs.checksums import decode_line
+from vispco.models import loading
 
 MODEL = "tiny-llava"
 TASK = ("--tasks", "attribute")

@@ -14,11 +14,11 @@ from typing import Any
 import fault_commands as commands
 from fault_disturbances import Tally, Undisturbed, folder
 from vispco import report
+from vispco.core.errors import VispcoError
+from vispco.core.runs.run_record import check_complete
 from vispco.demo.outcome import outcome
-from vispco.errors import VispcoError
-from vispco.planning import deployment
+from vispco.pruner import deployment
 from vispco.report import run_files
-from vispco.run_record import check_complete
 
 
 def read_run(out: Path) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import fault_commands as commands
-from vispco.run_record import check_complete
+from vispco.core.runs.run_record import check_complete
 
 TRIALS = {"sweep": 3, "demo": 2}
 MOST = {"search": 8, "demo": 24, "compare searches": 28}  # events of the long commands; of the others, all

@@ -15,26 +15,26 @@ from typing import Any
 import torch
 
 import fault_commands as commands
-from vispco import files
-from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.cli.choice import schedule_from
 from vispco.cli.config import read_options
+from vispco.compare.methods import MethodTable
+from vispco.compare.searches.comparison import Comparison
+from vispco.core.errors import VispcoError
+from vispco.core.runs import files
+from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.run_record import check_complete
+from vispco.core.schedule import Schedule
 from vispco.cost import parse_budget
 from vispco.cost.time_profile import TimeProfile
 from vispco.data import dataset
-from vispco.errors import VispcoError
-from vispco.frontier import Frontier
-from vispco.method_table import MethodTable
-from vispco.planning import deployment
-from vispco.planning.found_shape import FoundShape
-from vispco.planning.model_fingerprint import ModelFingerprint
-from vispco.planning.pruner_config import PrunerConfig
+from vispco.data.files import Jsonl, LlavaInstruct, Tsv
+from vispco.evaluation.frontier import Frontier
+from vispco.pruner import deployment
+from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.model_fingerprint import ModelFingerprint
+from vispco.pruner.pruner_config import PrunerConfig
 from vispco.report.payload import Example
-from vispco.rivals.comparison import Comparison
-from vispco.run_record import check_complete
-from vispco.schedule import Schedule
 from vispco.scorers import Chain
-from vispco.sources import Jsonl, LlavaInstruct, Tsv
 
 SECONDS = 10  # after which a reader hangs
 

@@ -26,7 +26,7 @@ import fault_disturbances as disturb
 from fault_damage import Damage
 from fault_readers import fuzz_readers, outside_reads
 from figures import Figure, write
-from vispco.files import write_json
+from vispco.core.runs.files import write_json
 
 ROOT = Path(__file__).parent
 FOLDERS = ("search", "search by a line", "sweep", "compare searches", "compare methods", "demo")  # commands with a run

@@ -32,7 +32,7 @@ class Figure:
 def write(name: str, figures: dict[str, Figure], details: Any, seed: int, into: Path = RESULTS) -> Path:
     """Write results/NAME.json (to a temporary name first) and say which bars were reached."""
     from vispco import __version__
-    from vispco.files import write_json
+    from vispco.core.runs.files import write_json
 
     data = {
         "command": " ".join(["python", *(os.path.relpath(a) if os.path.exists(a) else a for a in sys.argv)]),  # noqa: PTH110 - false for what is no path

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from figures import RESULTS
-from vispco import sweep, zoo
+from vispco import models as zoo
+from vispco import sweep
+from vispco.core.runs.files import write_text
 from vispco.evaluation import EvaluatorSpec
-from vispco.files import write_text
-from vispco.frontier import Frontier, frontier_info
-from vispco.frontier.frontier import FORMAT, VERSION
-from vispco.plots import style
-from vispco.zoo.shipped import MEASURED
+from vispco.evaluation.frontier import Frontier, frontier_info
+from vispco.evaluation.frontier.frontier import FORMAT, VERSION
+from vispco.models.shipped import MEASURED
+from vispco.report.plots import style
 
 GRIDS = RESULTS / "grids"
 RUNS = Path("runs/grids")

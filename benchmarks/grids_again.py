@@ -16,8 +16,8 @@ from typing import Any
 
 from figures import RESULTS, Figure, write
 from grids import DIGITS, SCORERS, about, path_of, spec_of
-from vispco.frontier import Frontier
-from vispco.zoo.shipped import MEASURED
+from vispco.evaluation.frontier import Frontier
+from vispco.models.shipped import MEASURED
 
 SEED = 0
 NAME = "grids_again"

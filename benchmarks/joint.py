@@ -29,12 +29,12 @@ import torch
 from figures import Figure, write
 from joint_rivals import LOW, Bill, Points, in_order_of, rival_figures, rival_parts, volume
 from vispco import Pruner, load
+from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning, Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.files import write_json
-from vispco.planning.configurations import level_of, nearest_level, text_floor
-from vispco.planning.joint_planner import JointPlanner
+from vispco.pruner.configurations import level_of, nearest_level, text_floor
+from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.joint.measuring import Chains
 from vispco.search.modes import SearchRun, run_mode

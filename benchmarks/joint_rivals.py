@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from figures import Figure
-from vispco.errors import BudgetFloorError, NotApplicableError
+from vispco.compare.searches import AnytimeRival, Calibration, get, run_search
+from vispco.compare.searches.registry import takes
+from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.frontier.measures import hypervolume
-from vispco.rivals import AnytimeRival, Calibration, get, run_search
-from vispco.rivals.registry import takes
+from vispco.evaluation.frontier.measures import hypervolume
 from vispco.search.spec import BUDGETS
 
 LOW = (0.18, 0.25)

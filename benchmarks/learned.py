@@ -18,9 +18,11 @@ from typing import Any
 import torch
 
 from figures import RESULTS, Figure, write
-from vispco import Pruner, presets, zoo
+from vispco import Pruner
+from vispco import models as zoo
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
+from vispco.pruner import presets
 from vispco.scorers import Chain, LearnedScorer
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.learned import ScorerSettings, ScorerTrainer

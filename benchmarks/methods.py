@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from figures import Figure, write
-from vispco import zoo
+from vispco import models as zoo
+from vispco.compare.methods import Ground, MethodTable, MethodTableRow, TableSettings, fill_table
+from vispco.compare.methods.fill import chosen_methods
+from vispco.compare.methods.search_on_top import STAYS
+from vispco.compare.methods.table import continued
 from vispco.data import dataset
-from vispco.frontier.measures import hypervolume
-from vispco.method_table import Ground, MethodTable, MethodTableRow, TableSettings, fill_table
-from vispco.method_table.fill import chosen_methods
-from vispco.method_table.search_on_top import STAYS
-from vispco.method_table.table import continued
+from vispco.evaluation.frontier.measures import hypervolume
 
 FEWEST = 22  # methods that must run
 LONGEST = 30  # minutes

@@ -15,16 +15,18 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 SEED = 0
 PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of mutants, sources, tests
-    "engine": (44, ("engine/*",), ("engine", "methods", "check", "test_layout.py")),
-    "cost": (28, ("cost/*",), ("cost", "kernels", "presets", "engine/test_flops.py")),
-    "planning": (28, ("planning/*",), ("planning", "search/table", "search/joint")),
+    "engine": (44, ("engine/*",), ("engine", "methods", "check", "core/test_layout.py")),
+    "cost": (28, ("cost/*",), ("cost", "kernels", "pruner/presets", "engine/test_flops.py")),
+    "pruner": (28, ("pruner/*",), ("pruner", "search/table", "search/joint")),
     "evaluation": (22, ("evaluation/*",), ("evaluation", "search/test_objective.py")),
     "metrics": (22, ("metrics/**/*",), ("metrics", "data", "real/test_benchmark_samples.py")),
-    "serving": (18, ("serving/*",), ("serving",)),
+    "serving": (18, ("serving/server/*",), ("serving/server",)),
     "run folders": (
         24,
-        ("files", "checksums", "run_folder", "run_lock", "run_place", "run_record"),
-        ("test_files.py", "test_run_folder.py", "faults/test_run_folders.py", "faults/test_damaged_runs.py"),
+        tuple(
+            f"core/runs/{name}" for name in ("files", "checksums", "run_folder", "run_lock", "run_place", "run_record")
+        ),
+        ("core/test_files.py", "core/test_run_folder.py", "faults/test_run_folders.py", "faults/test_damaged_runs.py"),
     ),
 }
 SWAPS = {

@@ -17,13 +17,13 @@ import torch
 import vispco
 from figures import Figure, write
 from vispco import Pruner, Schedule, cost
-from vispco.bench import overhead
+from vispco.core.small_arrays import all_on_devices
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
-from vispco.planning.joint_planner import JointPlanner
-from vispco.planning.planner import BudgetPlanner, predicted_shape
-from vispco.small_arrays import all_on_devices
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.planner import BudgetPlanner, predicted_shape
+from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}  # one choice before the language model

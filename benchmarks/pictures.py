@@ -33,7 +33,8 @@ PARTS = {"page": "sec-frontier", "schedule": "sec-schedule", "tokens": "sec-exam
 
 
 def main(runs: list[str]) -> None:
-    from vispco import plots, report
+    from vispco import report
+    from vispco.report import plots
 
     INTO.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:

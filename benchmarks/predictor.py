@@ -19,8 +19,8 @@ import torch
 from figures import Figure, write
 from prefill import BUDGET, LAYERS, TEXT, VISUAL, build, inputs, timed
 from vispco import Pruner, cost, kernels, scorers
-from vispco.planning.planner import BudgetPlanner, predicted_shape
-from vispco.planning.predictor import Predictor
+from vispco.pruner.planner import BudgetPlanner, predicted_shape
+from vispco.pruner.predictor import Predictor
 
 MEMORY, ANCHORS = 2048, 8
 

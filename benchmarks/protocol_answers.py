@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vispco.sources import Record, Turn
+from vispco.data.files import Record, Turn
 
 WORDS = [
     "cat",

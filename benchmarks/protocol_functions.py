@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from protocol_answers import Case
-from vispco.sources import Record
+from vispco.data.files import Record
 
 CLASSES = {
     "aokvqa": ("dataset/image_mcq.py", "ImageMCQDataset"),

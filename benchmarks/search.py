@@ -24,8 +24,8 @@ import search_parts as parts
 import search_static
 from figures import RESULTS, Figure, write
 from search_lab import BUDGETS, Lab, volume
+from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning
-from vispco.files import write_json
 
 PAPER = ("single", "p-sigmoid", "linear", "exponential", "multi-step")
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")

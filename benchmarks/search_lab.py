@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from vispco.core.schedule import whole_tokens
 from vispco.data import dataset
-from vispco.frontier.measures import hypervolume
-from vispco.loading import load
-from vispco.schedule import whole_tokens
+from vispco.evaluation.frontier.measures import hypervolume
+from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches

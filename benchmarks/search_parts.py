@@ -20,8 +20,8 @@ from vispco import kernels
 from vispco.cost import Workload, counts_for_budget, snap
 from vispco.data import dataset
 from vispco.kernels import KERNELS, Kernel
-from vispco.planning.found_shape import deployed_gamma
-from vispco.planning.predictor import Predictor
+from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches

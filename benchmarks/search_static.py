@@ -12,7 +12,7 @@ from search_lab import SCORERS, Lab
 from vispco import kernels
 from vispco.data import dataset
 from vispco.kernels import KERNELS
-from vispco.loading import load
+from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches

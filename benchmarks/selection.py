@@ -30,7 +30,6 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoder
 import vispco
 from figures import Figure, write
 from vispco import Schedule
-from vispco.bench.overhead import random_context
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
@@ -39,6 +38,7 @@ from vispco.families import family_of
 from vispco.scorers import ScoringContext, VisionRecord, get
 from vispco.scorers.cdpruner import _relevance, _scaled
 from vispco.scorers.greedy import cosines
+from vispco.timing.overhead import random_context
 
 MODELS, SCORERS, SHARES = ("tiny-qwen", "tiny-llava"), ("divprune", "cdpruner", "scope"), (0.2, 0.35, 0.5)
 SIZES = ((1296, 400), (5000, 1500))

@@ -29,11 +29,11 @@ THINNED = 2  # of the frames, every so many-th for models without videos
 def evaluate(name: str, limit: int) -> dict[str, Any]:
     """Accuracies of one model, by task, method and allocation."""
     import vispco
-    from vispco.asking import PrunerChoice
     from vispco.data import dataset
     from vispco.evaluation import TaskEvaluator
     from vispco.evaluation.encoded import shows_video
     from vispco.scorers import ALLOCATIONS
+    from vispco.serving.ask import PrunerChoice
 
     model, processor = vispco.load(name)
     found: dict[str, Any] = {}

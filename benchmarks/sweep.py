@@ -35,11 +35,12 @@ from transformers import AutoModelForImageTextToText
 
 import grids
 from figures import Figure, write
-from vispco import zoo
+from vispco import models as zoo
+from vispco.core.schedule import Schedule
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, EvaluatorSpec, FeatureStore, TaskEvaluator
-from vispco.frontier import Axis
-from vispco.schedule import Schedule
+from vispco.evaluation.frontier import Axis
+from vispco.models.shipped import MEASURED
 from vispco.sweep.dispatcher import Dispatcher
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.spaces import SingleSpace
@@ -48,7 +49,6 @@ from vispco.sweep.study import SweepStudy
 from vispco.sweep.sweep_plan import make_plan
 from vispco.sweep.trial_queue import TrialQueue
 from vispco.sweep.workers.local import LocalPool
-from vispco.zoo.shipped import MEASURED
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
 BLOCK, THIRD, SEVENTH = 20, 3, 7  # the last two have no divisor in common with 20, the number of ratios

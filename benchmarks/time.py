@@ -30,17 +30,17 @@ import prefill
 import vispco
 from figures import Figure, write
 from vispco import Pruner, Schedule, cost, kernels
-from vispco.bench.clock import now
-from vispco.bench.overhead import random_predictor
-from vispco.bench.prediction import predict_batch, useful_batch
-from vispco.bench.prefill import count_flops
-from vispco.bench.profiling import language_seconds, profile_model, profile_prompts
-from vispco.bench.timing import quantile
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
-from vispco.planning.measured_planner import MeasuredPlanner, Priced
-from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.pruner.measured_planner import MeasuredPlanner, Priced
+from vispco.pruner.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.timing.clock import now
+from vispco.timing.overhead import random_predictor
+from vispco.timing.prediction import predict_batch, useful_batch
+from vispco.timing.prefill import count_flops
+from vispco.timing.profiling import language_seconds, profile_model, profile_prompts
+from vispco.timing.timing import quantile
 
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 BUDGETS = (0.2, 0.3, 0.5, 0.7, 0.9)

@@ -21,14 +21,15 @@ from typing import Any
 import torch
 
 from figures import RESULTS, Figure, write
-from vispco import Schedule, zoo
+from vispco import Schedule
+from vispco import models as zoo
 from vispco.cost import Cost, Workload
 from vispco.cost import get as get_cost
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
-from vispco.frontier import Frontier, Point
-from vispco.plots import configurations_info, draw_configurations
-from vispco.zoo.shipped import MEASURED
+from vispco.evaluation.frontier import Frontier, Point
+from vispco.models.shipped import MEASURED
+from vispco.report.plots import configurations_info, draw_configurations
 
 TEXT, VISUAL = 12, 68  # tokens of a typical test item
 BAND = (0.45, 0.55)

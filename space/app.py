@@ -2,7 +2,7 @@
 
 import os
 
-from vispco.play import build_page
+from vispco.serving.play import build_page
 
 page = build_page(os.environ.get("VISPCO_MODEL", "tiny-qwen"))
 

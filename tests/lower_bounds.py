@@ -32,13 +32,13 @@ PINS = ROOT / "build" / "lower-bounds.txt"
 # Pictures as the shipped models saw them, models and their answers, attention kernels, costs, commands, a server, a page.
 SUBSET = (
     "tests/data",
-    "tests/zoo/test_shipped.py",
-    "tests/zoo/test_processor.py",
+    "tests/models/test_shipped.py",
+    "tests/models/test_processor.py",
     "tests/kernels",
     "tests/cost",
     "tests/metrics",
-    "tests/sources",
-    "tests/frontier",
+    "tests/data/files",
+    "tests/evaluation/frontier",
     "tests/engine/test_laws.py",
     "tests/engine/test_generate.py",
     "tests/evaluation",
@@ -46,10 +46,10 @@ SUBSET = (
     "tests/sweep/test_journal.py",
     "tests/cli/test_commands.py",
     "tests/cli/test_tables.py",
-    "tests/asking",
-    "tests/plots",
+    "tests/serving/ask",
+    "tests/report/plots",
     "tests/serving",
-    "tests/play",
+    "tests/serving/play",
 )
 
 

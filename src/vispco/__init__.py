@@ -4,54 +4,52 @@
     with vispco.Pruner("fastv", vispco.Schedule.single(layer=2, keep=0.5, num_layers=10))(model):
         model.generate(**inputs)
 
-Names are imported when they are first used, so that `import vispco` costs nothing. `vispco.search` and `vispco.sweep` are
-packages that can be called; `vispco.lazy_exports` says why.
+Names are imported when they are first used, so that `import vispco` costs nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vispco.lazy_exports import lazy_exports
+from vispco.core.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
-    from vispco import presets
-    from vispco.cost import BudgetWarning
-    from vispco.errors import (
+    from vispco.core.errors import (
         InvalidInputError,
         PrunerStateError,
         UnknownNameError,
         UnsupportedModelError,
         VispcoError,
     )
+    from vispco.core.schedule import Schedule
+    from vispco.cost import BudgetWarning
     from vispco.evaluation.evaluate_model import evaluate
-    from vispco.frontier import Frontier
-    from vispco.loading import load
-    from vispco.model_source import LoadError
-    from vispco.planning.pruner_config import PrunerConfig
-    from vispco.pruner import Pruner
-    from vispco.schedule import Schedule
+    from vispco.evaluation.frontier import Frontier
+    from vispco.models.loading import load
+    from vispco.models.model_source import LoadError
+    from vispco import search, sweep
+    from vispco.pruner import presets
+    from vispco.pruner.pruner import Pruner
+    from vispco.pruner.pruner_config import PrunerConfig
     from vispco.scorers import Scorer, register
-    from vispco.search.run import search
-    from vispco.sweep.loaded_model import sweep
 
 _HOMES = {
     "BudgetWarning": "vispco.cost",
-    "Frontier": "vispco.frontier",
-    "InvalidInputError": "vispco.errors",
-    "LoadError": "vispco.model_source",
-    "Pruner": "vispco.pruner",
-    "PrunerConfig": "vispco.planning.pruner_config",
-    "PrunerStateError": "vispco.errors",
-    "Schedule": "vispco.schedule",
+    "Frontier": "vispco.evaluation.frontier",
+    "InvalidInputError": "vispco.core.errors",
+    "LoadError": "vispco.models.model_source",
+    "Pruner": "vispco.pruner.pruner",
+    "PrunerConfig": "vispco.pruner.pruner_config",
+    "PrunerStateError": "vispco.core.errors",
+    "Schedule": "vispco.core.schedule",
     "Scorer": "vispco.scorers",
-    "UnknownNameError": "vispco.errors",
-    "UnsupportedModelError": "vispco.errors",
-    "VispcoError": "vispco.errors",
+    "UnknownNameError": "vispco.core.errors",
+    "UnsupportedModelError": "vispco.core.errors",
+    "VispcoError": "vispco.core.errors",
     "evaluate": "vispco.evaluation.evaluate_model",
-    "load": "vispco.loading",
-    "presets": "vispco.presets",
+    "load": "vispco.models.loading",
+    "presets": "vispco.pruner.presets",
     "register": "vispco.scorers",
     "search": "vispco.search",
     "sweep": "vispco.sweep",

@@ -148,7 +148,7 @@ def test_schedules_can_be_typed(text, retention):
 @pytest.mark.parametrize("text", ["single:2", "single:a:b", "nowhere.json", "stages:", "withdraw:x", "single:9:0.5"])
 def test_a_schedule_that_cannot_be_read_names_the_forms(text):
     from vispco.cli.choice import schedule_from
-    from vispco.errors import InvalidInputError
+    from vispco.core.errors import InvalidInputError
 
     with pytest.raises(InvalidInputError):
         schedule_from(text, 4)

@@ -4,8 +4,8 @@ import pytest
 
 from vispco.cli.completion import complete_models, complete_scorers, complete_tasks
 from vispco.data import TASKS
+from vispco.models import names
 from vispco.scorers import SCORERS
-from vispco.zoo import names
 
 
 def test_models_are_the_shipped_ones_and_folders_of_models(tmp_path, monkeypatch):

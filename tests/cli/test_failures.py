@@ -96,7 +96,7 @@ def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, r
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"check", "info", "zoo list", *SERVERS}))
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path, command, monkeypatch, run):
-    monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("vispco.models.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     given = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}
@@ -120,7 +120,7 @@ def test_a_command_that_is_refused_leaves_no_folder(invoke, tmp_path, command):
 @pytest.mark.parametrize("command", ["search", "bench", "demo"])
 @pytest.mark.parametrize("budgets", ["0.0", "0.5,1.7", ","])
 def test_a_budget_out_of_range_is_told_before_any_work(invoke, tmp_path, command, budgets, monkeypatch):
-    monkeypatch.setattr("vispco.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("vispco.models.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
     model = () if command == "demo" else (MODEL,)
     done = invoke(command, *model, "--budgets", budgets, *options(command, tmp_path))
     assert_refused(done, "Give a fraction of the unpruned FLOPs (0.5 or 50%)")
@@ -155,7 +155,7 @@ def test_a_config_that_is_not_there_is_not_looked_for_on_the_hub(invoke, model, 
 
 
 def test_kinds_of_names_have_their_plurals():
-    from vispco.errors import UnknownNameError
+    from vispco.core.errors import UnknownNameError
 
     told = [str(UnknownNameError(kind, "x", ["b", "a"])) for kind in ("search", "strategy", "task")]
     assert [text.split(". ")[1] for text in told] == [
@@ -166,7 +166,7 @@ def test_kinds_of_names_have_their_plurals():
 
 
 def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
-    monkeypatch.setattr("vispco.zoo.shipped.names", lambda: 1 / 0)
+    monkeypatch.setattr("vispco.models.shipped.names", lambda: 1 / 0)
     done = invoke("zoo", "list")
     assert_refused(done, "ZeroDivisionError: division by zero")
     assert "--debug" in done.err
@@ -174,7 +174,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
 
 def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
     monkeypatch.setenv("VISPCO_DEBUG", "1")
-    monkeypatch.setattr("vispco.zoo.shipped.names", lambda: 1 / 0)
+    monkeypatch.setattr("vispco.models.shipped.names", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         invoke("zoo", "list")
 
@@ -187,7 +187,7 @@ def test_a_warning_is_one_line_for_each_budget(invoke, monkeypatch):
             warnings.warn(f"A budget of {budget} lies under the floor of {floor}.", BudgetWarning, stacklevel=1)
         return []
 
-    monkeypatch.setattr("vispco.zoo.shipped.names", names)
+    monkeypatch.setattr("vispco.models.shipped.names", names)
     monkeypatch.setattr("vispco.cli.main._NOTED", set())
     done = invoke("zoo", "list", "--json")
     assert done.code == 0

@@ -31,8 +31,8 @@ MIDST = {
         ("tiny-llava", *SMALL, "--limit", "2", "--workers", "0", "--strategy", "random", "--trials", "2"),
     ),
     "evaluate": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("tiny-llava", *SMALL, "--limit", "2")),
-    "bench": ("vispco.bench.clock.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
-    "profile": ("vispco.bench.profiling.profile_model", ("tiny-llava", *SMALL)),
+    "bench": ("vispco.timing.clock.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
+    "profile": ("vispco.timing.profiling.profile_model", ("tiny-llava", *SMALL)),
     "compare searches": (
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "random-2", "--samples", "2", "--test", "2"),
@@ -43,13 +43,13 @@ MIDST = {
     ),
     "check": ("vispco.check.report.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
-    "plot": ("vispco.plots.style.canvas", ("{run}",)),
-    "export": ("vispco.planning.deployment.export", ("{run}",)),
-    "ask": ("vispco.asking.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
+    "plot": ("vispco.report.plots.style.canvas", ("{run}",)),
+    "export": ("vispco.pruner.deployment.export", ("{run}",)),
+    "ask": ("vispco.serving.ask.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
-    "info": ("vispco.estimates.known_config.read_known_config", ("tiny-llava",)),
-    "zoo list": ("vispco.zoo.shipped.path", ()),
-    "zoo train": ("vispco.zoo.training.train", ("tiny-llava",)),
+    "info": ("vispco.timing.estimates.known_config.read_known_config", ("tiny-llava",)),
+    "zoo list": ("vispco.models.shipped.path", ()),
+    "zoo train": ("vispco_zoo.training.train", ("tiny-llava",)),
 }
 
 

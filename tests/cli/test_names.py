@@ -8,7 +8,7 @@ import pytest
 
 from project.sources import ROOT
 from vispco.cli.early_refusal import MEASURES
-from vispco.declared_names import DECLARATIONS, declared_names, declared_solvers, shipped_models
+from vispco.core.declared_names import DECLARATIONS, declared_names, declared_solvers, shipped_models
 
 # Refused before torch or transformers is imported.
 AT_ONCE = {
@@ -126,7 +126,7 @@ KINDS = [kind for kind, where in DECLARATIONS.items() if where.registry]
 @pytest.fixture(scope="module")
 def read():
     """By kind: the names that are read where nothing is imported."""
-    code = f"from vispco.declared_names import declared_names\nfor kind in {KINDS}: print(*declared_names(kind))"
+    code = f"from vispco.core.declared_names import declared_names\nfor kind in {KINDS}: print(*declared_names(kind))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return dict(zip(KINDS, map(str.split, done.stdout.splitlines()), strict=True))
 
@@ -142,9 +142,9 @@ def test_names_that_are_read_are_those_that_are_registered(kind, read):
 def test_solvers_models_learned_methods_groups_and_measures_are_those_that_there_are():
     from typing import get_args
 
-    from vispco import zoo
+    from vispco import models as zoo
+    from vispco.compare.searches.calibration import Measure
     from vispco.data.tasks import SEVERAL, TASKS
-    from vispco.rivals.calibration import Measure
     from vispco.scorers import SCORERS, LearnedScorer
     from vispco.search.spec import SOLVERS
 

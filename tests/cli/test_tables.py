@@ -7,12 +7,12 @@ import re
 import pytest
 from rich.console import Console
 
-from rivals.synthetic_search import SyntheticEvaluator
+from compare.searches.synthetic_search import SyntheticEvaluator
 from vispco.cli.bench import bench_table
 from vispco.cli.compare import _tables
 from vispco.cli.info import hours
 from vispco.cli.output import fitting, widths
-from vispco.rivals import compare, comparison_table, get
+from vispco.compare.searches import compare, comparison_table, get
 
 TASKS = ("attribute", "position", "existence", "counting", "comparison", "word", "chart", "table")
 

@@ -10,8 +10,8 @@ import typer
 from cli.test_config import COMMANDS
 from vispco.cli import main, telling
 from vispco.cli.budgets import budgets_of, one_budget, window_of
-from vispco.errors import InvalidInputError
-from vispco.progress_lines import ProgressLines, progress_line
+from vispco.core.errors import InvalidInputError
+from vispco.core.progress_lines import ProgressLines, progress_line
 
 WORK = ("evaluate", "tiny-qwen", "--tasks", "word", "--limit", "1", "--json")
 
@@ -59,7 +59,7 @@ def test_loggers_are_left_as_they_were():
 
 def test_lines_come_at_the_beginning_now_and_then_and_at_the_end(caplog, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("vispco.progress_lines.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("vispco.core.progress_lines.time.monotonic", lambda: now[0])
     lines = ProgressLines()
     with caplog.at_level(logging.INFO, logger="vispco.progress"):
         for done in range(101):

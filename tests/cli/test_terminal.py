@@ -77,7 +77,7 @@ SMALL = {
 }
 # Asked for their help, with the reason.
 HELP_ONLY = {
-    "play": "it serves a page until it is stopped; tests/play drives it",
+    "play": "it serves a page until it is stopped; tests/serving/play drives it",
     "serve": "it answers requests until it is stopped; tests/serving drives it",
     "sweep tiny-qwen --engine ray": "it needs a cluster; tests/sweep starts one",
 }

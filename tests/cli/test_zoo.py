@@ -5,13 +5,13 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from vispco import files
 from vispco.cli.zoo import app
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.runs import files
 from vispco.data.dataset import PER_TASK
-from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.zoo import shipped
-from vispco.zoo.export import publish
-from vispco.zoo.recipe import RECIPES, Recipe
+from vispco.models import shipped
+from vispco_zoo.export import publish
+from vispco_zoo.recipe import RECIPES, Recipe
 
 
 def test_train_makes_a_model_with_a_card_from_one_command(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget, parse_budget, parse_budgets
-from vispco.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(

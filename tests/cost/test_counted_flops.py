@@ -9,9 +9,9 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLTextMod
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextModel
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
+from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, Exact, Workload
 from vispco.cost.dimensions import GATED, PLAIN
-from vispco.schedule import Schedule
 
 TEXT_CLASSES = {
     "qwen2_vl_text": Qwen2VLTextModel,

@@ -7,8 +7,8 @@ import torch
 import transformers
 from transformers import AutoConfig, DynamicCache, Gemma3TextConfig
 
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Dimensions
-from vispco.errors import InvalidInputError, UnsupportedModelError
 
 FAMILIES = (
     *("Qwen2_5_VLConfig", "Qwen2VLConfig", "LlavaConfig", "LlavaNextConfig", "LlavaOnevisionConfig"),

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from transformers import AutoModel, DynamicCache, Gemma3TextConfig
 
 from vispco import cost
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.cost import Dimensions, Exact, KvBytes, Paper, Workload
-from vispco.errors import InvalidInputError, UnknownNameError
 
 LAW = settings(max_examples=40, deadline=None)
 SMALL = Dimensions(

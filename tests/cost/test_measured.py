@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco import cost, kernels
+from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, Dimensions, Measured, TimeProfile, Workload
 from vispco.cost.time_profile import ProfileError
-from vispco.errors import InvalidInputError
 
 L = 6
 SIZE = Dimensions(

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from cost.formulas import plateaus
 from vispco import cost, kernels
+from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, Dimensions, MovableCurves, Workload
 from vispco.cost.host import HostPricing
 from vispco.cost.polynomial import price_limit
 from vispco.cost.solve import largest_fitting, largest_whole
-from vispco.errors import InvalidInputError
 
 L = 7
 LAW = settings(max_examples=40, deadline=None)

@@ -3,9 +3,9 @@ import collections
 import numpy as np
 import pytest
 
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data import TASKS, dataset, select
 from vispco.data.dataset import SPLITS, compose, random_for
-from vispco.errors import InvalidInputError, UnknownNameError
 
 
 def test_there_are_eight_tasks_in_three_groups():

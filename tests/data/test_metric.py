@@ -1,7 +1,7 @@
 import pytest
 
+from vispco.core.errors import UnknownNameError
 from vispco.data import metric
-from vispco.errors import UnknownNameError
 
 
 @pytest.mark.parametrize(

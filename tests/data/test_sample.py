@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from real.files import base64_of, picture, write_instruct, write_table
+from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
+from vispco.data.files import SampleSet, training_samples
 from vispco.data.sample import Sample
-from vispco.errors import InvalidInputError
 from vispco.metrics import read_benchmarks
+from vispco.models import load
 from vispco.search.calibration import CalibrationBatches
-from vispco.sources import SampleSet, training_samples
-from vispco.zoo import load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from vispco.core.errors import UnknownNameError
 from vispco.data import dataset, select
 from vispco.data.dataset import SPLITS, random_for
 from vispco.data.several import FRAMES, ClipTask, PairTask
 from vispco.data.task import count_of
 from vispco.data.tasks import SEVERAL, TASKS
-from vispco.errors import UnknownNameError
 
 DRAWS = 40
 

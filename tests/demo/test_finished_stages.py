@@ -2,9 +2,9 @@
 
 import pytest
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.run_folder import RunFolder
 from vispco.demo.finished_stages import FinishedStages
-from vispco.errors import InvalidInputError
-from vispco.run_folder import RunFolder
 
 
 @pytest.fixture

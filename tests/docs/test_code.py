@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from docs.pages import PAGES, blocks
-from vispco.registry import preserved
+from vispco.core.registry import preserved
 
 
 def lay_out(folder):

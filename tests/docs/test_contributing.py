@@ -15,13 +15,13 @@ from search.random_batches import zoo_model
 from tiny import DEFAULT, FIRST_CLASS, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule, kernels, metrics
 from vispco import cost as costs
+from vispco.core.errors import InvalidInputError
+from vispco.core.registry import preserved
 from vispco.cost import Workload, counts_for_budget
 from vispco.data import dataset
-from vispco.errors import InvalidInputError
+from vispco.data.files.record import Record, Turn
 from vispco.families import FAMILIES, family_of
-from vispco.registry import preserved
 from vispco.search.run import search
-from vispco.sources.record import Record, Turn
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 PROMISED = {
@@ -70,8 +70,8 @@ import torch
 from vispco.cost import COSTS, Cost
 from vispco.kernels import KERNELS, Kernel
 from vispco.metrics import METRICS
-from vispco.presets import Preset, register as register_preset
-from vispco.presets.setting import Setting
+from vispco.pruner.presets import Preset, register as register_preset
+from vispco.pruner.presets.setting import Setting
 from vispco.scorers import Scorer, register
 
 

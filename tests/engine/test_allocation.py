@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiny import FIRST_CLASS, LAYERS, build, inputs, picture, words
 from vispco import InvalidInputError, Pruner, Schedule
 from vispco.engine.plan import TokenPlan
-from vispco.planning.pruner_config import PrunerConfig
+from vispco.pruner.pruner_config import PrunerConfig
 from vispco.scorers import Chain, MixedChain, Scorer, get
 from vispco.scorers.allocation import ALLOCATIONS, SEATS, divide, picture_sizes
 

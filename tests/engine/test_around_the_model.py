@@ -17,10 +17,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tiny import DEFAULT, FIRST_CLASS, build, inputs
 from vispco import Pruner, Schedule
+from vispco.core.errors import PrunerStateError, UnsupportedModelError
 from vispco.engine import safety
 from vispco.engine.hooks import engine_on
-from vispco.errors import PrunerStateError, UnsupportedModelError
-from vispco.planning.model_fingerprint import ModelFingerprint, OtherWeightsWarning
+from vispco.pruner.model_fingerprint import ModelFingerprint, OtherWeightsWarning
 
 SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))
 

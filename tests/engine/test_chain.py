@@ -9,7 +9,7 @@ import torch
 
 from tiny import DEFAULT, FIRST_CLASS, LAYERS, build, inputs
 from vispco import Pruner, Schedule
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.scorers import Chain, FastV, Random, Scorer, SparseVLM
 
 WRITTEN = {

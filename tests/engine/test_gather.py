@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vispco.core.indexing import take
 from vispco.engine.gather import MaskCut, Stage, gather_mask, merge, next_stage, restore, spread
-from vispco.indexing import take
 from vispco.scorers import top_tokens
 
 

@@ -11,9 +11,9 @@ import torch
 from engine.naive import naive_prefill
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, tokens_of, words
 from vispco import Pruner, Schedule
+from vispco.core.errors import InvalidInputError
 from vispco.engine.attention import AttentionCall
 from vispco.engine.rows import attention_weights
-from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.scorers import SCORERS, SparseVLM
 

@@ -10,8 +10,8 @@ import torch
 
 from tiny import DEFAULT, FIRST_CLASS, LAYERS, _built, build, inputs
 from vispco import Pruner, Schedule
+from vispco.core.errors import PrunerStateError
 from vispco.engine.attention import PREFIX
-from vispco.errors import PrunerStateError
 
 SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))
 

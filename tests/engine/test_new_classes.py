@@ -16,8 +16,8 @@ from vispco.check import laws
 from vispco.check.prompts import TWO, prompter_for
 from vispco.check.twin import twin_of
 from vispco.check.walk import quiet
+from vispco.core.errors import UnsupportedModelError
 from vispco.engine.layer_map import LayerMap
-from vispco.errors import UnsupportedModelError
 from vispco.families import family_of
 
 NAMED = ("qwen3_vl", "qwen3_5", "gemma4", "cohere2_vision", "lfm2_vl", "llama4", "kimi_k25")

@@ -8,13 +8,13 @@ import pytest
 
 import vispco
 from vispco import Pruner, Schedule, cost
-from vispco.bench import overhead
+from vispco.core.small_arrays import all_on_devices
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
-from vispco.planning.joint_planner import JointPlanner
-from vispco.planning.planner import BudgetPlanner, predicted_shape
-from vispco.small_arrays import all_on_devices
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.planner import BudgetPlanner, predicted_shape
+from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "fitprune(site=entry)": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}

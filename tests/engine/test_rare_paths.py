@@ -13,11 +13,11 @@ from vispco import Pruner, Schedule, Scorer
 from vispco.check.prompts import ONE, prompter_for
 from vispco.check.twin import FIRST_WORD, twin_of
 from vispco.check.walk import quiet
+from vispco.core.errors import UnsupportedModelError
 from vispco.engine import answers_at
 from vispco.engine.cache import PrunedLayer, PrunedSlidingLayer, track
 from vispco.engine.gather import merge
 from vispco.engine.kept import KeptTokens
-from vispco.errors import UnsupportedModelError
 from vispco.families import family_of
 from vispco.scorers import Merge, Selection, top_tokens
 

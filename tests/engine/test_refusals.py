@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
 from tiny import DEFAULT, IMAGE, LAYERS, build, inputs
 from vispco import Pruner, Schedule
-from vispco.errors import InvalidInputError, UnknownNameError, UnsupportedModelError
+from vispco.core.errors import InvalidInputError, UnknownNameError, UnsupportedModelError
 
 SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))
 PRUNER = Pruner("fastv", SCHEDULE)

@@ -6,8 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 from vispco import Pruner, Schedule
+from vispco.core.errors import PrunerStateError
 from vispco.engine.replay import Prefix
-from vispco.errors import PrunerStateError
 from vispco.evaluation.candidate import first_drop
 from vispco.scorers import get
 

@@ -10,8 +10,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tiny import FIRST_CLASS, build, inputs, picture, words
 from vispco import Pruner, Schedule
+from vispco.core.errors import UnsupportedModelError
 from vispco.engine import safety
-from vispco.errors import UnsupportedModelError
 
 SINGLE = Schedule((1.0, 1.0, 0.5, 0.5))
 

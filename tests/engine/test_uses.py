@@ -15,8 +15,8 @@ from transformers import LlavaForConditionalGeneration
 
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, _built, build, inputs, picture, words
 from vispco import Pruner, Schedule
+from vispco.core.errors import PrunerStateError, UnsupportedModelError
 from vispco.engine import visual_at
-from vispco.errors import PrunerStateError, UnsupportedModelError
 
 SCHEDULE = Schedule((1.0, 0.5, 0.5, 0.25))
 PRUNER = Pruner("fastv", SCHEDULE)

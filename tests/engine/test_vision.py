@@ -9,8 +9,8 @@ from methods.test_pre_llm import SAMPLES, alone, sizes_of
 from methods.tower import DEPTH, WHOLE, Tower, deep
 from tiny import FIRST_CLASS, LAYERS, inputs
 from vispco import Pruner, Schedule
+from vispco.core.errors import UnsupportedModelError
 from vispco.engine.vision import encode_pictures
-from vispco.errors import UnsupportedModelError
 from vispco.scorers import Chain, Scorer, VisionNeeds
 
 NEEDS = VisionNeeds(features=True, attention=(-1, 0), received=(0.5,), keys=(-1, 1))

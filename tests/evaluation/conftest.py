@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from vispco.data import dataset
-from vispco.zoo.definitions import build_image_processor, build_model
-from vispco.zoo.processor import JoinedProcessor
-from vispco.zoo.shipped import ONE_OF_EACH_CLASS
-from vispco.zoo.tokenizer import build_tokenizer
+from vispco.models.processor import JoinedProcessor
+from vispco.models.shipped import ONE_OF_EACH_CLASS
+from vispco_zoo.definitions import build_image_processor, build_model
+from vispco_zoo.tokenizer import build_tokenizer
 
 torch.set_num_threads(1)
 

@@ -1,13 +1,13 @@
 import pytest
 import torch
 
+from vispco.core.errors import InvalidInputError
 from vispco.data import DrawnSample
-from vispco.errors import InvalidInputError
 from vispco.evaluation import encode
 from vispco.evaluation.encoded import conversation, end_tokens, read
-from vispco.zoo.answers import prompt
-from vispco.zoo.packed_batch import encode as training_tokens
-from vispco.zoo.tokenizer import markup, token_ids
+from vispco.models.answers import prompt
+from vispco_zoo.packed_batch import encode as training_tokens
+from vispco_zoo.tokenizer import markup, token_ids
 
 
 def test_a_batch_is_what_the_processor_makes_of_it_at_once(pair, samples):

@@ -3,14 +3,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vispco import Pruner, Schedule, cost
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data import metric
 from vispco.engine import TokenPlan
-from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import TaskEvaluator, encode
 from vispco.evaluation.evaluator import task_score
+from vispco.models.answers import answer
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
-from vispco.zoo.answers import answer
 
 from .conftest import layers_of
 

@@ -3,7 +3,7 @@ import torch
 
 import tiny
 from vispco import Pruner, Schedule
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation import FeatureStore, answer_logits, encode
 from vispco.evaluation.features import _refusal
 from vispco.families import family_of

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vispco import Pruner, Schedule
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import FeatureStore, Reference, TaskEvaluator, answer_logits, encode
 from vispco.evaluation.kl_meter import KlMeter
 from vispco.search.calibration import CalibrationBatches

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rivals.conftest import evaluator
-from rivals.synthetic_search import LAYERS, holds, make_sizes
-from vispco.errors import InvalidInputError
+from compare.searches.conftest import evaluator
+from compare.searches.synthetic_search import LAYERS, holds, make_sizes
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.schedule import Schedule
 
 COUNTS = st.lists(st.tuples(st.integers(1, 60), st.integers(20, 300)), min_size=1, max_size=5)
 CURVE = st.lists(st.floats(0, 1), min_size=LAYERS - 1, max_size=LAYERS - 1)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from vispco import Schedule, zoo
+from vispco import Schedule
+from vispco import models as zoo
 from vispco.data import dataset
 from vispco.evaluation import EvaluatorSpec
-from vispco.zoo.answers import accuracy
+from vispco.models.answers import accuracy
 
 
 @pytest.fixture(params=zoo.names(), scope="module")

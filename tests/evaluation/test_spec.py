@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from vispco import Schedule
-from vispco.errors import InvalidInputError, UnknownNameError, VispcoError
+from vispco.core.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.evaluation import EvaluatorSpec
-from vispco.zoo.export import save_model
+from vispco_zoo.export import save_model
 
 from .conftest import built
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.tensor_cache import TensorCache
 
 

@@ -16,11 +16,11 @@ from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
+from vispco.models.frames import FrameProcessor
+from vispco.models.processor import JoinedProcessor
 from vispco.report.examples import token_grid
 from vispco.scorers.allocation import picture_sizes
 from vispco.search import search
-from vispco.zoo.frames import FrameProcessor
-from vispco.zoo.processor import JoinedProcessor
 
 MODELS = ("qwen2_5_vl", "llava_next_video", "llava_onevision")
 
@@ -83,7 +83,7 @@ def test_frames_are_those_of_the_models_own_processor():
     pytest.importorskip("torchvision", reason="torchvision is not installed")
     _, processor = vispco.load("tiny-qwen")
     frames = list(dataset("test", "clip", 1)[0].images)
-    own = tf.AutoVideoProcessor.from_pretrained(vispco.zoo.path("tiny-qwen"))(
+    own = tf.AutoVideoProcessor.from_pretrained(vispco.models.path("tiny-qwen"))(
         videos=[frames], do_sample_frames=False, return_tensors="pt"
     )
     found, _ = processor.video_processor([frames])
@@ -202,7 +202,7 @@ def test_models_without_videos_read_the_frames_as_pictures(name, clips):
 
 def test_wrong_videos_are_told():
     _, processor = vispco.load("tiny-qwen")
-    plain = JoinedProcessor.from_pretrained(vispco.zoo.path("tiny-llava"))
+    plain = JoinedProcessor.from_pretrained(vispco.models.path("tiny-llava"))
     frame = Image.new("RGB", (98, 98))
     with pytest.raises(InvalidInputError, match="without frames"):
         processor("<video>", videos=[[]])
@@ -210,5 +210,5 @@ def test_wrong_videos_are_told():
         processor("<video>", videos=[[frame], [frame]])
     with pytest.raises(InvalidInputError, match="above 0"):
         processor("<video>", videos=[[frame]], fps=0)
-    with pytest.raises(vispco.errors.UnsupportedModelError, match="Give its frames as images"):
+    with pytest.raises(vispco.core.errors.UnsupportedModelError, match="Give its frames as images"):
         plain("<video>", videos=[[frame]])

@@ -13,19 +13,20 @@ from faults.conftest import LINE, SMALL, contents
 from search.random_batches import zoo_model
 from search.test_run import SMALL as EFFORT
 from sweep.synthetic import LAYERS, Factory, run_sweep
-from vispco import files, report
-from vispco.checkpoint_file import load_checkpoint, save_checkpoint
-from vispco.checksums import decode_line, encode_line, is_whole, sealed
+from vispco import report
+from vispco.core.errors import InvalidInputError, VispcoError
+from vispco.core.runs import files
+from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.checksums import decode_line, encode_line, is_whole, sealed
+from vispco.core.runs.files import DamagedFileError
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.runs.run_lock import RunFolderError
+from vispco.core.runs.run_record import RECORD, check_files, read_record, write_record
 from vispco.data import dataset
-from vispco.errors import InvalidInputError, VispcoError
-from vispco.files import DamagedFileError
-from vispco.planning import deployment
-from vispco.planning.planner_kinds import load_predictor
-from vispco.pruner import Pruner
+from vispco.pruner import deployment
+from vispco.pruner.planner_kinds import load_predictor
+from vispco.pruner.pruner import Pruner
 from vispco.report.run_files import read
-from vispco.run_folder import RunFolder
-from vispco.run_lock import RunFolderError
-from vispco.run_record import RECORD, check_files, read_record, write_record
 from vispco.search.run import search
 
 SEARCH = ("search", "tiny-llava", *SMALL, *LINE)

@@ -12,18 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from vispco import files
-from vispco.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.cli.config import read_options
-from vispco.cost.time_profile import TimeProfile
-from vispco.errors import VispcoError
-from vispco.planning.pruner_config import PrunerConfig
-from vispco.planning.pruner_source import read_source
-from vispco.planning.run_files import read_config, read_shapes
-from vispco.report.run_files import read as read_report
-from vispco.run_folder import RunFolder
-from vispco.run_lock import LOCK, RunFolderError
-from vispco.run_record import (
+from vispco.core.errors import VispcoError
+from vispco.core.runs import files
+from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.runs.run_lock import LOCK, RunFolderError
+from vispco.core.runs.run_record import (
     RECORD,
     check_complete,
     check_files,
@@ -32,6 +27,11 @@ from vispco.run_record import (
     read_record,
     record_output,
 )
+from vispco.cost.time_profile import TimeProfile
+from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.pruner_source import read_source
+from vispco.pruner.run_files import read_config, read_shapes
+from vispco.report.run_files import read as read_report
 from vispco.sweep.journal import SweepJournal, file_lock
 from vispco.sweep.storage import open_storage
 

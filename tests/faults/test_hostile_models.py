@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from vispco import zoo
+from vispco import models as zoo
+from vispco.core.errors import InvalidInputError, UnsupportedModelError, VispcoError
+from vispco.core.runs.files import DamagedFileError
 from vispco.data import dataset
-from vispco.errors import InvalidInputError, UnsupportedModelError, VispcoError
 from vispco.evaluation.encoded import read
-from vispco.files import DamagedFileError
-from vispco.loading import load
-from vispco.model_source import LoadError
-from vispco.planning.model_fingerprint import ModelFingerprint, OtherWeightsWarning
-from vispco.pruner import Pruner
+from vispco.models.loading import load
+from vispco.models.model_source import LoadError
+from vispco.pruner.model_fingerprint import ModelFingerprint, OtherWeightsWarning
+from vispco.pruner.pruner import Pruner
 
 
 @pytest.fixture

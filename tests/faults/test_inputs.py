@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from vispco.data import dataset
+from vispco.data.files import Jsonl, LlavaInstruct, Tsv
+from vispco.data.files.limits import VARIABLE
+from vispco.data.files.training import training_samples
 from vispco.evaluation.encoded import encode, read, special_tokens
-from vispco.loading import load
-from vispco.model_source import LoadError
-from vispco.pruner import Pruner
-from vispco.sources import Jsonl, LlavaInstruct, Tsv
-from vispco.sources.limits import VARIABLE
-from vispco.sources.training import training_samples
-from vispco.zoo import names
+from vispco.models import names
+from vispco.models.loading import load
+from vispco.models.model_source import LoadError
+from vispco.pruner.pruner import Pruner
 
 HIDDEN = "root:x:0:0:nobody should see this"
 

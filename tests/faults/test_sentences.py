@@ -7,17 +7,17 @@ import json
 import pytest
 
 from vispco import Pruner, Schedule, VispcoError
+from vispco.compare.methods import MethodTable
+from vispco.compare.searches.comparison import Comparison
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule as PlainSchedule
 from vispco.cost import parse_budget
-from vispco.errors import InvalidInputError
+from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
-from vispco.frontier import Frontier
-from vispco.method_table import MethodTable
-from vispco.planning.found_shape import FoundShape
-from vispco.planning.model_fingerprint import ModelFingerprint
-from vispco.planning.pruner_config import PrunerConfig
+from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.model_fingerprint import ModelFingerprint
+from vispco.pruner.pruner_config import PrunerConfig
 from vispco.report.payload import Example
-from vispco.rivals.comparison import Comparison
-from vispco.schedule import Schedule as PlainSchedule
 
 READERS = (
     *(Frontier.from_dict, Evaluation.from_dict, FoundShape.from_dict, PrunerConfig.from_dict, Example.from_dict),

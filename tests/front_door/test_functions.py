@@ -47,7 +47,7 @@ def test_evaluate_refuses_what_is_no_pruner(shipped, samples):
 
 def test_sweep_gives_a_frontier_of_evaluated_schedules(shipped, samples, num_layers):
     seen = []
-    frontier = vispco.sweep(*shipped, samples, scorer="random", strategy="random", trials=3, progress=seen.append)
+    frontier = vispco.sweep.sweep(*shipped, samples, scorer="random", strategy="random", trials=3, progress=seen.append)
     assert isinstance(frontier, vispco.Frontier)
     assert len(frontier) == 3
     assert seen
@@ -59,9 +59,9 @@ def test_sweep_gives_a_frontier_of_evaluated_schedules(shipped, samples, num_lay
 
 def test_sweep_continues_in_its_directory_and_refuses_other_samples(shipped, samples, tmp_path):
     options = {"scorer": "random", "strategy": "random", "directory": tmp_path, "budget": (0.3, 0.7)}
-    first = vispco.sweep(*shipped, samples, trials=2, **options)
+    first = vispco.sweep.sweep(*shipped, samples, trials=2, **options)
     assert all(0.3 <= point.evaluation.fraction["exact"] <= 0.7 for point in first.points)
-    more = vispco.sweep(*shipped, samples, trials=3, **options)
+    more = vispco.sweep.sweep(*shipped, samples, trials=3, **options)
     assert {point.name for point in first.points} < {point.name for point in more.points}
     with pytest.raises(vispco.VispcoError):
-        vispco.sweep(*shipped, samples[:2], trials=3, **options)
+        vispco.sweep.sweep(*shipped, samples[:2], trials=3, **options)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from vispco import rivals
-from vispco.errors import MissingExtraError
+from vispco.compare import searches as rivals
+from vispco.core.errors import MissingExtraError
 
 EXTRAS = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "ray", "datasets", "openai", "fastapi", "uvicorn")
 BLOCKED = f"import sys\nfor name in {EXTRAS}:\n    sys.modules[name] = None\n"
@@ -39,7 +39,7 @@ with pruner(model):
     output = model.generate(**inputs, max_new_tokens=4)
 print(output.shape[1] > inputs["input_ids"].shape[1])
 sample.image.save("photo.png")
-import vispco.search, vispco.report, vispco.method_table, vispco.rivals, vispco.bench.profiling
+import vispco.search, vispco.report, vispco.compare.methods, vispco.compare.searches, vispco.timing.profiling
 """,
         tmp_path,
     )

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import vispco
-from vispco.errors import VispcoError
+from vispco.core.errors import VispcoError
 
 EXPECTED = {
     "Pruner",

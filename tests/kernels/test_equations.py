@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco import kernels
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 LAW = settings(max_examples=30, deadline=None)
 L = 12

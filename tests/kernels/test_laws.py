@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco import cost, kernels
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.cost import Dimensions, Workload
-from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.kernels import KERNELS
 
 LAW = settings(max_examples=25, deadline=None)

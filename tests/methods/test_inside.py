@@ -9,9 +9,9 @@ from engine.naive import record_layers
 from methods import naive_inside as naive
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule
+from vispco.core.layout import TokenLayout
 from vispco.engine.replay import Prefix
 from vispco.families import family_of
-from vispco.layout import TokenLayout
 from vispco.scorers import Chain, ScoringContext
 from vispco.scorers.recycling import recycle
 

@@ -19,8 +19,8 @@ from methods.test_learned import fresh
 from methods.tower import deep
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, inputs, picture, words
 from vispco import Pruner, Schedule, cost
+from vispco.core.errors import InvalidInputError
 from vispco.engine import TokenPlan
-from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.scorers import ALLOCATIONS, SCORERS, Chain, LearnedScorer, MixedChain
 from vispco.scorers.base import VisionNeeds

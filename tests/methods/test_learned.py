@@ -13,12 +13,13 @@ from methods import naive_learned as naive
 from methods.naive_inside import naive_run
 from search.random_batches import make_batches, zoo_model
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
-from vispco import Pruner, Schedule, cost, zoo
+from vispco import Pruner, Schedule, cost
+from vispco import models as zoo
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
+from vispco.core.runs.run_lock import RunFolderError
 from vispco.data import dataset
-from vispco.errors import InvalidInputError
 from vispco.families import family_of
-from vispco.layout import TokenLayout
-from vispco.run_lock import RunFolderError
 from vispco.scorers import SCORERS, Chain, LearnedScorer, ScoringContext
 from vispco.scorers.learned import LearnedNetwork
 from vispco.scorers.learned.network import SHIPPED

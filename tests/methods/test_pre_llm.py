@@ -13,13 +13,13 @@ from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, words
 from vispco import Pruner, Schedule
-from vispco.bench import operations
-from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.layout import TokenLayout
+from vispco.core.small_arrays import all_on_devices
 from vispco.families import family_of
-from vispco.layout import TokenLayout
 from vispco.scorers import Chain, cdpruner, divprune, get, scope
 from vispco.scorers.context import ScoringContext, VisionRecord
-from vispco.small_arrays import all_on_devices
+from vispco.timing import operations
 
 SAMPLES = {
     "one picture": DEFAULT,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.data.files import Record, Turn
 from vispco.metrics import BENCHMARKS, METRICS, Benchmark, benchmark, find, parse_tasks
-from vispco.sources import Record, Turn
 
 EIGHT = ["aokvqa", "vizwiz", "seedbench", "mmbench", "mme", "chartqa", "ocrbench", "textvqa"]
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vispco.data.files import Record, Turn
 from vispco.metrics import BENCHMARKS, METRICS
-from vispco.sources import Record, Turn
 
 OPTIONS = {"A": "a red bus", "B": "two dogs", "C": "14"}
 ITEMS = {  # by the kind of answer that a benchmark asks for

@@ -3,10 +3,10 @@
 import pytest
 from PIL import Image
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.data.files import Record, Turn
+from vispco.data.files.image import within_pixels
 from vispco.metrics import BENCHMARKS, METRICS, PROTOCOLS, AskSettings, protocol
-from vispco.sources import Record, Turn
-from vispco.sources.image import within_pixels
 
 OPTIONS = {"A": "dog", "B": "cat"}
 

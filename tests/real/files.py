@@ -10,8 +10,8 @@ from random import Random
 import torch
 from PIL import Image, ImageDraw
 
-from vispco.zoo.definitions import build_model
-from vispco.zoo.export import save_model
+from vispco_zoo.definitions import build_model
+from vispco_zoo.export import save_model
 
 FAMILIES = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 LAYERS = 3

@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from real.files import base64_of, picture, write_benchmarks, write_instruct, write_table
-from vispco import Schedule, zoo
+from vispco import Schedule
+from vispco import models as zoo
+from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
-from vispco.errors import InvalidInputError
+from vispco.data.files import training_samples
+from vispco.data.files.sampling import draw
+from vispco.data.files.skipped import Skipped, SkipReport
 from vispco.evaluation import EvaluatorSpec, TaskEvaluator
 from vispco.evaluation.encoded import end_tokens
 from vispco.evaluation.tally import BRIEF, _skip_entry
 from vispco.metrics import AskSettings, read_benchmarks, write_predictions
-from vispco.sources import training_samples
-from vispco.sources.sampling import draw
-from vispco.sources.skipped import Skipped, SkipReport
 
 PEOPLE = ["white"] * 4 + ["red"] * 6
 

@@ -12,13 +12,13 @@ from real.command import vispco
 from real.files import save_small, write_benchmarks
 from vispco.cli.info import read_config, read_preprocessor
 from vispco.cli.preset import PresetOptions
-from vispco.errors import UnknownNameError
-from vispco.estimates import count_parameters, visual_tokens
-from vispco.estimates.describe import DescribeSettings, describe
-from vispco.estimates.work import Machine
-from vispco.loading import load
+from vispco.core.errors import UnknownNameError
+from vispco.models.loading import load
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
+from vispco.timing.estimates import count_parameters, visual_tokens
+from vispco.timing.estimates.describe import DescribeSettings, describe
+from vispco.timing.estimates.work import Machine
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
 

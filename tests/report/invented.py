@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from PIL import Image
 
+from vispco.compare.searches.comparison import Comparison, Reached, Row
+from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, Workload, get
 from vispco.data import dataset
+from vispco.data.files.sampling import equalise_areas
 from vispco.evaluation import Evaluation, TaskResult
-from vispco.frontier import Frontier, Point
+from vispco.evaluation.frontier import Frontier, Point
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import data_uri, pack
 from vispco.report.run_files import save_examples
-from vispco.rivals.comparison import Comparison, Reached, Row
-from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
-from vispco.sources.sampling import equalise_areas
 
 LAYERS, TEXT, VISUAL, ITEMS = 12, 24, 144, 256
 SIZE = Dimensions(

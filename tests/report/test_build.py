@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from report.invented import BUDGETS, swept, write_run
-from vispco.errors import InvalidInputError
+from vispco.compare.searches.comparison import Comparison, Row
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.evaluation import Evaluation, TaskResult
-from vispco.frontier import Frontier, Point
+from vispco.evaluation.frontier import Frontier, Point
 from vispco.report import build
-from vispco.rivals.comparison import Comparison, Row
-from vispco.schedule import Schedule
 from vispco.search.bill import FlopsBill
 
 

@@ -10,17 +10,17 @@ from PIL import Image
 from report.invented import searched
 from vispco import cost as costs
 from vispco import kernels, scorers
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.data import dataset
-from vispco.errors import InvalidInputError
-from vispco.planning import run_files as disk
-from vispco.planning.found_shape import FoundShape
+from vispco.models.processor import JoinedProcessor
+from vispco.pruner import run_files as disk
+from vispco.pruner.found_shape import FoundShape
 from vispco.report.examples import choices_of, collect, collect_run
 from vispco.report.picture import as_seen, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
-from vispco.schedule import Schedule
-from vispco.zoo.definitions import build_image_processor, build_model
-from vispco.zoo.processor import JoinedProcessor
-from vispco.zoo.tokenizer import build_tokenizer
+from vispco_zoo.definitions import build_image_processor, build_model
+from vispco_zoo.tokenizer import build_tokenizer
 
 LAYERS = {"tiny-qwen": 10, "tiny-llava": 8}
 

@@ -11,7 +11,7 @@ from report import browser
 from vispco.report import build, write
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=browser.missing() or "")
-OLD_RUN = Path(__file__).parents[1] / "planning" / "old_runs" / "predictor"
+OLD_RUN = Path(__file__).parents[1] / "pruner" / "old_runs" / "predictor"
 THIN = "\u202f"
 
 
@@ -154,8 +154,8 @@ def test_copy_buttons_give_a_schedule_that_works(desktop, payload):
     as_json, as_python = wait(desktop, "return window.copied.length === 2 && window.copied")
     assert wait(desktop, "return document.getElementById('copied').textContent") == "Python copied."
 
-    from vispco.planning.pruner_config import PrunerConfig
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
+    from vispco.pruner.pruner_config import PrunerConfig
 
     copied = PrunerConfig.from_dict(json.loads(as_json))
     assert copied.schedule.retention == point.retention

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.report import Payload, build
 from vispco.report.payload import VERSION, PointRow
 

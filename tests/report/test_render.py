@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.report import Payload, build, render, write
 
 

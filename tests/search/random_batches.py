@@ -13,15 +13,15 @@ from transformers import AutoModelForImageTextToText
 import tiny
 from vispco import kernels
 from vispco.evaluation.encoded import Encoded
-from vispco.planning.predictor import Predictor
+from vispco.models.processor import load_processor
+from vispco.pruner.predictor import Predictor
 from vispco.search.batch import run_teacher
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.objective import Objective
-from vispco.zoo.definitions import build_model
-from vispco.zoo.export import save_model
-from vispco.zoo.processor import load_processor
+from vispco_zoo.definitions import build_model
+from vispco_zoo.export import save_model
 
 
 def encoded(name, samples, answer=2, seed=0):

@@ -6,7 +6,7 @@ import pytest
 
 from search.random_batches import zoo_model
 from search.test_run import SMALL, kernel_of
-from vispco.checksums import DamagedJournalWarning
+from vispco.core.runs.checksums import DamagedJournalWarning
 from vispco.data import dataset
 from vispco.search.journal import NAME, SearchJournal, work_key
 from vispco.search.objective import Objective

@@ -7,9 +7,9 @@ import torch
 
 import tiny
 from search.random_batches import make_batches, zoo_model
+from vispco.core.schedule import Schedule, whole_tokens
 from vispco.cost import Workload
 from vispco.data import dataset
-from vispco.schedule import Schedule, whole_tokens
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.objective import Objective, frozen
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from vispco.frontier import Frontier
+from vispco.evaluation.frontier import Frontier
 from vispco.search.ranks import in_order, parts_by_weight, shares
 
 SCRIPT = Path(__file__).parent / "shared_search.py"

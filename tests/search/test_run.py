@@ -9,12 +9,12 @@ import torch
 
 from search.random_batches import zoo_model
 from vispco import Schedule
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.cost import Workload
 from vispco.data import dataset
-from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.frontier import Frontier
-from vispco.planning.deployment import export, load
+from vispco.evaluation.frontier import Frontier
+from vispco.pruner.deployment import export, load
 from vispco.scorers.cost import workload_under
 from vispco.search import presets
 from vispco.search.gradient import checkpoint

@@ -9,11 +9,11 @@ import torch
 from search.random_batches import zoo_model
 from vispco import cost as costs
 from vispco import kernels, scorers
+from vispco.compare.searches import Calibration
+from vispco.compare.searches import get as get_search
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data import dataset
-from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.rivals import Calibration
-from vispco.rivals import get as get_search
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.modes import SearchRun, run_mode

@@ -13,7 +13,7 @@ from vispco import sweep
 from vispco.evaluation import Evaluation, TaskResult
 
 if TYPE_CHECKING:
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
 
 LAYERS = 6
 

@@ -8,8 +8,8 @@ import optuna
 import pytest
 
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
-from vispco.checksums import DamagedJournalWarning, encode_line
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.checksums import DamagedJournalWarning, encode_line
 from vispco.sweep.journal import decode_operation
 
 TRIALS = 4

@@ -11,8 +11,8 @@ import pytest
 
 from sweep.program import TESTS, children, start, until
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
-from vispco.errors import InvalidInputError, MissingExtraError
-from vispco.frontier import Frontier
+from vispco.core.errors import InvalidInputError, MissingExtraError
+from vispco.evaluation.frontier import Frontier
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: .[ray]")
 GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from sweep import broken
 from sweep.synthetic import LAYERS, Factory, evaluated, fraction, run_sweep
-from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.frontier import Frontier
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation.frontier import Frontier
 from vispco.sweep.progress import ProgressDisplay
 from vispco.sweep.storage import open_storage
 from vispco.sweep.workers.worker_pool import WorkerError

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.synthetic import fraction
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.schedule import Schedule
 from vispco.kernels import KERNELS
-from vispco.schedule import Schedule
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostRange
 from vispco.sweep.sweep_plan import make_plan

@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.synthetic import LAYERS, Factory
-from vispco.frontier import Axis
+from vispco.evaluation.frontier import Axis
 from vispco.sweep import heartbeat, spaces, trials
 from vispco.sweep.dispatcher import Dispatcher
 from vispco.sweep.heartbeat import KEY_PREFIX

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from vispco.check.oracle import oracle_prefill, sliced_prefill
 from vispco.check.prompts import ONE, TWO, Prompter
 from vispco.check.twin import FIRST_WORD
+from vispco.core.errors import VispcoError
+from vispco.core.schedule import Schedule
 from vispco.engine.layer_map import LayerMap
-from vispco.errors import VispcoError
 from vispco.families import family_of
-from vispco.pruner import Pruner
-from vispco.schedule import Schedule
+from vispco.pruner.pruner import Pruner
 
 TOLERANCE = 1e-4  # of the spread of the logits
 NEW = 4

@@ -10,8 +10,8 @@ from torch import nn
 
 from vispco.check.laws import LAWS, LawBrokenError, Subject
 from vispco.check.prompts import Prompter, prompter_for
+from vispco.core.errors import VispcoError
 from vispco.engine.layer_map import LayerMap
-from vispco.errors import VispcoError
 from vispco.families import family_of
 
 Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]

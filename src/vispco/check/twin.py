@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vispco.check.overrides import OVERRIDES
-from vispco.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError
 from vispco.families.base import ALONE_KINDS, MIXING_KINDS
 
 LAYERS, WIDTH, VOCAB = 4, 32, 96

@@ -13,10 +13,10 @@ from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
-from vispco.files import check_writable
+from vispco.core.runs.files import check_writable
 
 if TYPE_CHECKING:
-    from vispco.asking import AnswerComparison
+    from vispco.serving.ask import AnswerComparison
 
 PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
 METHOD = "A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
@@ -58,9 +58,9 @@ def ask(
     """
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
-    from vispco.asking import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
-    from vispco.planning import deployment  # noqa: PLC0415
+    from vispco.pruner import deployment  # noqa: PLC0415
     from vispco.report.picture import as_seen  # noqa: PLC0415
+    from vispco.serving.ask import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
 
     choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     sample = PictureQuestion.read(picture, question)
@@ -75,7 +75,7 @@ def ask(
         title_line = f"{question}  unpruned: {found.unpruned.answer}  {choice.title}: {found.pruned.answer}"
         files["picture"] = str(draw_sheet(seen, found.depth, found.layers, title_line, target))
     if open_page:
-        from vispco.asking.page import write_page  # noqa: PLC0415
+        from vispco.serving.ask.page import write_page  # noqa: PLC0415
 
         files["page"] = str(write_page(found, seen, target.with_suffix(".html")))
     data = {"model": model, **choice.to_dict(), **found.to_dict(), "files": files}
@@ -90,7 +90,7 @@ def _table(found: AnswerComparison, title: str, files: dict[str, str]) -> Any:
     from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from vispco.asking.page import ROWS  # noqa: PLC0415
+    from vispco.serving.ask.page import ROWS  # noqa: PLC0415
 
     lines = [f"{name}: {path}" for name, path in files.items()]
     if found.depth is None:

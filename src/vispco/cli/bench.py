@@ -16,12 +16,12 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import beside_run, short_name
 from vispco.cli.telling import bar
-from vispco.errors import InvalidInputError
-from vispco.files import check_writable, read_json, write_json
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import check_writable, read_json, write_json
 
 if TYPE_CHECKING:
-    from vispco.bench import BenchCandidate
     from vispco.cost import Budget
+    from vispco.timing import BenchCandidate
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
@@ -86,12 +86,12 @@ def bench(
     check_writable(out)
     from dataclasses import replace  # noqa: PLC0415
 
-    from vispco.bench import BenchSettings, time_candidates  # noqa: PLC0415
-    from vispco.bench.memory import add_peaks  # noqa: PLC0415
-    from vispco.bench.throughput import measure_throughput  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.families import family_of  # noqa: PLC0415
+    from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
+    from vispco.timing.memory import add_peaks  # noqa: PLC0415
+    from vispco.timing.throughput import measure_throughput  # noqa: PLC0415
 
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
     judge = spec.build()
@@ -128,10 +128,10 @@ def bench(
 
 def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers: int) -> list[BenchCandidate]:
     """What a person named: folders of searches at each budget, schedules under the scorer."""
-    from vispco.bench import BenchCandidate  # noqa: PLC0415
     from vispco.cli.choice import FORMS, chain_of, schedule_from  # noqa: PLC0415
-    from vispco.planning import deployment  # noqa: PLC0415
-    from vispco.planning.pruner_config import is_pruner  # noqa: PLC0415
+    from vispco.pruner import deployment  # noqa: PLC0415
+    from vispco.pruner.pruner_config import is_pruner  # noqa: PLC0415
+    from vispco.timing import BenchCandidate  # noqa: PLC0415
 
     found: list[BenchCandidate] = []
     rated = chain_of(scorer)
@@ -154,9 +154,9 @@ def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers:
 def method_candidate(text: str, config: Any) -> BenchCandidate:
     """A published method as a person types it: pyramiddrop, sparsevlm:64, or pyramiddrop@0.5 at a budget."""
     from vispco import cost  # noqa: PLC0415
-    from vispco.bench import BenchCandidate  # noqa: PLC0415
     from vispco.cli.budgets import budgets_of  # noqa: PLC0415
-    from vispco.presets import parse  # noqa: PLC0415
+    from vispco.pruner.presets import parse  # noqa: PLC0415
+    from vispco.timing import BenchCandidate  # noqa: PLC0415
 
     name, at, budget = text.partition("@")
     parse(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from vispco.cost import Budget

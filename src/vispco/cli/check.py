@@ -9,7 +9,7 @@ import typer
 from vispco.cli.info import read_config
 from vispco.cli.options import ModelOptions
 from vispco.cli.output import show
-from vispco.errors import UnsupportedModelError, VispcoError
+from vispco.core.errors import UnsupportedModelError, VispcoError
 
 SIGNS = {
     "holds": "[green]holds[/]",

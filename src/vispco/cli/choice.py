@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from vispco import files
 from vispco.cli.budgets import budget_option
 from vispco.cli.completion import complete_scorers
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs import files
 
 if TYPE_CHECKING:
-    from vispco.pruner import Pruner
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
+    from vispco.pruner.pruner import Pruner
 
 FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, or a JSON file of a schedule"
 
@@ -74,7 +74,7 @@ class PruningOptions:
                 "--budget goes with --pruner or --method. For a schedule of your own, give --schedule alone."
             )
         if self.method is not None:
-            from vispco.presets import parse  # noqa: PLC0415 - torch
+            from vispco.pruner.presets import parse  # noqa: PLC0415 - torch
 
             parse(self.method)  # an unknown one is refused before a model is loaded
 
@@ -98,15 +98,15 @@ class PruningOptions:
     def check(self) -> None:
         """Say what is wrong with the pruner before a model is loaded."""
         if self.pruner is not None:
-            from vispco.planning import deployment  # noqa: PLC0415 - torch
+            from vispco.pruner import deployment  # noqa: PLC0415 - torch
 
             deployment.at_budget(deployment.read(self.pruner).config, self.budget)
 
     def candidate(self, model: Any, num_layers: int) -> Schedule | Pruner | None:
         """What an evaluator takes; None for the full model."""
         if self.method is not None:
-            from vispco import presets  # noqa: PLC0415 - torch
             from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
+            from vispco.pruner import presets  # noqa: PLC0415 - torch
 
             return presets.pruner(
                 self.method,
@@ -115,7 +115,7 @@ class PruningOptions:
                 allocation=self.allocation,
             )
         if self.pruner is not None:
-            from vispco.pruner import Pruner  # noqa: PLC0415 - torch
+            from vispco.pruner.pruner import Pruner  # noqa: PLC0415 - torch
 
             return Pruner.from_pretrained(self.pruner, budget=self.budget, allocation=self.allocation)
         return None if self.schedule == "full" else schedule_from(self.schedule, num_layers)
@@ -164,7 +164,7 @@ def method_chain(method: str | None, scorer: str | None, num_layers: int) -> str
     """The chain that --scorer names, or that of a published method for a model of so many layers."""
     if method is None:
         return scorer
-    from vispco.presets import parse  # noqa: PLC0415 - torch
+    from vispco.pruner.presets import parse  # noqa: PLC0415 - torch
 
     preset, setting = parse(method)
     if scorer not in (None, "fastv"):
@@ -179,8 +179,8 @@ def has_own_budget(pruner: str) -> bool:
 
 def schedule_from(text: str, num_layers: int) -> Schedule:
     """A schedule for a model of so many layers."""
-    from vispco.planning.pruner_config import is_pruner  # noqa: PLC0415 - torch
-    from vispco.schedule import Schedule  # noqa: PLC0415
+    from vispco.core.schedule import Schedule  # noqa: PLC0415
+    from vispco.pruner.pruner_config import is_pruner  # noqa: PLC0415 - torch
 
     kind, _, rest = text.partition(":")
     try:

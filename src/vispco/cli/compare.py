@@ -15,10 +15,10 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
 from vispco.cli.registered_names import Group
-from vispco.errors import needs_extra
+from vispco.core.errors import needs_extra
 
 if TYPE_CHECKING:
-    from vispco.rivals import Comparison
+    from vispco.compare.searches import Comparison
 
 FILE, FIGURE = "comparison.json", "search-cost.png"
 app = typer.Typer(
@@ -83,17 +83,17 @@ def searches(
 
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.plots.search_cost import draw_searches  # noqa: PLC0415
-    from vispco.rivals import (  # noqa: PLC0415
+    from vispco.compare.searches import (  # noqa: PLC0415
         Calibration,
         ComparedBudgets,
         compare,
         get_searches,
         search_cost_info,
     )
-    from vispco.rivals.comparison import load_finished_rows  # noqa: PLC0415
-    from vispco.rivals.registry import DEFAULT  # noqa: PLC0415
+    from vispco.compare.searches.comparison import load_finished_rows  # noqa: PLC0415
+    from vispco.compare.searches.registry import DEFAULT  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.report.plots.search_cost import draw_searches  # noqa: PLC0415
 
     with needs_extra("The figure of a comparison needs matplotlib", "plots"):
         import matplotlib as mpl  # noqa: F401, PLC0415 - drawn at the end, refused before the work
@@ -154,7 +154,7 @@ def _test_evaluator(spec: Any, loaded: Any, progress: Any) -> Any:
 def _tables(found: Comparison, title: str) -> Any:
     from rich.console import Group  # noqa: PLC0415
 
-    from vispco.rivals import equal_terms_table, narrow_tables  # noqa: PLC0415
+    from vispco.compare.searches import equal_terms_table, narrow_tables  # noqa: PLC0415
 
     cost, accuracy = narrow_tables(found)
     shown = [fitted_table(cost.columns, cost.rows, title), fitted_table(accuracy.columns, accuracy.rows, "accuracy, %")]

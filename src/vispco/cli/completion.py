@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vispco.cli.registered_names import names
-from vispco.declared_names import shipped_models
+from vispco.core.declared_names import shipped_models
 
 
 def complete_models(incomplete: str) -> list[str]:

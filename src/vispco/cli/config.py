@@ -15,12 +15,12 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from vispco import files
 from vispco.cli import telling
 from vispco.cli.early_refusal import refuse_unknown_names
 from vispco.cli.help_page import LAST
 from vispco.cli.registered_names import Command
-from vispco.errors import InvalidInputError, did_you_mean
+from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.core.runs import files
 from vispco.version import __version__
 
 
@@ -107,7 +107,7 @@ def configure(app: typer.Typer, prefix: str = "") -> None:
 
 def facts(device: Any = None) -> dict[str, Any]:
     """What a run keeps of how it was made: command, effective options, seed, versions, machine."""
-    from vispco.provenance import machine, versions  # noqa: PLC0415
+    from vispco.core.runs.provenance import machine, versions  # noqa: PLC0415
 
     seed = {"seed": _EFFECTIVE["seed"]} if "seed" in _EFFECTIVE else {}
     return {

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from vispco.cli.completion import complete_tasks
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from vispco.core.runs.run_folder import RunFolder
+    from vispco.data.files import SampleSet, SkipReport
     from vispco.data.sample import Sample
     from vispco.evaluation.spec import EvaluatorSpec
-    from vispco.run_folder import RunFolder
-    from vispco.sources import SampleSet, SkipReport
 
 PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
 
@@ -62,7 +62,7 @@ class TaskOptions:
 
     def spec(self) -> dict[str, Any]:
         """Fields of an `EvaluatorSpec`. A file that is not there is refused now, before a model is loaded."""
-        from vispco.sources.limits import InputLimits  # noqa: PLC0415
+        from vispco.data.files.limits import InputLimits  # noqa: PLC0415
 
         InputLimits(self.allow_outside, self.max_image_bytes, self.max_text, self.max_line).use()
         files = self._files()
@@ -138,7 +138,7 @@ class TrainingOptions:
             if self.images is not None or self.downsample is not None:
                 raise InvalidInputError("--images and --downsample are about the file of --data. Give --data, too.")
             return
-        from vispco.sources import open_data  # noqa: PLC0415
+        from vispco.data.files import open_data  # noqa: PLC0415
 
         next(iter(open_data(self.data, self.images)))
 
@@ -157,7 +157,7 @@ class TrainingOptions:
             names = spec.get("tasks", "all")  # benchmarks are for evaluation, not for training
             drawn = list(dataset("calibration", names, limit=self.samples or per_task, seed=seed))
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
-        from vispco.sources.training import training_samples  # noqa: PLC0415
+        from vispco.data.files.training import training_samples  # noqa: PLC0415
 
         limit = self.samples or (None if self.downsample else FROM_FILE)
         return training_samples(
@@ -186,7 +186,7 @@ def describe_tasks(spec: EvaluatorSpec, samples: SampleSet[Sample]) -> dict[str,
 
 def tell_skipped(reports: Mapping[str, SkipReport | Mapping[str, Any]], say: Callable[[str], None]) -> None:
     """A line for each file, by task or name, that has items which cannot be used. A report may be its `to_dict()`."""
-    from vispco.sources import SkipReport  # noqa: PLC0415
+    from vispco.data.files import SkipReport  # noqa: PLC0415
 
     for name, given in reports.items():
         report = given if isinstance(given, SkipReport) else SkipReport.from_dict(given)

@@ -19,8 +19,8 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, run_folder
 from vispco.cli.telling import draws_bars, say
-from vispco.files import read_json
-from vispco.progress_lines import ProgressLines
+from vispco.core.progress_lines import ProgressLines
+from vispco.core.runs.files import read_json
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -74,12 +74,12 @@ def demo(
     folder = run_folder(out, overwrite=overwrite)
     import torch  # noqa: PLC0415
 
-    from vispco.bench import BenchSettings  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.core.runs.provenance import cores  # noqa: PLC0415
     from vispco.demo import DemoSettings, run  # noqa: PLC0415
     from vispco.demo.outcome import outcome  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.provenance import cores  # noqa: PLC0415
+    from vispco.timing import BenchSettings  # noqa: PLC0415
 
     def learn(processor: Any) -> tuple[Sequence[Sample], dict[str, Any]]:
         samples, about = training.load(asked, processor, seed=seed)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vispco.declared_names import DECLARATIONS, added_names, declared_names, declared_solvers
-from vispco.errors import InvalidInputError, UnknownNameError, did_you_mean
-from vispco.model_source import check_source
+from vispco.core.declared_names import DECLARATIONS, added_names, declared_names, declared_solvers
+from vispco.core.errors import InvalidInputError, UnknownNameError, did_you_mean
+from vispco.models.model_source import check_source
 
 PLAIN = re.compile(r"[\w.-]+")
 LINK = re.compile(r"([\w-]+)(@\d+)?")  # one scorer of a chain, without options

@@ -13,8 +13,8 @@ from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar, say
-from vispco.files import write_json
-from vispco.run_record import check_output, record_output
+from vispco.core.runs.files import write_json
+from vispco.core.runs.run_record import check_output, record_output
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -68,7 +68,7 @@ def evaluate(
         prediction_files,
         write_predictions,
     )
-    from vispco.pruner import Pruner  # noqa: PLC0415
+    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
 
     if predictions is not None:
         check_predictions_path(predictions)

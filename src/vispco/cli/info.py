@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.output import fitted_table, show
-from vispco.declared_names import WEIGHTS, shipped_models
-from vispco.errors import InvalidInputError, did_you_mean
-from vispco.model_source import LoadError, looks_like_a_path
+from vispco.core.declared_names import WEIGHTS, shipped_models
+from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.models.model_source import LoadError, looks_like_a_path
 
 
 def info(
@@ -52,7 +52,7 @@ def info(
         vispco info --methods
     """
     if methods:
-        from vispco.presets import account  # noqa: PLC0415
+        from vispco.pruner.presets import account  # noqa: PLC0415
 
         rows = account(text)
         show({"model": "LLaVA-1.5-7B", "methods": rows}, as_json=json, table=None if json else _methods(rows, text))
@@ -63,8 +63,8 @@ def info(
         )
     size = pixels(image_size)
     config = quick_config(model) or read_config(model, revision=revision, trust_remote_code=trust_remote_code)
-    from vispco.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
-    from vispco.estimates.work import Machine  # noqa: PLC0415
+    from vispco.timing.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
+    from vispco.timing.estimates.work import Machine  # noqa: PLC0415
 
     at = DescribeSettings(
         image=size,
@@ -91,7 +91,7 @@ def pixels(text: str) -> tuple[int, int]:
 
 def quick_config(model: str) -> Any:
     """The numbers of a config that lies here and is of a known type, without importing transformers; else None."""
-    from vispco.estimates.known_config import read_known_config  # noqa: PLC0415
+    from vispco.timing.estimates.known_config import read_known_config  # noqa: PLC0415
 
     return read_known_config(Path(source_of(model)))
 

@@ -33,7 +33,7 @@ from vispco.cli import (
     zoo,
 )
 from vispco.cli.registered_names import Group
-from vispco.errors import VispcoError
+from vispco.core.errors import VispcoError
 from vispco.version import __version__
 
 FAILED, INTERRUPTED = 1, 130

@@ -13,10 +13,10 @@ from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
-from vispco.files import write_text
+from vispco.core.runs.files import write_text
 
 if TYPE_CHECKING:
-    from vispco.method_table import MethodTable, TableSettings
+    from vispco.compare.methods import MethodTable, TableSettings
 
 FILE = "methods.json"
 
@@ -61,11 +61,10 @@ def methods(
     folder = run_folder(out or RUNS / f"methods-{short_name(model)}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
-    from vispco import rivals  # noqa: PLC0415
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.method_table import (  # noqa: PLC0415
+    from vispco.compare import searches as rivals  # noqa: PLC0415
+    from vispco.compare.methods import (  # noqa: PLC0415
         Ground,
         TableSettings,
         csv_text,
@@ -73,8 +72,9 @@ def methods(
         latex_text,
         text_rows,
     )
-    from vispco.method_table.fill import chosen_methods  # noqa: PLC0415
-    from vispco.method_table.table import continued  # noqa: PLC0415
+    from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
+    from vispco.compare.methods.table import continued  # noqa: PLC0415
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
 
     names = chosen_methods(None if methods is None else [name.strip() for name in methods.split(",") if name.strip()])
     if search != "none":

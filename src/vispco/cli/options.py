@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
-from vispco.errors import InvalidInputError, did_you_mean
+from vispco.core.errors import InvalidInputError, did_you_mean
 
 KERNELS = ("sdpa", "eager", "flash_attention_2")
 MODEL = "A shipped model, a folder, or a hub id."

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
-from vispco.files import check_writable
-from vispco.run_folder import RunFolder
-from vispco.run_lock import RunFolderError
-from vispco.run_record import check_output
+from vispco.core.runs.files import check_writable
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.runs.run_lock import RunFolderError
+from vispco.core.runs.run_record import check_output
 
 RUNS, PRUNER = Path("runs"), "pruner.json"
 OVERWRITE = "Replace an earlier run in the folder: the files that it wrote, and no others."

@@ -41,11 +41,11 @@ def play(
 
         vispco play Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --device cuda --dtype bfloat16
     """
-    from vispco.asking import PrunerChoice  # noqa: PLC0415
-    from vispco.errors import InvalidInputError  # noqa: PLC0415
-    from vispco.planning import deployment  # noqa: PLC0415
-    from vispco.play.page import build_page, load_gradio, start  # noqa: PLC0415
-    from vispco.play.session import PlaySession  # noqa: PLC0415
+    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
+    from vispco.pruner import deployment  # noqa: PLC0415
+    from vispco.serving.ask import PrunerChoice  # noqa: PLC0415
+    from vispco.serving.play.page import build_page, load_gradio, start  # noqa: PLC0415
+    from vispco.serving.play.session import PlaySession  # noqa: PLC0415
 
     load_gradio()  # before a model is loaded for nothing
     choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)

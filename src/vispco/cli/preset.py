@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
     from vispco.search.presets import SearchPreset

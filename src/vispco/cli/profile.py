@@ -12,8 +12,8 @@ from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
-from vispco.errors import InvalidInputError
-from vispco.files import check_writable
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import check_writable
 
 if TYPE_CHECKING:
     from vispco.cost import TimeProfile
@@ -46,8 +46,8 @@ def profile(
     if out is not None:
         check_writable(out)
     from vispco import scorers  # noqa: PLC0415
-    from vispco.bench.profiling import POINTS, profile_model, sizes_up_to  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.timing.profiling import POINTS, profile_model, sizes_up_to  # noqa: PLC0415
 
     scorers.get(scorer)  # a wrong name is refused before a model is loaded
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=2)

@@ -9,7 +9,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from vispco.cli.help_page import command_help, group_help
-from vispco.declared_names import declared_names
+from vispco.core.declared_names import declared_names
 
 KINDS = ("scorers", "kernels", "costs", "searches", "metrics", "benchmarks", "methods")
 _WORD = re.compile(r"\{(" + "|".join(KINDS) + r")\}")
@@ -18,7 +18,7 @@ _WORD = re.compile(r"\{(" + "|".join(KINDS) + r")\}")
 def names(kind: str) -> list[str]:
     """The names that are registered, those of other packages included."""
     if kind == "searches":  # only they know how a number or a method is added to their names
-        return list(import_module("vispco.rivals").search_names())
+        return list(import_module("vispco.compare.searches").search_names())
     return declared_names(kind)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from vispco.cli.output import show
 from vispco.cli.place import output_file
-from vispco.run_record import record_output
+from vispco.core.runs.run_record import record_output
 
 
 def report(
@@ -50,7 +50,7 @@ def plot(
 
         vispco plot runs/search runs/sweep --format svg
     """
-    from vispco.plots import figures  # noqa: PLC0415
+    from vispco.report.plots import figures  # noqa: PLC0415
 
     first = runs[0] if runs[0].is_dir() else runs[0].parent
     files = [str(path) for path in figures(runs, first / "figures" if out is None else out, form)]

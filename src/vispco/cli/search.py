@@ -33,11 +33,11 @@ from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.cli.telling import draws_bars, fill_lines, is_first, say
-from vispco.run_record import record_output
+from vispco.core.runs.run_record import record_output
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
-    from vispco.frontier import Frontier
+    from vispco.evaluation.frontier import Frontier
 
 
 @spread
@@ -99,8 +99,8 @@ def search(
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.frontier.verdict import verdict  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.frontier.verdict import verdict  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.joint.space import read_chains  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
@@ -132,7 +132,7 @@ def search(
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     tell_skipped(questions.skipped, say)
     if has_other_units(budgets):
-        from vispco.bench.prediction import as_fractions, typical_size  # noqa: PLC0415
+        from vispco.timing.prediction import as_fractions, typical_size  # noqa: PLC0415
 
         size = typical_size(loaded, processor, samples)
         fractions = budgets_of(budgets, lambda budget: as_fractions([budget], loaded, size, say)[0])
@@ -206,8 +206,8 @@ def export(
     )
     if path.suffix != ".json":
         check_export(path)
-    from vispco.planning import deployment  # noqa: PLC0415
-    from vispco.pruner import Pruner  # noqa: PLC0415
+    from vispco.pruner import deployment  # noqa: PLC0415
+    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
 
     if path.suffix == ".json":
         config = deployment.export(run, fraction)
@@ -222,8 +222,8 @@ def export(
 
 def unpruned_of(folder: Path) -> Evaluation:
     """What the unpruned model reaches on the items of a search."""
+    from vispco.core.runs.files import read_json_object  # noqa: PLC0415
     from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.files import read_json_object  # noqa: PLC0415
 
     return Evaluation.from_dict(read_json_object(folder / "unpruned.json", what="unpruned evaluation"))
 

@@ -12,8 +12,8 @@ from vispco.cli.budgets import budget_option, one_budget
 from vispco.cli.choice import ALLOCATION
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
-from vispco.errors import InvalidInputError, did_you_mean, needs_extra
-from vispco.serving.limits import ServerLimits
+from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
+from vispco.serving.server.limits import ServerLimits
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
 
@@ -64,15 +64,15 @@ def serve(
     with needs_extra("Serving needs fastapi, uvicorn and openai", "serve"):
         import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it
 
-        from vispco.serving.chat_handler import ServingRules  # noqa: PLC0415
-        from vispco.serving.connections import run_server  # noqa: PLC0415
-        from vispco.serving.remote_pictures import RemoteRules  # noqa: PLC0415
-        from vispco.serving.server import build_app  # noqa: PLC0415
+        from vispco.serving.server.chat_handler import ServingRules  # noqa: PLC0415
+        from vispco.serving.server.connections import run_server  # noqa: PLC0415
+        from vispco.serving.server.remote_pictures import RemoteRules  # noqa: PLC0415
+        from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
-    from vispco.asking import PrunerChoice  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.planning import deployment  # noqa: PLC0415
+    from vispco.pruner import deployment  # noqa: PLC0415
+    from vispco.serving.ask import PrunerChoice  # noqa: PLC0415
 
     choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
     if pruner is not None:

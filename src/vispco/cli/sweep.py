@@ -16,7 +16,7 @@ from vispco.cli.output import show
 from vispco.cli.place import tell_next
 from vispco.cli.search import points_table
 from vispco.cli.telling import draws_bars, say
-from vispco.run_folder import RunFolder
+from vispco.core.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from vispco.cost import Budget
@@ -76,9 +76,9 @@ def sweep(
     from functools import cache  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.evaluation.frontier import Frontier  # noqa: PLC0415
     from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.frontier import Frontier  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
     from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ def sweep(
         return SampleSizes.of(spec.build())
 
     def convert(share: Budget) -> float:
-        from vispco.bench.prediction import as_fractions  # noqa: PLC0415
+        from vispco.timing.prediction import as_fractions  # noqa: PLC0415
 
         text, visual = (int(number.median()) for number in (sizes().num_text, sizes().num_visual))
         return as_fractions([share], spec.build().model, (text, visual), say)[0]

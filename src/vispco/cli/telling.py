@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from vispco.errors import InvalidInputError
-from vispco.progress_lines import LOGGER as PROGRESS
-from vispco.progress_lines import ProgressLines
+from vispco.core.errors import InvalidInputError
+from vispco.core.progress_lines import LOGGER as PROGRESS
+from vispco.core.progress_lines import ProgressLines
 
 LOGGER = logging.getLogger("vispco")
 SAID = logging.getLogger("vispco.said")

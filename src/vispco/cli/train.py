@@ -13,7 +13,7 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import RUNS, run_folder, short_name
 from vispco.cli.telling import draws_bars, is_first, say
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 
 @spread

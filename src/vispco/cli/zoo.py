@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vispco import files
 from vispco.cli.output import fitted_table, show
 from vispco.cli.registered_names import Group
 from vispco.cli.telling import draws_bars, say
+from vispco.core.runs import files
 
 app = typer.Typer(
     help="The small models that are shipped with the package.", cls=Group, no_args_is_help=True, rich_markup_mode=None
@@ -32,7 +32,7 @@ def list_models(
 
         vispco zoo list
     """
-    from vispco.zoo import shipped  # noqa: PLC0415
+    from vispco.models import shipped  # noqa: PLC0415
 
     cards, rows = [], []
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
@@ -75,12 +75,12 @@ def train_model(
 
         vispco zoo train tiny-llava --out runs/zoo/tiny-llava
     """
-    from vispco.zoo.recipe import recipe  # noqa: PLC0415
+    from vispco_zoo.recipe import recipe  # noqa: PLC0415
 
     recipe(name)
     folder = out or Path("runs/zoo") / name
     files.check_writable(folder / "config.json")
-    from vispco.zoo.training import train  # noqa: PLC0415
+    from vispco_zoo.training import train  # noqa: PLC0415
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)

@@ -7,6 +7,8 @@ To add a cost: a frozen dataclass that derives from `Cost`, has a `name` and a `
 from collections.abc import Mapping
 from typing import Any
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.registry import Registry
 from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
@@ -19,8 +21,6 @@ from vispco.cost.polynomial import PolynomialCost
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import Site, Workload
-from vispco.errors import InvalidInputError
-from vispco.registry import Registry
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 Kind: TypeAlias = Literal["flops", "time", "ms", "bytes"]
 """A fraction of the unpruned language model's FLOPs, a fraction of its prefill's time, milliseconds, or KV bytes."""

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
 from vispco.cost.workload import Array, Workload
-from vispco.errors import InvalidInputError
 
 
 @dataclass(frozen=True)

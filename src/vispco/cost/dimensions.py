@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import torch
 
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost.layer_sizes import EXPERTS, NOT_COUNTED, LayerSize, layer_sizes
-from vispco.errors import InvalidInputError, UnsupportedModelError
 
 # Text models of transformers whose feed-forward network has three matrices (gate, up, down) ...
 GATED = frozenset(

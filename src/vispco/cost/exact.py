@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from vispco.cost.layer_flops import LayerFlops, exact_layer_flops
 from vispco.cost.polynomial import PolynomialCost
-from vispco.layer_flops import LayerFlops, exact_layer_flops
 
 
 class Exact(PolynomialCost):

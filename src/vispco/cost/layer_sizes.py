@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from vispco.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.cost import Cost
 from vispco.cost.exact import Exact
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array, Workload
-from vispco.errors import InvalidInputError
 
 NEAR, STEEP = (
     0.02,

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from vispco.cost.layer_flops import LayerFlops, paper_layer_flops
 from vispco.cost.polynomial import PolynomialCost
-from vispco.layer_flops import LayerFlops, paper_layer_flops
 
 
 class Paper(PolynomialCost):

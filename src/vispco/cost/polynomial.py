@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vispco.cost.cost import Cost
 from vispco.cost.host import HostPricing, as_array
+from vispco.cost.layer_flops import LayerFlops
 from vispco.cost.workload import Array, Workload
-from vispco.layer_flops import LayerFlops
 
 LEAST_SAVING = 0.01
 """Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""

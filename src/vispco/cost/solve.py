@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
 from vispco.cost.floor import clamp, flat
 from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
 from vispco.cost.workload import Array, Workload
-from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.schedule import Schedule
 
 Fits = Callable[[Tensor], Tensor]
 """Candidates [C, B] -> bool [C, B]; true up to some candidate and false behind it."""

@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from vispco import files
+from vispco.core.errors import InvalidInputError, parsing
+from vispco.core.runs import files
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.measured import MARGIN, Measured
-from vispco.errors import InvalidInputError, parsing
 
 FORMAT = "vispco-profile"
 AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 Site: TypeAlias = Literal["entry", "mid"]
 """Where tokens leave: at the entry of a layer, or in the middle of the layer before, behind its attention."""

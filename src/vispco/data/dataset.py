@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, TypeVar, overload
 
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data.drawing import draw
 from vispco.data.tasks import SEVERAL, TASKS, metric, select
-from vispco.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vispco.core.errors import UnknownNameError
 from vispco.data.reading import ChartTask, TableTask, WordTask
 from vispco.data.reasoning import ComparisonTask, CountingTask
 from vispco.data.seeing import AttributeTask, ExistenceTask, PositionTask
 from vispco.data.several import ClipTask, PairTask, SeveralTask
-from vispco.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

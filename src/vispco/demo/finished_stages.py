@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vispco.errors import InvalidInputError
-from vispco.files import DamagedFileError, read_json_object, write_json
-from vispco.run_folder import RunFolder
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import DamagedFileError, read_json_object, write_json
+from vispco.core.runs.run_folder import RunFolder
 
 FILE = "demo.json"
 

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import read_json_object
 from vispco.demo.run import BENCH
-from vispco.errors import InvalidInputError
+from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
-from vispco.files import read_json_object
-from vispco.frontier import Frontier
-from vispco.planning.run_files import UNPRUNED
+from vispco.pruner.run_files import UNPRUNED
 from vispco.report.run_files import read
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vispco import report
-from vispco.bench import BenchCandidate, time_candidates
-from vispco.bench.prediction import useful_batch
-from vispco.bench.profiling import profile_model
+from vispco.core.runs.run_folder import RunFolder
 from vispco.cost.time_profile import ProfileError
 from vispco.demo.finished_stages import FinishedStages
 from vispco.demo.settings import DemoSettings
@@ -20,7 +18,6 @@ from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.report.examples import add_examples, of_each_task
 from vispco.report.run_files import EXAMPLES
-from vispco.run_folder import RunFolder
 from vispco.search.journal import NAME as SEARCH_JOURNAL
 from vispco.search.run import search
 from vispco.search.spec import SearchSpec
@@ -28,6 +25,9 @@ from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.storage import JOURNAL
+from vispco.timing import BenchCandidate, time_candidates
+from vispco.timing.prediction import useful_batch
+from vispco.timing.profiling import profile_model
 
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
 Tell = Callable[[Stage, float | None, str], None]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vispco.bench.timing import BenchSettings
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.spec import EvaluatorSpec
 from vispco.scorers import Chain
+from vispco.timing.timing import BenchSettings
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from vispco.core.errors import UnsupportedModelError
+from vispco.core.indexing import cut_tokens, take
 from vispco.engine.cache import TrackedLayer, track, tracked
 from vispco.engine.gather import MaskCut, Stage, gather_mask, let_fill_see_itself
 from vispco.engine.kept import KeptTokens, ShownKeys, closed_slots, cut_columns, with_closed_columns
 from vispco.engine.layer_map import LayerMap
-from vispco.errors import UnsupportedModelError
-from vispco.indexing import cut_tokens, take
 
 Arguments = dict[str, Any]
 OWN = ("hidden_states", "attention_mask", "past_key_values", "position_ids", "shared_kv_states")

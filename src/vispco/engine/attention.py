@@ -21,7 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from vispco.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError
 
 PREFIX = "vispco_"
 FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
+from vispco.core.errors import PrunerStateError, UnsupportedModelError
 from vispco.engine.kept import KeptTokens
-from vispco.errors import PrunerStateError, UnsupportedModelError
 
 SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 """The last holds no tokens but one state, and is left as it is."""

@@ -8,12 +8,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from vispco.core.layout import Array, TokenLayout
 from vispco.engine.injections import Injections
 from vispco.engine.masking import Relaxation
 from vispco.engine.passes import Pass
 from vispco.engine.plan import TokenPlan
 from vispco.engine.safety import RowCheck
-from vispco.layout import Array, TokenLayout
 
 Mode = Literal["drop", "mask"]
 

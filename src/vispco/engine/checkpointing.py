@@ -14,7 +14,7 @@ from weakref import ref
 from torch import nn
 from torch.utils import checkpoint
 
-from vispco.errors import PrunerStateError, UnsupportedModelError
+from vispco.core.errors import PrunerStateError, UnsupportedModelError
 
 
 def check_not_checkpointing(layers: Iterable[nn.Module]) -> None:

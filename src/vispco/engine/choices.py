@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from vispco.core.layout import TokenLayout
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan, check_masking, check_plan
-from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 
 

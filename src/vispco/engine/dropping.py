@@ -8,12 +8,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from vispco.core.indexing import batch_index, take, take_tokens, token_axis, token_index
+from vispco.core.layout import TokenLayout
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Stage, next_stage, restore
 from vispco.engine.kept import cut_shared
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
-from vispco.indexing import batch_index, take, take_tokens, token_axis, token_index
-from vispco.layout import TokenLayout
 from vispco.scorers.base import Selection
 
 

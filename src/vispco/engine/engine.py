@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vispco.core.errors import PrunerStateError, UnsupportedModelError
 from vispco.engine import per_thread
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.attention import (
@@ -41,7 +42,6 @@ from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, unwrap
-from vispco.errors import PrunerStateError, UnsupportedModelError
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
 

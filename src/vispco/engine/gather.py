@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.indexing import batch_index
+from vispco.core.indexing import batch_index
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import nn
 
-from vispco.errors import PrunerStateError
+from vispco.core.errors import PrunerStateError
 
 if TYPE_CHECKING:
     from vispco.engine.engine import Engine

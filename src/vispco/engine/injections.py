@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from vispco.core.indexing import take
 from vispco.engine.gather import Stage
-from vispco.indexing import take
 
 
 @dataclass(eq=False)

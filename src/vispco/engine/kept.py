@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.core.indexing import take_tokens
 from vispco.engine.gather import Stage
-from vispco.indexing import take_tokens
 
 ROOM = 256
 """How many columns for tokens to come are computed at a time."""

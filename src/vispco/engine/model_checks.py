@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import nn
 
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.engine.attention import FLASH, implementation_of
 from vispco.engine.cache import check_own_cache
 from vispco.engine.call_state import EngineOptions
-from vispco.errors import InvalidInputError, UnsupportedModelError
 from vispco.families import Family
 from vispco.scorers.chain import Chain
 

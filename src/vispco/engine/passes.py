@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.indexing import take, token_index
+from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.choices import Choices
 from vispco.engine.gather import merge, spread
@@ -23,9 +26,6 @@ from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
 from vispco.engine.reading import AttentionReader
-from vispco.errors import InvalidInputError
-from vispco.indexing import take, token_index
-from vispco.layout import TokenLayout
 from vispco.scorers.base import Merge, Scorer, Selection
 from vispco.scorers.chain import Chain
 from vispco.scorers.context import ScoringContext, VisionRecord

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.layout import TokenLayout
 from vispco.engine.layer_map import LayerMap
-from vispco.errors import InvalidInputError, UnsupportedModelError
-from vispco.layout import TokenLayout
 from vispco.scorers.chain import Chain
 from vispco.scorers.mixture import chains_of
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.indexing import take
 from vispco.engine.attention import AttentionCall
 from vispco.engine.gather import spread
 from vispco.engine.rows import RowRequest, attention_logits, attention_weights, received_attention
-from vispco.errors import InvalidInputError, UnsupportedModelError
-from vispco.indexing import take
 from vispco.scorers.context import Heads, Of, Rows
 
 if TYPE_CHECKING:

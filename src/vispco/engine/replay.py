@@ -16,12 +16,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vispco.core.errors import PrunerStateError
 from vispco.engine.attention import AttentionCall
 from vispco.engine.cache import cache_layer
 from vispco.engine.forward import attention_calls
 from vispco.engine.hooks import engine_on
 from vispco.engine.passes import Pass
-from vispco.errors import PrunerStateError
 from vispco.families import family_of
 from vispco.scorers.chain import Chain, ChainLike
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vispco.core.indexing import batch_index
 from vispco.engine.attention import AttentionCall
-from vispco.indexing import batch_index
 from vispco.scorers.context import Heads
 
 BLOCK_ELEMENTS = 1 << 22

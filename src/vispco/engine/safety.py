@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from vispco.core.errors import UnsupportedModelError
 from vispco.engine.attention import Attended, AttentionCall, implementation_of
 from vispco.engine.rows import attention_logits, attention_weights
-from vispco.errors import UnsupportedModelError
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 LOOSE = 5e-2  # of half precision

@@ -17,11 +17,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from vispco.core.errors import UnsupportedModelError
+from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
 from vispco.engine.rows import RowRequest, received_attention
-from vispco.errors import UnsupportedModelError
 from vispco.families import Family, family_of
-from vispco.layout import TokenLayout
 from vispco.scorers.base import VisionNeeds
 from vispco.scorers.context import Block, VisionRecord
 

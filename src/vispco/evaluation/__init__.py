@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vispco.core.lazy_exports import lazy_exports
 from vispco.evaluation.result import Evaluation, Evaluator, TaskResult, wilson_interval
-from vispco.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from vispco.evaluation.encoded import Encoded, encode

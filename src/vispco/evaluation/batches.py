@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.encoded import answer_tokens, conversation
 
 if TYPE_CHECKING:

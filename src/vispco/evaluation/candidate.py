@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.cost import Workload
 from vispco.engine import Planner, TokenPlan
-from vispco.errors import InvalidInputError
-from vispco.pruner import Pruner
-from vispco.schedule import Schedule
+from vispco.pruner.pruner import Pruner
 
 if TYPE_CHECKING:
+    from vispco.core.layout import TokenLayout
     from vispco.evaluation.encoded import Encoded
-    from vispco.layout import TokenLayout
     from vispco.scorers import Chain
 
 Candidate: TypeAlias = Schedule | Planner | Pruner | None

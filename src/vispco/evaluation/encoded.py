@@ -10,10 +10,10 @@ import torch
 from jinja2.exceptions import TemplateError
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.families import family_of
-from vispco.zoo.frames import FrameProcessor
-from vispco.zoo.processor import chat_text
+from vispco.models.frames import FrameProcessor
+from vispco.models.processor import chat_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

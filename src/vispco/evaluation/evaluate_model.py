@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.pruner import Pruner
+from vispco.pruner.pruner import Pruner
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

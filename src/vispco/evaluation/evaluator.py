@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco import cost
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.data.files.sample_set import SampleSet
 from vispco.evaluation.batches import SampleBatch, answer_limits, batches
 from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
@@ -20,7 +21,6 @@ from vispco.evaluation.prefix_shelf import PrefixShelf
 from vispco.evaluation.tally import Tally, mean
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike
-from vispco.sources.sample_set import SampleSet
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from vispco.core.errors import InvalidInputError
 from vispco.engine.vision import RECORD, TokenVision, encode_pictures
-from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import VIDEOS, Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of

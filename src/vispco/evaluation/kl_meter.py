@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.engine import answers_at
-from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from vispco.core.errors import InvalidInputError
 from vispco.engine.replay import Prefix
-from vispco.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

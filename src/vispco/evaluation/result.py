@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError, parsing
+from vispco.core.errors import InvalidInputError, parsing
 
 if TYPE_CHECKING:
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
 
 Z_95 = 1.959963984540054  # the 97.5 % point of the normal distribution
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from vispco import cost as costs
+from vispco.core.errors import BudgetFloorError, InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.cost import Cost, Workload, clamp_budget, snap
-from vispco.errors import BudgetFloorError, InvalidInputError
-from vispco.schedule import Schedule
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vispco.errors import InvalidInputError, did_you_mean
+from vispco.core.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
+    from vispco.data.files.sample_set import SampleSet
     from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.metrics import AskSettings
-    from vispco.sources.sample_set import SampleSet
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
@@ -102,8 +102,8 @@ class EvaluatorSpec:
     def samples(self) -> SampleSet[Sample]:
         """What is asked: drawn samples, or the rows of benchmark files."""
         from vispco.data import dataset  # noqa: PLC0415
+        from vispco.data.files.sample_set import SampleSet  # noqa: PLC0415
         from vispco.metrics import read_benchmarks  # noqa: PLC0415
-        from vispco.sources.sample_set import SampleSet  # noqa: PLC0415
 
         if not self.files:
             return SampleSet(list(dataset(self.split, self.tasks, limit=self.limit, seed=self.seed)))
@@ -132,7 +132,7 @@ class EvaluatorSpec:
 
     def load(self) -> tuple[Any, Any]:
         """(model, processor), ready for `generate()`."""
-        from vispco.loading import load  # noqa: PLC0415
+        from vispco.models.loading import load  # noqa: PLC0415
 
         device = self._device()
         model, processor = load(
@@ -147,7 +147,7 @@ class EvaluatorSpec:
 
     def _device(self) -> str | None:
         """Where the model goes; None where a device map says it. A dtype or device that cannot be is refused."""
-        from vispco.loading import pick_device  # noqa: PLC0415
+        from vispco.models.loading import pick_device  # noqa: PLC0415
 
         if self.dtype not in DTYPES:
             raise InvalidInputError(
@@ -182,7 +182,7 @@ def weights_digest(model: str) -> str | None:
 
     A model that was trained again under the same name is another model.
     """
-    from vispco import zoo  # noqa: PLC0415
+    from vispco import models as zoo  # noqa: PLC0415
 
     folder = zoo.path(model) if model in zoo.names() else Path(model).expanduser()
     files = sorted([*folder.glob("config.json"), *folder.glob("*.safetensors")])

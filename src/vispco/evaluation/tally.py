@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from vispco.cost import Cost, Workload
+    from vispco.data.files.sample_set import SampleSet
+    from vispco.data.files.skipped import SkipReport
     from vispco.data.sample import Sample
-    from vispco.sources.sample_set import SampleSet
-    from vispco.sources.skipped import SkipReport
 
     Score = Callable[[Sample, str], float]
 

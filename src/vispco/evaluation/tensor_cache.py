@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file, save_file
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from vispco.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.layout import TokenLayout
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
-from vispco.layout import TokenLayout
 
 ImageSizes = tuple[tuple[int, int, int], ...]
 ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from vispco.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError
 from vispco.families.base import Family
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vispco.core.layout import runs_of
 from vispco.families.base import Family, ImageSizes, TowerFamily, square
-from vispco.layout import runs_of
 
 
 class Llava(TowerFamily):

@@ -3,7 +3,8 @@
 from dataclasses import fields
 from typing import Any
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.core.registry import Registry
 from vispco.kernels.exponential import Exponential
 from vispco.kernels.free import Free
 from vispco.kernels.kernel import Kernel
@@ -11,7 +12,6 @@ from vispco.kernels.linear import Linear
 from vispco.kernels.multi_step import MultiStep
 from vispco.kernels.single import PSigmoid, Single
 from vispco.kernels.steps import Steps
-from vispco.registry import Registry
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel", "vispco.kernels")
 for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 # `initial` keeps its numbers this far inside their open ranges: nearer, a sigmoid's gradient is too small to learn from.
 MARGIN = 1e-6

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from vispco.errors import UnknownNameError
+from vispco.core.errors import UnknownNameError
+from vispco.core.registry import Registry
 from vispco.metrics.metric import METRICS
-from vispco.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vispco.data.files.record import Record
     from vispco.metrics.metric import Item
-    from vispco.sources.record import Record
 
     Scored = Sequence[tuple[Record, float]]
 

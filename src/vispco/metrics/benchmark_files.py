@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark, plain
 
 if TYPE_CHECKING:

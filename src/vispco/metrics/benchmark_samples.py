@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.data.files.image import MAX_SIDE, within_pixels
+from vispco.data.files.limits import context_length
+from vispco.data.files.sample_set import SampleSet, decoded, leave_out, refusal
+from vispco.data.files.sampling import draw, draw_groups
+from vispco.data.files.skipped import Skipped, SkipReport
+from vispco.data.files.tsv import Tsv
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
-from vispco.sources.image import MAX_SIDE, within_pixels
-from vispco.sources.limits import context_length
-from vispco.sources.sample_set import SampleSet, decoded, leave_out, refusal
-from vispco.sources.sampling import draw, draw_groups
-from vispco.sources.skipped import Skipped, SkipReport
-from vispco.sources.tsv import Tsv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
+    from vispco.data.files.record import Record
     from vispco.data.sample import History
-    from vispco.sources.record import Record
 
 
 class EvaluationSet(Tsv):

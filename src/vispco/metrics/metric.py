@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vispco.registry import Registry
+from vispco.core.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
 class Item(Protocol):
-    """What a metric may look at. `vispco.sources.Record` is one."""
+    """What a metric may look at. `vispco.data.files.Record` is one."""
 
     @property
     def question(self) -> str: ...

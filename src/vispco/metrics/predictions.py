@@ -7,8 +7,8 @@ import io
 import json
 from typing import TYPE_CHECKING
 
-from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs import files
 from vispco.metrics.benchmark_samples import BenchmarkSample
 
 if TYPE_CHECKING:

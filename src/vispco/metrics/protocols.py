@@ -14,15 +14,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.metrics.metric import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vispco.data.files.record import Record
     from vispco.metrics.benchmark import Benchmark
     from vispco.metrics.metric import Item
-    from vispco.sources.record import Record
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 SINGLE_WORD = "\nAnswer the question using a single word or phrase."

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vispco.errors import InvalidInputError
+from vispco.compare.searches.equal_terms import CostCurve, text_rows
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation import Evaluation
-from vispco.frontier import Axis, Frontier, Point
-from vispco.frontier.verdict import verdict
+from vispco.evaluation.frontier import Axis, Frontier, Point
+from vispco.evaluation.frontier.verdict import verdict
 from vispco.report import progress, side_files
 from vispco.report.payload import (
     Bench,
@@ -27,7 +28,6 @@ from vispco.report.payload import (
     TaskRow,
 )
 from vispco.report.run_files import RunFiles, read
-from vispco.rivals.equal_terms import CostCurve, text_rows
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.schedule import Schedule
 from vispco.data.sample import Sample
 from vispco.engine import Planner
-from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.evaluation.frontier import Frontier
 from vispco.families import family_of
-from vispco.frontier import Frontier
-from vispco.pruner import Pruner
+from vispco.pruner.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
-from vispco.run_folder import RunFolder
-from vispco.schedule import Schedule
 from vispco.scorers import Chain, ChainLike
 
 MAX_LAYERS = 255  # a token's depth is one byte

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vispco.errors import InvalidInputError, check_version
+from vispco.core.errors import InvalidInputError, check_version
 from vispco.report.record import JsonRecord
 
 FORMAT = "vispco-report"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vispco.frontier import Frontier, Point
-from vispco.frontier.measures import hypervolume
+from vispco.evaluation.frontier import Frontier, Point
+from vispco.evaluation.frontier.measures import hypervolume
 from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-from vispco.errors import InvalidInputError, parsing
+from vispco.core.errors import InvalidInputError, parsing
 
 
 class JsonRecord:

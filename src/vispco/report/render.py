@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
 
-from vispco import files
+from vispco.core.runs import files
 from vispco.report.build import build
 from vispco.report.payload import Payload
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vispco import files
-from vispco.checksums import decode_line
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.compare.methods import MethodTable
+from vispco.compare.searches.comparison import Comparison
+from vispco.core.errors import InvalidInputError, VispcoError
+from vispco.core.runs import files
+from vispco.core.runs.checksums import decode_line
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.runs.run_record import RunRecord, check_files, check_recorded, record_output
 from vispco.evaluation import Evaluation
-from vispco.frontier import Frontier
-from vispco.method_table import MethodTable
-from vispco.planning.run_files import UNPRUNED
+from vispco.evaluation.frontier import Frontier
+from vispco.pruner.run_files import UNPRUNED
 from vispco.report.payload import Example
-from vispco.rivals.comparison import Comparison
-from vispco.run_folder import RunFolder
-from vispco.run_record import RunRecord, check_files, check_recorded, record_output
 from vispco.scorers import Chain
 
 SEARCHED = "frontier.json"

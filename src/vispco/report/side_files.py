@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from vispco.errors import InvalidInputError
-from vispco.method_table import MethodTable, text_rows
+from vispco.compare.methods import MethodTable, text_rows
+from vispco.compare.searches import Comparison, comparison_table, equal_terms_table
+from vispco.core.errors import InvalidInputError
 from vispco.report.payload import Areas, Bench, Provenance
 from vispco.report.run_files import RunFiles
-from vispco.rivals import Comparison, comparison_table, equal_terms_table
 
 
 def areas(files: RunFiles) -> Areas:

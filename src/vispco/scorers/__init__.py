@@ -1,4 +1,4 @@
-"""Scorers, by name. To add one: its file here, one row in `tests/test_scorers.py`, one line in the README."""
+"""Scorers, by name. To add one: its file here, one row in `tests/methods/test_scorers.py`, one line in the README."""
 
 from vispco.scorers.aim import AIM
 from vispco.scorers.aim_merge import AimMerge

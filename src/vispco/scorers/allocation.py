@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError, did_you_mean
-from vispco.layout import Array, TokenLayout
+from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.core.layout import Array, TokenLayout
 from vispco.scorers.base import Merge, Scorer, Selection, ranks
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import places_within

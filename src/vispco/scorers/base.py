@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.indexing import token_index
+from vispco.core.registry import Registry
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.workload import Site
-from vispco.errors import InvalidInputError
-from vispco.indexing import token_index
-from vispco.registry import Registry
 from vispco.scorers.context import Block, ScoringContext
 
 

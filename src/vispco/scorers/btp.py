@@ -9,12 +9,12 @@ Not here: the start on the picture's grid, the correction for late positions, an
 
 import torch
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.small_arrays import Numbers
 from vispco.cost.dimensions import Dimensions
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, cosines
-from vispco.small_arrays import Numbers
 
 
 @register

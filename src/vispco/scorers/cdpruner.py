@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.small_arrays import Numbers
 from vispco.cost.dimensions import Dimensions
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
-from vispco.small_arrays import Numbers
 
 VARIANTS = ("paper", "openvino")
 NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already

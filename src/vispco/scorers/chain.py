@@ -19,8 +19,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self, TypeAlias, Union
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.workload import Site
-from vispco.errors import InvalidInputError
 from vispco.scorers.allocation import ALLOCATIONS, SCORE, Allocated, check_allocation
 from vispco.scorers.base import Scorer, VisionNeeds, get
 

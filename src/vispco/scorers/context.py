@@ -8,9 +8,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
-from vispco.indexing import take
-from vispco.layout import TokenLayout
+from vispco.core.errors import InvalidInputError
+from vispco.core.indexing import take
+from vispco.core.layout import TokenLayout
 
 Rows = Literal["last", "text", "visual", "after-image"]
 """Whose attention is read; see `ScoringContext.attention`."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.core.small_arrays import Numbers
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
-from vispco.small_arrays import Numbers
 
 GROWTH = 0.5  # of a block, relative to the tokens that were taken
 

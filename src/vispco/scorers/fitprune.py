@@ -11,8 +11,8 @@ from typing import get_args
 
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.workload import Site
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, register
 from vispco.scorers.context import ScoringContext
 

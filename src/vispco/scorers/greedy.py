@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.core.indexing import batch_index
+from vispco.core.small_arrays import Numbers, as_numbers, is_on_host, library_of
 from vispco.cost.dimensions import Dimensions
-from vispco.indexing import batch_index
 from vispco.scorers.base import Selection, ranks
 from vispco.scorers.context import ScoringContext
-from vispco.small_arrays import Numbers, as_numbers, is_on_host, library_of
 
 Update: TypeAlias = Callable[[int, Numbers, Numbers], Numbers]
 """(step, picked int64 [B, 1], gains float [B, V]) -> the gains of the next step, -inf for this token and all before it."""
@@ -40,7 +40,7 @@ class GreedyPicks:
     """Takes the token with the largest gain of each sample, again and again. Equal gains go to the earlier token.
 
     live: bool [B, V]. exact: one pick a step; by default on the host only. library: what steps compute with, see
-    `vispco.small_arrays`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
+    `vispco.core.small_arrays`. samples: 0, 1, ..., B - 1 as a column: x[samples, picked] is [B, 1, ...].
     """
 
     def __init__(self, live: Tensor, *, exact: bool | None = True) -> None:

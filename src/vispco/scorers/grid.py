@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.layout import TokenLayout
+from vispco.core.layout import TokenLayout
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, register
 from vispco.scorers.context import ScoringContext
 

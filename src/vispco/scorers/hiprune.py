@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.workload import Site
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.context import ScoringContext

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.small_arrays import Numbers
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, feature_cosine_flops, feature_cosines
-from vispco.small_arrays import Numbers
 
 GROWTH = 1.0  # of a block, relative to the tokens that were taken
 FRESH = 8  # tokens whose gain is computed anew at a time, on the host

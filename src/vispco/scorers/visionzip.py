@@ -15,8 +15,8 @@ import math
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.nearest import key_cosine_flops, nearest

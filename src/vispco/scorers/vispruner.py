@@ -13,8 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
-from vispco.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import feature_cosine_flops, feature_cosines

@@ -2,7 +2,7 @@
 
 Lin et al., "Boosting Multimodal Large Language Models with Visual Tokens Withdrawal" (AAAI 2025). Nothing is scored: from
 layer K on the model continues with text alone. Faithful with a schedule that keeps none (`Schedule.withdraw`); one that keeps
-some keeps the first ones. How the paper finds K is `vispco.rivals`' search of the same name.
+some keeps the first ones. How the paper finds K is `vispco.compare.searches`' search of the same name.
 """
 
 import torch

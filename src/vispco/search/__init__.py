@@ -1,16 +1,16 @@
 """From a budget to a schedule: the paper's gradient search, its rivals, and a predictor that does it per sample.
 
-`search` is the way in; `vispco.planning.deployment` is the way out. Names are imported when they are first used.
+`search` is the way in; `vispco.pruner.deployment` is the way out. Names are imported when they are first used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vispco.lazy_exports import lazy_exports, make_callable
+from vispco.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from vispco.planning.predictor import Predictor, PredictorConfig
+    from vispco.pruner.predictor import Predictor, PredictorConfig
     from vispco.search.gradient.trainer import PredictorTrainer
     from vispco.search.gradient.training_settings import TrainingSettings
     from vispco.search.objective import Objective
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Effort": "vispco.search.spec",
     "Objective": "vispco.search.objective",
-    "Predictor": "vispco.planning.predictor",
-    "PredictorConfig": "vispco.planning.predictor",
+    "Predictor": "vispco.pruner.predictor",
+    "PredictorConfig": "vispco.pruner.predictor",
     "SearchPreset": "vispco.search.presets",
     "PredictorTrainer": "vispco.search.gradient.trainer",
     "SearchSpec": "vispco.search.spec",
@@ -43,4 +43,3 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
-make_callable(__name__, "search")

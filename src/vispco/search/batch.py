@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from vispco.core.errors import InvalidInputError
 from vispco.engine import recorded_embeddings
-from vispco.errors import InvalidInputError
 from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.kl_meter import KlMeter
 from vispco.families import family_of
-from vispco.planning.observation import Observation, observe
+from vispco.pruner.observation import Observation, observe
 from vispco.search.journal import work_key
 
 

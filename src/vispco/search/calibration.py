@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import pad
 
+from vispco.core.errors import InvalidInputError
 from vispco.data.dataset import Lazy
-from vispco.errors import InvalidInputError
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.tensor_cache import GIB, TensorCache
-from vispco.planning.observation import Observation, join_observations
+from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch, run_teacher
 
 if TYPE_CHECKING:

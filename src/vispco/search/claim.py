@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import broadcast_object_list
 
-from vispco.planning import run_files as disk
-from vispco.planning.model_fingerprint import ModelFingerprint
-from vispco.run_folder import RunFolder
+from vispco.core.runs.run_folder import RunFolder
+from vispco.pruner import run_files as disk
+from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.search.gradient import checkpoint
 from vispco.search.journal import NAME as JOURNAL
 from vispco.search.ranks import rank_and_size

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from vispco.core.layout import TokenLayout
+from vispco.core.schedule import Schedule
 from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.frontier import Frontier, Point
-from vispco.layout import TokenLayout
-from vispco.planning.joint_planner import JointPlanner
-from vispco.planning.planner import BudgetPlanner
-from vispco.pruner import Pruner
-from vispco.schedule import Schedule
+from vispco.evaluation.frontier import Frontier, Point
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.planner import BudgetPlanner
+from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.mixture import chains_of
 

@@ -9,8 +9,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from vispco.checksums import DamagedJournalWarning, decode_line, encode_line
-from vispco.files import append_line
+from vispco.core.runs.checksums import DamagedJournalWarning, decode_line, encode_line
+from vispco.core.runs.files import append_line
 
 NAME = "journal.jsonl"
 

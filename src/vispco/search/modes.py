@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vispco.planning.found_shape import FoundShape
-from vispco.planning.joint_planner import JointPlanner
-from vispco.planning.planner import BudgetPlanner, predicted_shape, static_shape
-from vispco.planning.predictor import Predictor
+from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.static import static_search

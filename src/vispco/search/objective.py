@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from vispco import cost as costs
+from vispco.core.layout import TokenLayout
+from vispco.core.schedule import whole_tokens
 from vispco.cost import Cost, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
 from vispco.evaluation.candidate import first_drop
 from vispco.evaluation.kl_meter import Direction, KlMeter, answer_logits
-from vispco.layout import TokenLayout
-from vispco.pruner import Pruner
-from vispco.schedule import whole_tokens
+from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 from vispco.scorers.cost import workload_under
 from vispco.search.batch import Batch

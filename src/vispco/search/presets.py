@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from vispco.errors import UnknownNameError
+from vispco.core.errors import UnknownNameError
 from vispco.search.gradient.lagrangian import LagrangianSettings
 
 

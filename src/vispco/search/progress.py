@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from vispco.progress_lines import ProgressLines
+from vispco.core.progress_lines import ProgressLines
 
 FIELDS = ("kl", "share", "violation", "w", "lambda")
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vispco.core.runs.provenance import machine, versions
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.weights import hide_weight_bars
 from vispco.cost import Cost
 from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.frontier import Frontier, Point
+from vispco.evaluation.frontier import Frontier, Point
 from vispco.kernels import Kernel
-from vispco.planning import run_files as disk
-from vispco.planning.model_fingerprint import ModelFingerprint
-from vispco.provenance import machine, versions
-from vispco.run_folder import RunFolder
+from vispco.pruner import run_files as disk
+from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.claim import claimed
@@ -27,7 +28,6 @@ from vispco.search.modes import SearchRun, run_mode
 from vispco.search.presets import SearchPreset
 from vispco.search.spec import BUDGETS, Effort, Mode, SearchSpec
 from vispco.version import __version__
-from vispco.weights import hide_weight_bars
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -62,7 +62,7 @@ def search(
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
 
     directory: a new folder, or that of the same search, which continues, or gives its frontier if it was finished; one with
-    anything else in it is refused (`vispco.run_folder`).
+    anything else in it is refused (`vispco.core.runs.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
     servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
@@ -72,7 +72,7 @@ def search(
     default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
     default: the paper's row for this model and kernel. seed: of everything that is drawn. spec: all of these at once (scorer
     to seed), in place of them. facts: more for config.json, such as the command that was given.
-    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.planning.deployment`.
+    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.pruner.deployment`.
     """
     began = time.perf_counter()
     spec = spec or SearchSpec.choose(

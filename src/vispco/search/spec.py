@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 
 from vispco import cost as costs
 from vispco import kernels
+from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.cost import Cost, parse_budget
-from vispco.errors import InvalidInputError, did_you_mean
 from vispco.kernels import Kernel
 from vispco.scorers import Chain, ChainLike
 from vispco.search import presets

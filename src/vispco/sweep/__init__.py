@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vispco.lazy_exports import lazy_exports, make_callable
+from vispco.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from vispco.sweep.loaded_model import sweep
@@ -33,4 +33,3 @@ _MODULES = {
 __all__ = ["Factory", "OnProgress", "Progress", "ProgressDisplay", "SweepSpec", "SweepWorkers", "run", "sweep"]
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
-make_callable(__name__, "sweep")

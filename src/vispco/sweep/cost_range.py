@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vispco.errors import InvalidInputError
-from vispco.schedule import Schedule
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 
 if TYPE_CHECKING:
     from vispco.sweep.spaces import Params, Space

@@ -10,7 +10,7 @@ from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_le
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vispco.frontier import Frontier
+    from vispco.evaluation.frontier import Frontier
     from vispco.sweep.trial_queue import Claim, TrialQueue
     from vispco.sweep.workers.worker_pool import Outcome, WorkerPool
 

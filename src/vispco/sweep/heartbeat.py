@@ -14,8 +14,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from vispco.provenance import machine_id
-from vispco.provenance import process_start as start_time
+from vispco.core.runs.provenance import machine_id
+from vispco.core.runs.provenance import process_start as start_time
 
 BEAT_SECONDS = 15.0
 STALE_SECONDS = 75.0  # a sweep without a heartbeat for this long counts as dead

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.storages.journal import JournalFileBackend
 
-from vispco.checksums import decode_line, encode_line
-from vispco.files import cut_unfinished_line
-from vispco.run_lock import wait_for_lock
+from vispco.core.runs.checksums import decode_line, encode_line
+from vispco.core.runs.files import cut_unfinished_line
+from vispco.core.runs.run_lock import wait_for_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

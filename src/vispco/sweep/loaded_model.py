@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.frontier import Frontier
 from vispco.scorers import ChainLike
 from vispco.sweep.runner import run
 from vispco.sweep.spec import SweepSpec, SweepWorkers

@@ -13,13 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from vispco.errors import InvalidInputError
-from vispco.progress_lines import ProgressLines
+from vispco.core.errors import InvalidInputError
+from vispco.core.progress_lines import ProgressLines
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from vispco.frontier import Frontier, Point
+    from vispco.evaluation.frontier import Frontier, Point
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
 LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal

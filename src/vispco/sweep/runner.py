@@ -7,10 +7,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vispco.checksums import DamagedJournalWarning
-from vispco.errors import InvalidInputError, VispcoError, needs_extra
-from vispco.frontier import Axis, Frontier
-from vispco.run_folder import RunFolder
+from vispco.core.errors import InvalidInputError, VispcoError, needs_extra
+from vispco.core.runs.checksums import DamagedJournalWarning
+from vispco.core.runs.run_folder import RunFolder
+from vispco.evaluation.frontier import Axis, Frontier
 
 with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
     import optuna

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from vispco import kernels
-from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.schedule import Schedule
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.schedule import Schedule
 
 if TYPE_CHECKING:
     import numpy as np

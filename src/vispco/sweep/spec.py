@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError, UnknownNameError
-from vispco.frontier import Axis
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.evaluation.frontier import Axis
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostFunction, CostRange
 from vispco.sweep.sweep_plan import SweepPlan, check_plan, make_plan

@@ -12,7 +12,7 @@ from typing import Any
 import optuna
 import sqlalchemy
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.sweep.journal import SweepJournal, file_lock, is_foreign_file
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}

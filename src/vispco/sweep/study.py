@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.sweep.journal import STUDY_COPY
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vispco.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
     import optuna

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
-from vispco.errors import InvalidInputError
-from vispco.frontier import Axis, Frontier, Point
+from vispco.core.errors import InvalidInputError
+from vispco.evaluation.frontier import Axis, Frontier, Point
 from vispco.sweep import trials
 from vispco.sweep.heartbeat import HeartbeatMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vispco.core.schedule import Schedule
     from vispco.evaluation.result import Evaluation
-    from vispco.schedule import Schedule
     from vispco.sweep.study import SweepStudy
     from vispco.sweep.sweep_plan import SweepPlan
 

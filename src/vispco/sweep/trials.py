@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
+from vispco.core.schedule import Schedule
+from vispco.evaluation.frontier import Point
 from vispco.evaluation.result import Evaluation
-from vispco.frontier import Point
-from vispco.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

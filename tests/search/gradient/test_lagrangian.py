@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
 
 numbers = st.floats(-3.0, 3.0)

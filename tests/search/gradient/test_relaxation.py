@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.errors import InvalidInputError
-from vispco.layout import TokenLayout
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
 from vispco.scorers.base import ranks
 from vispco.search.gradient.relaxation import GaussianMask, soft_threshold, standardised
 

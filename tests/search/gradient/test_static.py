@@ -6,10 +6,10 @@ import torch
 import tiny
 from search.random_batches import make_batches
 from vispco import kernels
+from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning
-from vispco.errors import InvalidInputError
 from vispco.kernels import KERNELS
-from vispco.planning.found_shape import FoundShape
+from vispco.pruner.found_shape import FoundShape
 from vispco.search.gradient.lagrangian import LagrangianSettings
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings, static_search

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from search.random_batches import make_trainer
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import batch_index, draw_budgets

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from vispco.planning.instruction_groups import group_instructions, left_out_means
-from vispco.planning.memory import bounded
-from vispco.planning.observation import Observation
+from vispco.pruner.instruction_groups import group_instructions, left_out_means
+from vispco.pruner.memory import bounded
+from vispco.pruner.observation import Observation
 from vispco.search.joint.choosing import choose_configurations, is_gain, useful_anchors
 
 

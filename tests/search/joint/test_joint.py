@@ -11,17 +11,17 @@ import torch
 import tiny
 from search.random_batches import make_batches, zoo_model
 from vispco import Pruner
+from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
-from vispco.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
-from vispco.planning.configurations import Configurations, nearest_level
-from vispco.planning.deployment import export
-from vispco.planning.joint_measured import JointMeasuredPlanner
-from vispco.planning.joint_planner import JointPlanner
-from vispco.planning.joint_predictor import JointPredictor
-from vispco.planning.observation import observe
+from vispco.pruner.configurations import Configurations, nearest_level
+from vispco.pruner.deployment import export
+from vispco.pruner.joint_measured import JointMeasuredPlanner
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.joint_predictor import JointPredictor
+from vispco.pruner.observation import observe
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.search.joint.joint_table import measure_joint_table

@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from search.random_batches import make_batches
-from vispco.planning.observation import Observation
+from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_neighbours, fit_joint_predictor

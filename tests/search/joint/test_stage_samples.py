@@ -5,7 +5,7 @@ import torch
 
 from search.random_batches import zoo_model
 from vispco.data import dataset
-from vispco.planning.memory import bounded
+from vispco.pruner.memory import bounded
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured

@@ -8,11 +8,11 @@ import torch
 
 import tiny
 from vispco import kernels, scorers
+from vispco.core.errors import UnknownNameError
 from vispco.cost import BudgetWarning, Dimensions, Workload
-from vispco.errors import UnknownNameError
-from vispco.planning.observation import Observation, join_observations
-from vispco.planning.predictor import Predictor, PredictorConfig
-from vispco.planning.similarity import as_points, describe, other_sample_weights, scales
+from vispco.pruner.observation import Observation, join_observations
+from vispco.pruner.predictor import Predictor, PredictorConfig
+from vispco.pruner.similarity import as_points, describe, other_sample_weights, scales
 from vispco.search.shapes.halving import measure_shapes, measure_shapes_quietly
 from vispco.search.shapes.initial import initial_shapes
 from vispco.search.table.kl_table import Anchors, KlTable, measure_table, spread_budgets

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from vispco.metrics.benchmark import BENCHMARKS, LETTER, SHORT, YES_NO, Benchmark
 
 if TYPE_CHECKING:
+    from vispco.data.files.record import Record
     from vispco.metrics.benchmark import Scored
-    from vispco.sources.record import Record
 
 ROTATION = 1_000_000
 MMBENCH_SPLITS = ("DEV_EN", "DEV_EN_V11", "", "V11", "TEST_EN", "TEST_EN_V11")

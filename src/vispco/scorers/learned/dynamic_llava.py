@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vispco.core.schedule import Schedule
 from vispco.cost.dimensions import Dimensions
-from vispco.schedule import Schedule
 from vispco.scorers.base import Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.cost.dimensions import Dimensions
-from vispco.errors import InvalidInputError
-from vispco.schedule import Schedule
 from vispco.scorers.base import Scorer, Selection, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.network import LearnedConfig, LearnedNetwork, find_weights, load_network

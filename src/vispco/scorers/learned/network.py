@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from vispco.errors import InvalidInputError
-from vispco.weights import hide_weight_bars
+from vispco.core.errors import InvalidInputError
+from vispco.core.weights import hide_weight_bars
 
 SHIPPED = Path(__file__).parent / "weights"
 TRAINED = "scorer"

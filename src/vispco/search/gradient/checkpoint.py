@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 
 NAME = "checkpoint.safetensors"
 

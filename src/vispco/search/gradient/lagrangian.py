@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 
 
 def penalty(h: Tensor, w: Tensor, lam: Tensor) -> Tensor:

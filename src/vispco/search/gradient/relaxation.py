@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vispco.errors import InvalidInputError
-from vispco.layout import TokenLayout
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
 
 REACH = 4.0  # the Gaussian is summed over so many sigmas to each side
 FULL = 1.0 - 1e-9  # a retention from here on drops nothing

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError, VispcoError
+from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import FoundShape
+from vispco.pruner.found_shape import FoundShape
 from vispco.search.batch import Batch
 from vispco.search.gradient.descent_step import (
     best_along,

@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from vispco.planning.predictor import Predictor
+from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
 from vispco.search.gradient.projection import Pricing, project

@@ -19,8 +19,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from vispco import files
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs import files
 from vispco.search.batch import Batch
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError

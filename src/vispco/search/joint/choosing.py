@@ -14,8 +14,8 @@ from itertools import combinations
 
 from torch import Tensor
 
-from vispco.planning.instruction_groups import left_out_means
-from vispco.planning.memory import bounded
+from vispco.pruner.instruction_groups import left_out_means
+from vispco.pruner.memory import bounded
 from vispco.search.table.memory_fit import chosen_values
 
 NOISE = 0.5  # standard errors: a difference that is smaller is none

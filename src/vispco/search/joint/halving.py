@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations, budget_at, level_of, text_floor
-from vispco.planning.instruction_groups import group_instructions, left_out_means
-from vispco.planning.memory import bounded
-from vispco.planning.observation import Observation, join_observations
+from vispco.pruner.configurations import Configurations, budget_at, level_of, text_floor
+from vispco.pruner.instruction_groups import group_instructions, left_out_means
+from vispco.pruner.memory import bounded
+from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.choosing import useful_anchors

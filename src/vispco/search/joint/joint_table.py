@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost
-from vispco.planning.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
-from vispco.planning.found_shape import FoundShape
-from vispco.planning.instruction_groups import group_instructions
-from vispco.planning.observation import Observation, join_observations
+from vispco.pruner.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
+from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.instruction_groups import group_instructions
+from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.halving import LevelSearch

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import BudgetWarning
-from vispco.planning.configurations import Configurations, Request, budget_at, counts_by_chain, text_floor
+from vispco.pruner.configurations import Configurations, Request, budget_at, counts_by_chain, text_floor
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.space import joint_kernel

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations
-from vispco.planning.instruction_groups import BANDWIDTH, as_group_points, drawn_to_the_mean, left_out_means
-from vispco.planning.joint_predictor import JointPredictor, JointPredictorConfig
-from vispco.planning.memory import Memory, bounded
-from vispco.planning.similarity import similarity_weights
+from vispco.pruner.configurations import Configurations
+from vispco.pruner.instruction_groups import BANDWIDTH, as_group_points, drawn_to_the_mean, left_out_means
+from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
+from vispco.pruner.memory import Memory, bounded
+from vispco.pruner.similarity import similarity_weights
 from vispco.search.joint.choosing import ConfigurationChoice, choose_configurations
 from vispco.search.joint.joint_table import JointTable
 from vispco.search.joint.space import joint_kernel

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vispco import kernels
+from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, counts_for_budget
-from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import deployed_gamma
+from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain, ChainLike
 from vispco.search.objective import Objective
 from vispco.search.shapes.initial import GOLDEN, initial_shapes

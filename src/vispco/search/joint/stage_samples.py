@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations
-from vispco.planning.memory import bounded
-from vispco.planning.observation import Observation, join_observations
+from vispco.pruner.configurations import Configurations
+from vispco.pruner.memory import bounded
+from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches, batch_lengths
 from vispco.search.joint.measuring import Chains

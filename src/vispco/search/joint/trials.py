@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.planning.configurations import Configurations
-from vispco.planning.memory import bounded
+from vispco.pruner.configurations import Configurations
+from vispco.pruner.memory import bounded
 from vispco.scorers import Chain
 
 NOTHING = torch.empty(0)  # no sample has been measured yet

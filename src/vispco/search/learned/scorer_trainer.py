@@ -20,13 +20,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
+from vispco.core.schedule import Schedule
 from vispco.data.dataset import Lazy
 from vispco.engine import TokenPlan
-from vispco.errors import InvalidInputError
 from vispco.evaluation.kl_meter import answer_logits
-from vispco.layout import TokenLayout
-from vispco.pruner import Pruner
-from vispco.schedule import Schedule
+from vispco.pruner.pruner import Pruner
 from vispco.scorers.learned import LearnedScorer
 from vispco.search.batch import Batch
 from vispco.search.gradient.training_loop import TrainingLoop, tensors_of

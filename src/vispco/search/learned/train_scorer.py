@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import Accelerator
 
+from vispco.core.errors import InvalidInputError
+from vispco.core.runs.provenance import machine, versions
+from vispco.core.runs.run_folder import RunFolder
 from vispco.cost import Dimensions
-from vispco.errors import InvalidInputError
-from vispco.provenance import machine, versions
-from vispco.run_folder import RunFolder
 from vispco.scorers import SCORERS, LearnedScorer
 from vispco.scorers.learned.network import TRAINED
 from vispco.search.calibration import CalibrationBatches

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, counts_for_budget
-from vispco.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import FoundShape, deployed_gamma
+from vispco.pruner.found_shape import FoundShape, deployed_gamma
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.shapes.initial import initial_shapes

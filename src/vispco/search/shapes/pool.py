@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import deployed_gamma
+from vispco.pruner.found_shape import deployed_gamma
 from vispco.search.batch import Batch
 from vispco.search.gradient.descent_step import typical_size
 from vispco.search.objective import Objective

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import FoundShape
+from vispco.pruner.found_shape import FoundShape
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.shapes.halving import rank_shapes

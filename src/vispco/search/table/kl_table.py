@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vispco.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.planning.observation import Observation, join_observations
-from vispco.planning.similarity import other_sample_weights
+from vispco.pruner.observation import Observation, join_observations
+from vispco.pruner.similarity import other_sample_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.ranks import MeasuringJob, Progress, measure_jobs

@@ -14,8 +14,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from vispco.planning.observation import Observation
-from vispco.planning.similarity import as_points, describe, scales, similarity_weights
+from vispco.pruner.observation import Observation
+from vispco.pruner.similarity import as_points, describe, scales, similarity_weights
 from vispco.search.table.kl_table import HeldOutKl, KlTable
 
 BANDWIDTHS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.errors import UnknownNameError
-from vispco.planning.predictor import Predictor
+from vispco.core.errors import UnknownNameError
+from vispco.pruner.predictor import Predictor
 from vispco.search.table.kl_table import Anchors, HeldOutKl, KlTable
 
 METHODS = ("memory", "network")

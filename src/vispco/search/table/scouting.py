@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from vispco.kernels import Kernel
-from vispco.planning.observation import join_observations
-from vispco.planning.similarity import other_sample_weights
+from vispco.pruner.observation import join_observations
+from vispco.pruner.similarity import other_sample_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.ranks import MeasuringJob, Progress, measure_jobs

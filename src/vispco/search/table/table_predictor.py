@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from vispco.kernels import Kernel
-from vispco.planning.found_shape import FoundShape
-from vispco.planning.predictor import Predictor
+from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.ranks import Progress

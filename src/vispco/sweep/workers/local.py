@@ -17,7 +17,7 @@ from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, buil
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
 
 INDEX = "VISPCO_WORKER"  # the number of this worker, which selects its GPU
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

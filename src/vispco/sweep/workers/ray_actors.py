@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from vispco.errors import InvalidInputError, needs_extra
+from vispco.core.errors import InvalidInputError, needs_extra
 from vispco.sweep.storage import connection_problem
 from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
 
 if TYPE_CHECKING:
+    from vispco.core.schedule import Schedule
     from vispco.evaluation.result import Evaluator
-    from vispco.schedule import Schedule
 
 MAX_FAILED_STARTS = 5  # so many actors in a row may die before one becomes ready
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from vispco.errors import VispcoError
+from vispco.core.errors import VispcoError
 from vispco.evaluation.result import Evaluation, Evaluator
 
 if TYPE_CHECKING:
-    from vispco.schedule import Schedule
+    from vispco.core.schedule import Schedule
 
 Factory = Callable[[], Evaluator]
 """Builds the evaluator with its model, once in each worker. It is sent there by pickle."""

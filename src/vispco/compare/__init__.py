@@ -1,0 +1,1 @@
+"""Comparisons on equal terms: published methods (`methods`) and other people's searches (`searches`)."""

@@ -1,0 +1,17 @@
+"""The paper's first table for a model: published methods on equal terms, by one account."""
+
+from vispco.compare.methods.fill import fill_table
+from vispco.compare.methods.ground import Ground
+from vispco.compare.methods.table import MethodTable, MethodTableRow, TableSettings
+from vispco.compare.methods.views import csv_text, latex_text, text_rows
+
+__all__ = [
+    "Ground",
+    "MethodTable",
+    "MethodTableRow",
+    "TableSettings",
+    "csv_text",
+    "fill_table",
+    "latex_text",
+    "text_rows",
+]

@@ -1,0 +1,157 @@
+"""Fills a `MethodTable`, method by method; what an earlier run has measured is not measured again."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from vispco.compare.methods.ground import Ground
+from vispco.compare.methods.search_on_top import pruner_at, search_on_top
+from vispco.compare.methods.table import Kind, MethodTable, MethodTableRow, TableSettings
+from vispco.core.errors import InvalidInputError, VispcoError
+from vispco.core.schedule import Schedule
+from vispco.cost import BudgetWarning
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner import presets
+from vispco.pruner.pruner import Pruner
+from vispco.scorers import Chain
+from vispco.sweep import spaces
+from vispco.sweep.cost_range import CostRange
+
+WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
+Asked = tuple[Kind, float | None, Schedule]
+OnRows = Callable[[MethodTable], None]
+"""Told the table so far after each method, and after each search."""
+
+
+def fill_table(
+    ground: Ground,
+    settings: TableSettings,
+    table: MethodTable | None = None,
+    *,
+    on_method: Callable[[str], None] = lambda _: None,
+    on_rows: OnRows = lambda _: None,
+) -> MethodTable:
+    """Measure every method of the settings. A method that cannot run on this model gets a row with a note.
+
+    details["seconds"] of the table: what it took, all runs of it together.
+    """
+    filled, began = table or MethodTable(), time.perf_counter()
+
+    def add(*rows: MethodTableRow) -> None:
+        nonlocal filled, began
+        now = time.perf_counter()
+        filled = filled.with_rows(rows, seconds=now - began)
+        began = now
+        on_rows(filled)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # a row says so itself
+        for method in settings.methods:
+            with suppress(VispcoError):  # its row will say why
+                ground.expect(_chain(ground, method))
+        if filled.row("unpruned", "unpruned") is None:
+            on_method("unpruned")
+            add(ground.unpruned_row())
+        for method in settings.methods:
+            on_method(method)
+            if filled.row(method, "published") is None:
+                add(*_measured(ground, settings, method))
+            first = filled.row(method, "published")
+            if settings.search is None or first is None or first.accuracy is None:
+                continue
+            for budget in settings.search_budgets:
+                if filled.row(method, "searched", budget) is None:
+                    on_method(f"{method}, search at {budget:.0%}")
+                    own = filled.row(method, "scaled", budget)
+                    add(_noted(search_on_top(ground, settings, method, budget, own)))
+    return filled
+
+
+def _measured(ground: Ground, settings: TableSettings, method: str) -> tuple[MethodTableRow, ...]:
+    """As published, scaled to each budget, and with schedules drawn for each budget, in one pass over the test set."""
+    try:
+        chain = _chain(ground, method)
+        evaluator = ground.evaluator(chain)
+        asked = _candidates(settings, method, SampleSizes.of(evaluator))
+        found = evaluator.many([candidate for _, _, candidate in asked])
+        times = _times(ground, settings, method, asked, chain)
+    except VispcoError as error:
+        return (MethodTableRow(method=method, kind="published", note=f"not run: {error}"),)
+    rows = []
+    for kind, budget in dict.fromkeys((kind, budget) for kind, budget, _ in asked):
+        mine = [each for (k, b, _), each in zip(asked, found, strict=True) if (k, b) == (kind, budget)]
+        measured: dict[str, Any] = ground.sampled(mine) if kind == "sampled" else ground.measures(mine[0])
+        measured |= times.get(_timed_name(kind, budget), {})
+        rows.append(_noted(MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), **measured)))
+    return tuple(rows)
+
+
+def _times(
+    ground: Ground, settings: TableSettings, method: str, asked: Sequence[Asked], chain: Chain
+) -> dict[str, dict[str, float]]:
+    """Of the method as published and at each budget, with its planner; and of the first draw of each budget."""
+    makers: dict[str, Callable[[int], Pruner]] = {}
+    for kind, budget, schedule in asked:
+        if kind == "sampled":
+            makers.setdefault(_timed_name(kind, budget), partial(pruner_at, chain, schedule))
+        else:
+            own = presets.pruner(method, ground.model, budget=budget)
+            makers[_timed_name(kind, budget)] = partial(_same, own)
+    return ground.times(makers, settings.rounds)
+
+
+def _same(pruner: Pruner, _: int) -> Pruner:
+    return pruner
+
+
+def _timed_name(kind: str, budget: float | None) -> str:
+    return f"{kind} {budget}"
+
+
+def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[Asked]:
+    """All that is measured without a search."""
+    preset, setting = presets.parse(method)
+    found: list[Asked] = [("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))]
+    for budget in settings.budgets:
+        found.append(("scaled", budget, preset.at_budget(budget, sizes.cost, sizes.workload, setting)))
+        found += [("sampled", budget, schedule) for schedule in _drawn(settings, sizes, budget)]
+    return found
+
+
+def _drawn(settings: TableSettings, sizes: SampleSizes, budget: float) -> list[Schedule]:
+    """Random non-increasing schedules that meet a budget; none where it lies under the floor."""
+    space = spaces.get("free", sizes.num_layers, sizes.earliest_layer)
+    try:
+        inside = CostRange(space, max(0.0, budget - WIDTH), budget, sizes.fraction)
+    except InvalidInputError:
+        return []
+    draws = [inside.draw(np.random.default_rng((settings.seed, number))) for number in range(settings.draws)]
+    return [sizes.fit(space.schedule(params), budget) for params in draws]
+
+
+def _chain(ground: Ground, method: str) -> Chain:
+    preset, setting = presets.parse(method)
+    return preset.chain_for(ground.num_layers, setting)
+
+
+def _noted(row: MethodTableRow) -> MethodTableRow:
+    """A budget that lies under what cannot be pruned is said so."""
+    if row.budget is None or row.fraction is None or row.fraction <= row.budget + 1e-9:
+        return row
+    return replace(row, note="; ".join(filter(None, (row.note, "the budget lies under this method's floor"))))
+
+
+def chosen_methods(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Methods as a person names them; all of them without a name. An unknown one is refused."""
+    wanted = list(presets.PRESETS) if names is None else list(names)
+    for name in wanted:
+        presets.parse(name)
+    return tuple(dict.fromkeys(wanted))

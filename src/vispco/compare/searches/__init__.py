@@ -1,0 +1,68 @@
+"""Rivals: other people's searches, on the same calibration set and bill as VisPCO's own.
+
+result = vispco.compare.searches.get("random-40").search(evaluator, budget=0.5)
+table = vispco.compare.searches.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
+"""
+
+from vispco.compare.searches import (  # noqa: F401  # they register
+    autoprune,
+    btp_layers,
+    downsample,
+    evolution,
+    fitprune,
+    g_search,
+    p_sigmoid_bo,
+    random_n,
+    scaled,
+    single_grid,
+    tpe_joint,
+    vflowopt,
+    vtw,
+)
+from vispco.compare.searches.calibration import Calibration
+from vispco.compare.searches.candidate import Candidate, PlannerResult, RivalResult
+from vispco.compare.searches.compare import ComparedBudgets, compare
+from vispco.compare.searches.comparison import Comparison, Row
+from vispco.compare.searches.comparison_views import (
+    ComparisonTable,
+    SearchCostInfo,
+    comparison_table,
+    equal_terms_table,
+    narrow_tables,
+    search_cost_info,
+)
+from vispco.compare.searches.frontier_run import FrontierRun, Snapshot, run_search
+from vispco.compare.searches.registry import SEARCHES, Search, get, get_searches, search_names
+from vispco.compare.searches.rival import AnytimeRival, Choice, Rival
+from vispco.compare.searches.vispco_search import VispcoSearch
+from vispco.evaluation.sample_sizes import SampleSizes
+
+__all__ = [
+    "SEARCHES",
+    "AnytimeRival",
+    "Calibration",
+    "Candidate",
+    "Choice",
+    "ComparedBudgets",
+    "Comparison",
+    "ComparisonTable",
+    "FrontierRun",
+    "PlannerResult",
+    "Rival",
+    "RivalResult",
+    "Row",
+    "SampleSizes",
+    "Search",
+    "SearchCostInfo",
+    "Snapshot",
+    "VispcoSearch",
+    "compare",
+    "comparison_table",
+    "equal_terms_table",
+    "get",
+    "get_searches",
+    "narrow_tables",
+    "run_search",
+    "search_cost_info",
+    "search_names",
+]

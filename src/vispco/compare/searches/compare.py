@@ -1,0 +1,219 @@
+"""`compare`: every search on one calibration set, at one budget or at several, each result on one test set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from vispco.compare.searches.calibration import Calibration
+from vispco.compare.searches.candidate import Candidate, PlannerResult, RivalResult, evaluate_candidate
+from vispco.compare.searches.comparison import Comparison, Reached, Row
+from vispco.compare.searches.comparison_views import REFERENCE
+from vispco.compare.searches.frontier_run import run_search
+from vispco.compare.searches.registry import Search, get
+from vispco.compare.searches.rival import AnytimeRival
+from vispco.core.errors import BudgetFloorError, InvalidInputError, NotApplicableError
+from vispco.core.schedule import Schedule
+from vispco.evaluation.result import Evaluation, Evaluator
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.search.bill import FlopsBill
+
+UNPRUNED = "unpruned"
+CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
+OnMethod = Callable[[str], None]
+"""Called with the name of each method before its search begins."""
+OnRow = Callable[[Comparison], None]
+"""Called with the comparison so far after each method."""
+Method: TypeAlias = str | Search | RivalResult | PlannerResult
+
+
+@dataclass(frozen=True)
+class ComparedBudgets:
+    """Several budgets, for searches on equal terms.
+
+    main: whose accuracies are shown by task. more: further ones, for searches that are not results yet. Each row then has
+        what the search had reached at which cost (`Row.reached`), and its bill is for all budgets together.
+    beyond: a search that can be stopped gets so many times the bill of the search 'vispco', if that is among the methods;
+        without it, it makes its own number of measurements.
+    """
+
+    main: float
+    more: Sequence[float] = ()
+    beyond: float = 1.0
+
+    @property
+    def all(self) -> tuple[float, ...]:
+        """Ascending; none if there is only the main one."""
+        return tuple(sorted({self.main, *self.more})) if self.more else ()
+
+
+def compare(
+    calibration: Calibration | Evaluator,
+    test: Evaluator,
+    budget: float | ComparedBudgets,
+    methods: Sequence[Method],
+    *,
+    details: Mapping[str, Any] | None = None,
+    done: Sequence[Row] = (),
+    on_method: OnMethod | None = None,
+    on_row: OnRow | None = None,
+) -> Comparison:
+    """Compare searches as the paper's Table 2 does, for one model.
+
+    calibration: where searches look. `Calibration(evaluator, measure=..., cost=...)` chooses the measure and the cost
+        model of the budget. test: where their results are evaluated: other samples, the same model and scorer.
+    methods: names ('vtw', 'random-40', 'vispco-static', ...), searches with settings, or results of earlier searches.
+    budget: a fraction of the unpruned FLOPs, or several (`ComparedBudgets`).
+    done: rows of an earlier comparison with the same `details`. A method that has a row with the same settings is not
+        run again. Rows of methods that are not asked for are kept after the others.
+
+    Every search starts with an empty bill and knows nothing of the others. Each test sample meets the budget, too. The
+    first row is the unpruned model. A method that cannot run on this model, or not within this budget, has no row; the
+    details say why, under 'not_run'.
+    """
+    if not methods:
+        raise InvalidInputError("No methods were given to compare. Name at least one, for instance 'random-40'.")
+    calibration = Calibration.of(calibration)
+    asked = budget if isinstance(budget, ComparedBudgets) else ComparedBudgets(budget)
+    calibration.sizes.check_budget(asked.main)
+    cost = calibration.sizes.cost.name
+    chosen = [get(method) if isinstance(method, str) else method for method in methods]
+    labels = [UNPRUNED, *map(_label, chosen)]
+    if len(set(labels)) != len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InvalidInputError(f"The method {twice!r} was given twice. Give every method once, under its own name.")
+    sizes = SampleSizes.of(test, cost)
+    full = Schedule.full(sizes.num_layers)
+    known = {"calibration_samples": len(calibration.sizes), "test_samples": len(sizes), "measure": calibration.measure}
+    before = {row.method: row for row in done}
+    rows: dict[str, Row] = {}
+    not_run: dict[str, str] = {}
+
+    def comparison() -> Comparison:
+        others = [row for label, row in before.items() if label not in labels]
+        failures = {"not_run": dict(not_run)} if not_run else {}
+        ordered = [rows[label] for label in labels if label in rows]
+        return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **failures})
+
+    rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
+    own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
+    for label, method in own_first if asked.all else list(zip(labels[1:], chosen, strict=True)):
+        bill = None
+        if asked.all and isinstance(method, AnytimeRival) and REFERENCE in rows:
+            bill = rows[REFERENCE].spent.total
+        if label in before and _is_same(before[label], method, bill, asked.beyond):
+            rows[label] = before[label]
+            continue
+        if on_method is not None:
+            on_method(label)
+        try:
+            if asked.all and not isinstance(method, RivalResult | PlannerResult):
+                rows[label] = _make_frontier_row(method, calibration, asked, test, sizes, bill)
+            else:
+                rows[label] = _make_row(_run(method, calibration, asked.main), test, sizes)
+        except (NotApplicableError, BudgetFloorError) as error:
+            not_run[label] = str(error)
+        before.pop(label, None)
+        if on_row is not None:
+            on_row(comparison())
+    return comparison()
+
+
+def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float | None, beyond: float) -> bool:
+    """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
+    provenance = row.provenance
+    if _settings(method) not in (None, provenance.get("settings")):
+        return False
+    return provenance.get("bill") == (None if bill is None else [bill, beyond])
+
+
+def _make_frontier_row(
+    method: Search,
+    calibration: Calibration,
+    asked: ComparedBudgets,
+    test: Evaluator,
+    sizes: SampleSizes,
+    bill: float | None,
+) -> Row:
+    """The row of a search at several budgets, with what it had reached on the way."""
+    beyond = asked.beyond
+    checkpoints = () if bill is None else [share * bill for share in CHECKPOINTS if share < beyond]
+    limit = None if bill is None else beyond * bill
+    run = run_search(method, calibration, asked.all, bill=limit, checkpoints=checkpoints)
+    if asked.main not in run.candidates:
+        raise BudgetFloorError(run.under_floor[asked.main])
+    known: dict[object, Evaluation] = {}
+
+    def evaluate(candidate: Candidate) -> Evaluation:
+        key = _what_runs(candidate)
+        if key not in known:
+            known[key] = _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name)
+        return known[key]
+
+    reached = []
+    for each in run.snapshots:
+        found = {b: evaluate(candidate) for b, candidate in sorted(each.candidates.items())}
+        points = tuple((b, e.fraction[sizes.cost.name], e.accuracy) for b, e in found.items())
+        reached.append(Reached(each.flops, each.seconds, points))
+    chosen = run.candidates[asked.main]
+    provenance = {**chosen.provenance, **({} if bill is None else {"bill": [bill, beyond]})}
+    if run.under_floor:
+        provenance["under_floor"] = {f"{b:g}": why for b, why in run.under_floor.items()}
+    return Row(
+        run.method,
+        evaluate(chosen),
+        run.spent,
+        run.seconds,
+        run.evaluations,
+        chosen.schedule,
+        provenance,
+        tuple(reached),
+    )
+
+
+def _what_runs(candidate: Candidate) -> object:
+    """What tells the candidates of snapshots apart: those of an unchanged choice share it."""
+    if isinstance(candidate, RivalResult):
+        return candidate.schedule, candidate.budget
+    return id(getattr(candidate, "planner", candidate))
+
+
+def _label(method: Search | RivalResult | PlannerResult) -> str:
+    return method.method if isinstance(method, RivalResult | PlannerResult) else method.label
+
+
+def _settings(method: Search | RivalResult | PlannerResult) -> dict[str, Any] | None:
+    """Return the settings of a search as JSON returns them; None for a result without settings."""
+    settings: Mapping[str, Any] | None
+    if isinstance(method, RivalResult | PlannerResult):
+        settings = method.provenance.get("settings")
+    else:
+        settings = method.settings()
+    return None if settings is None else dict(json.loads(json.dumps(settings)))
+
+
+def _run(method: Search | RivalResult | PlannerResult, calibration: Calibration, budget: float) -> Candidate:
+    return method if isinstance(method, RivalResult | PlannerResult) else method.search(calibration, budget)
+
+
+def _make_row(candidate: Candidate, test: Evaluator, sizes: SampleSizes) -> Row:
+    return Row(
+        candidate.method,
+        _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name),
+        candidate.spent,
+        candidate.seconds,
+        candidate.evaluations,
+        candidate.schedule,
+        candidate.provenance,
+    )
+
+
+def _check_cost(evaluation: Evaluation, cost: str) -> Evaluation:
+    if cost not in evaluation.flops or cost not in evaluation.fraction:
+        raise InvalidInputError(
+            f"The budget is by the cost model {cost!r}, and the test evaluator has {sorted(evaluation.flops)}. "
+            f"Make it with costs=({cost!r}, ...)."
+        )
+    return evaluation

@@ -1,0 +1,127 @@
+"""A comparison as text tables, for the command line and the report, and as the data of a plot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vispco.compare.searches.comparison import Comparison, Row
+from vispco.compare.searches.equal_terms import CostCurve, text_rows
+
+REFERENCE = "vispco"  # the search that others are set beside
+UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """Header and rows of equal length. The first column is text; all others are numbers, aligned right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def comparison_table(comparison: Comparison) -> ComparisonTable:
+    """Return one table: method, FLOPs, their fraction, FLOPs, seconds and evaluations of the search, accuracies.
+
+    Accuracies are percentages, for each task and on average, the average with its 95 % interval.
+    """
+    cost = comparison.cost
+    columns = ("method", f"FLOPs ({cost})", "fraction", "search FLOPs", "search s", "evaluations")
+    rows = tuple(_text_row(row, cost, comparison.tasks) for row in comparison.rows)
+    return ComparisonTable((*columns, *comparison.tasks, "average"), rows)
+
+
+def narrow_tables(comparison: Comparison) -> tuple[ComparisonTable, ComparisonTable]:
+    """Return the same as two narrower tables: FLOPs and the cost of the search; accuracy on average and by task."""
+    whole = comparison_table(comparison)
+    first, last = len(whole.columns) - len(comparison.tasks) - 1, len(whole.columns) - 1
+
+    def select(columns: list[int]) -> ComparisonTable:
+        return ComparisonTable(
+            tuple(whole.columns[i] for i in columns), tuple(tuple(row[i] for i in columns) for row in whole.rows)
+        )
+
+    return select([*range(first)]), select([0, last, *range(first, last)])
+
+
+def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> ComparisonTable | None:
+    """Return what each search reached at the cost of the reference, and what it paid for as much.
+
+    None for a comparison of one budget, or one without the reference.
+    """
+    curves = {row.method: cost_curve(row) for row in comparison.rows if row.reached}
+    if reference not in curves:
+        return None
+    own = curves.pop(reference)
+    columns, rows = text_rows(own, list(curves.values()))
+    return ComparisonTable(columns, tuple(rows))
+
+
+def cost_curve(row: Row) -> CostCurve:
+    """Return the hypervolume of a row after each part of its bill, in FLOPs."""
+    costs, values = (tuple(getattr(each, name) for each in row.reached) for name in ("flops", "hypervolume"))
+    return CostCurve(row.method, costs, values)
+
+
+def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
+    evaluation = row.evaluation
+    by_task = {task.task: task.accuracy for task in evaluation.tasks}
+    return (
+        row.method,
+        flops_text(evaluation.flops[cost]),
+        f"{evaluation.fraction[cost]:.3f}",
+        flops_text(row.spent.total),
+        f"{row.seconds:.1f}",
+        str(row.evaluations),
+        *(f"{100 * by_task[task]:.1f}" if task in by_task else "-" for task in tasks),
+        f"{100 * evaluation.accuracy:.1f} [{100 * evaluation.low:.1f}, {100 * evaluation.high:.1f}]",
+    )
+
+
+def flops_text(flops: float) -> str:
+    """Format FLOPs with a unit: 3.56e12 -> '3.56 T'."""
+    for letter, unit in UNITS:
+        if flops >= unit:
+            return f"{flops / unit:.3g} {letter}" if flops < 999.5 * unit else f"{flops / unit:.0f} {letter}"
+    return f"{flops:.0f}"
+
+
+@dataclass(frozen=True)
+class SearchCostInfo:
+    """The data of a plot of accuracy against search cost, without the unpruned model, in the comparison's order.
+
+    relative: search FLOPs divided by those of an unpruned prompt of the test set's mean size, for models of any size.
+    full_accuracy: of the unpruned model, for a line across the plot. A search may have cost nothing, which a logarithmic
+        axis cannot show.
+    """
+
+    methods: tuple[str, ...]
+    flops: tuple[float, ...]
+    relative: tuple[float, ...]
+    seconds: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    fraction: tuple[float, ...]
+    full_accuracy: float
+    budget: float
+    cost: str
+
+
+def search_cost_info(comparison: Comparison) -> SearchCostInfo:
+    """Compute the data of the plot. The first row of a comparison is the unpruned model."""
+    full, *rows = comparison.rows
+    cost = comparison.cost
+    prompt = full.evaluation.flops[cost]
+    return SearchCostInfo(
+        methods=tuple(row.method for row in rows),
+        flops=tuple(row.spent.total for row in rows),
+        relative=tuple(row.spent.total / prompt for row in rows),
+        seconds=tuple(row.seconds for row in rows),
+        accuracy=tuple(row.evaluation.accuracy for row in rows),
+        low=tuple(row.evaluation.low for row in rows),
+        high=tuple(row.evaluation.high for row in rows),
+        fraction=tuple(row.evaluation.fraction[cost] for row in rows),
+        full_accuracy=full.evaluation.accuracy,
+        budget=comparison.budget,
+        cost=cost,
+    )

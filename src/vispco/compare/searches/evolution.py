@@ -1,0 +1,92 @@
+"""An evolutionary search over the curve, after the Length-Adaptive Transformer.
+
+Kim and Cho, "Length-Adaptive Transformer: Train Once with Length Drop, Use Anytime with Search" (ACL 2021), the ancestor of
+searches for how many tokens each layer keeps.
+
+Faithful: a configuration is a non-increasing number of tokens for each layer; the first ones drop at a constant rate; a
+mutation draws some layers anew between their neighbours, each with probability 1/2; a crossover takes the mean of two
+parents layer by layer; parents are the best so far; one population serves all budgets.
+
+Not faithful: the original evolves a front of accuracy and FLOPs, 30 mutations and 30 crossovers at a time, and reads budgets
+off it. Here a child is moved to one of the budgets, in turn, before it is measured, so that nothing is spent between the
+budgets, and parents are the best of that budget and of the two nearest to it. The model is not trained for dropped tokens
+(LengthDrop). The scorer is the comparison's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import ClassVar
+
+import numpy as np
+
+from vispco.compare.searches.calibration import Calibration
+from vispco.compare.searches.registry import SEARCHES
+from vispco.compare.searches.rival import Choice, TrialRival
+from vispco.core.schedule import Schedule
+
+RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
+MUTATED = 0.5  # the probability that a layer is drawn anew
+Curve = tuple[float, ...]
+
+
+@SEARCHES.register
+@dataclass(frozen=True)
+class Evolution(TrialRival):
+    """Mutations and crossovers of the best curves. parents: how many breed."""
+
+    name: ClassVar[str] = "evolution"
+
+    least: ClassVar[Mapping[str, int]] = {"trials": 1, "parents": 2, "seed": 0}
+
+    parents: int = 6
+
+    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+        sizes, rng = calibration.sizes, np.random.default_rng(self.seed)
+        known: dict[float, dict[Curve, float]] = {budget: {} for budget in budgets}
+        ascending = sorted(budgets)
+        for generation in count():
+            for budget in budgets:
+                if generation < len(RATES):
+                    curve = constant_rate(RATES[generation], sizes.num_layers, sizes.earliest_layer)
+                else:
+                    curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
+                known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
+                best = max(known[budget], key=lambda each: known[budget][each])
+                provenance = {"score": known[budget][best], "curves": len(known[budget])}
+                yield budget, Choice(Schedule(best), provenance=provenance)
+
+    def _child(self, rng: np.random.Generator, parents: list[Curve], first: int) -> Curve:
+        one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))
+        return mutate(one, rng, first) if rng.random() < 0.5 else cross(one, other)
+
+
+def constant_rate(rate: float, num_layers: int, first: int) -> Curve:
+    """Each layer from `first` on keeps the same share of what the layer before it kept."""
+    return tuple(1.0 if layer < first else rate ** (layer - first + 1) for layer in range(num_layers))
+
+
+def mutate(curve: Curve, rng: np.random.Generator, first: int) -> Curve:
+    """Some layers drawn anew between their neighbours, from the input on; layers before `first` stay full."""
+    child = list(curve)
+    for layer in range(first, len(child)):
+        if rng.random() < MUTATED:
+            above = child[layer - 1] if layer else 1.0
+            below = child[layer + 1] if layer + 1 < len(child) else 0.0
+            child[layer] = float(rng.uniform(min(below, above), above))
+    return tuple(child)
+
+
+def cross(one: Curve, other: Curve) -> Curve:
+    """The mean of two parents, layer by layer."""
+    return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
+
+
+def _parents(known: dict[float, dict[Curve, float]], ascending: list[float], budget: float, limit: int) -> list[Curve]:
+    """The best curves of a budget, and the best one of each neighbour."""
+    place = ascending.index(budget)
+    own = sorted(known[budget], key=lambda curve: -known[budget][curve])[:limit]
+    near = [ascending[n] for n in (place - 1, place + 1) if 0 <= n < len(ascending)]
+    return [*own, *(max(known[b], key=lambda curve: known[b][curve]) for b in near if known[b])]

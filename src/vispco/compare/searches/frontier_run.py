@@ -1,0 +1,155 @@
+"""`run_search`: one search at several budgets under one bill, with what it had found whenever a part of the bill was spent.
+
+A search that learns all budgets at once runs once. One that can be stopped goes over the budgets in turn until the bill is
+spent. Any other runs once for each budget, and its bill is the sum.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vispco.compare.searches.calibration import Calibration
+from vispco.compare.searches.candidate import Candidate, evaluate_candidate
+from vispco.compare.searches.registry import Search, get, takes
+from vispco.compare.searches.rival import AnytimeRival, Choice
+from vispco.core.errors import BudgetFloorError, InvalidInputError
+from vispco.evaluation.result import Evaluation, Evaluator
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.search.bill import FlopsBill
+
+STALE = 200  # measurements of each budget that were all known already: the space has no more to find
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a search had found for each budget when it had spent so many FLOPs and seconds."""
+
+    flops: float
+    seconds: float
+    candidates: Mapping[float, Candidate]
+
+
+@dataclass(frozen=True)
+class FrontierRun:
+    """What a search found for each budget, and what all of it cost together.
+
+    snapshots: what it had found on the way; the last one is the end. under_floor: budgets that it cannot meet, with a
+    sentence that says why.
+    """
+
+    method: str
+    candidates: Mapping[float, Candidate]
+    spent: FlopsBill
+    seconds: float
+    evaluations: int
+    snapshots: tuple[Snapshot, ...]
+    under_floor: Mapping[float, str] = field(default_factory=dict)
+
+    def evaluate(self, test: Any) -> dict[float, Evaluation]:
+        """Evaluate each budget's result on a test evaluator."""
+        return {b: evaluate_candidate(found, test, SampleSizes.of(test)) for b, found in self.candidates.items()}
+
+
+def run_search(
+    search: str | Search,
+    calibration: Calibration | Evaluator,
+    budgets: Sequence[float],
+    *,
+    bill: float | None = None,
+    checkpoints: Sequence[float] = (),
+    seed: int = 0,
+) -> FrontierRun:
+    """Run a search for several budgets.
+
+    bill: FLOPs at which a search that can be stopped is stopped, instead of after its own number of measurements; others
+        spend what they spend. checkpoints: FLOPs at which a snapshot of such a search is taken, ascending.
+    seed: of a search that is given by name.
+    """
+    if not budgets:
+        raise InvalidInputError("No budgets were given to a search. Give at least one, such as 0.5.")
+    chosen: Any = search
+    if isinstance(search, str):
+        chosen = get(search, **({"seed": seed} if takes(search, "seed") else {}))
+    calibration = Calibration.of(calibration)
+    if isinstance(chosen, AnytimeRival):
+        return _stopped(chosen, calibration.fresh(), budgets, bill, checkpoints)
+    if getattr(chosen, "learns_all_budgets", False):
+        found: dict[float, Candidate] = chosen.search_budgets(calibration, budgets)
+        first = next(iter(found.values()))
+        end = Snapshot(first.spent.total, first.seconds, found)
+        return FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,))
+    return _each(chosen, calibration, budgets)
+
+
+def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) -> FrontierRun:
+    """One search for each budget."""
+    found: dict[float, Candidate] = {}
+    under: dict[float, str] = {}
+    spent, seconds, evaluations = FlopsBill(), 0.0, 0
+    for budget in budgets:
+        try:
+            found[budget] = search.search(calibration, budget)
+        except BudgetFloorError as error:
+            under[budget] = str(error)
+            continue
+        spent.add(found[budget].spent.to_dict())
+        seconds += found[budget].seconds
+        evaluations += found[budget].evaluations
+    _check_any(search.label, found, under)
+    end = Snapshot(spent.total, seconds, found)
+    return FrontierRun(search.label, found, spent, seconds, evaluations, (end,), under)
+
+
+def _stopped(
+    rival: AnytimeRival,
+    calibration: Calibration,
+    budgets: Sequence[float],
+    bill: float | None,
+    checkpoints: Sequence[float],
+) -> FrontierRun:
+    """All budgets in turn until the bill is spent, or after the rival's own number of measurements."""
+    under: dict[float, str] = {}
+    for budget in budgets:
+        try:
+            rival.floor_sizes(calibration).check_budget(budget)
+        except BudgetFloorError as error:
+            under[budget] = str(error)
+    inside = [budget for budget in budgets if budget not in under]
+    _check_any(rival.label, inside, under)
+    steps = rival.num_steps * len(inside)
+    best: dict[float, Choice] = {}
+    snapshots: list[Snapshot] = []
+    left, start = sorted(checkpoints), time.perf_counter()
+
+    def snapshot() -> Snapshot:
+        seconds = time.perf_counter() - start
+        found = {b: rival.result(best[b], b, calibration, seconds) for b in inside if b in best}
+        return Snapshot(calibration.bill.spent.total, seconds, found)
+
+    total, changed = 0.0, 0
+    for number, (budget, choice) in enumerate(rival.steps(calibration, inside), start=1):
+        best[budget] = choice
+        before, total = total, calibration.bill.spent.total
+        changed = number if total > before else changed
+        if left and total >= left[0]:
+            left = [point for point in left if point > total]
+            snapshots.append(snapshot())
+        done = number >= steps if bill is None else total >= bill and len(best) == len(inside)
+        if done or number - changed > STALE * len(inside):
+            break
+    end = snapshot()
+    if not snapshots or snapshots[-1].flops != end.flops:
+        snapshots.append(end)
+    made = calibration.bill
+    return FrontierRun(
+        rival.label, end.candidates, replace(made.spent), end.seconds, made.evaluations, tuple(snapshots), under
+    )
+
+
+def _check_any(label: str, found: Collection[float], under: Mapping[float, str]) -> None:
+    """Raise if no budget can be met."""
+    if not found:
+        raise BudgetFloorError(f"The search {label!r} can meet none of the budgets: {next(iter(under.values()))}")

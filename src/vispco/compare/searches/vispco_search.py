@@ -1,0 +1,128 @@
+"""VisPCO's own searches as methods of a comparison: on the same calibration set, budget and bill as the rivals.
+
+The bill covers the whole search: unpruned passes, relaxed passes forward and backward, and evaluated schedules. A predictor
+and the joint search learn all budgets at once, so their bill is for all of them (`search_budgets`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from vispco.compare.searches.calibration import Calibration
+from vispco.compare.searches.candidate import PlannerResult
+from vispco.compare.searches.registry import SEARCHES
+from vispco.core.errors import InvalidInputError
+from vispco.cost import Cost
+from vispco.evaluation.result import Evaluator
+from vispco.pruner.pruner import Pruner
+from vispco.scorers import Chain
+from vispco.search.calibration import CalibrationBatches
+from vispco.search.modes import SearchRun, run_mode
+from vispco.search.spec import Effort, Mode, SearchSpec
+
+
+@dataclass(frozen=True)
+class VispcoSearch:
+    """A search of `vispco.search` by mode, solver and kernel, with the paper's preset for the model.
+
+    seed: of everything that is drawn at random.
+    """
+
+    label: str
+    mode: Mode
+    solver: str
+    kernel: str
+    seed: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings; without the default seed, as comparisons of earlier versions have them.
+
+        gradient: versions before 0.1 projected with the gradient of the paper; their rows are searched again.
+        """
+        found = {key: value for key, value in asdict(self).items() if key != "seed" or value != 0}
+        return {**found, "gradient": "even"} if self.solver == "projection" else found
+
+    @property
+    def learns_all_budgets(self) -> bool:
+        """Whether one search serves every budget."""
+        return self.mode in ("joint", "predictor")
+
+    def search(
+        self,
+        calibration: Calibration | Evaluator,
+        budget: float,
+        *,
+        effort: Effort | None = None,
+        batches: CalibrationBatches | None = None,
+    ) -> PlannerResult:
+        """Search for one budget. The result is a planner that meets the budget on every sample.
+
+        batches: the samples of the calibration set as an earlier search had them, with what the unpruned model says.
+        """
+        return self.search_budgets(calibration, (budget,), effort=effort, batches=batches)[budget]
+
+    def search_budgets(
+        self,
+        calibration: Calibration | Evaluator,
+        budgets: Sequence[float],
+        *,
+        effort: Effort | None = None,
+        batches: CalibrationBatches | None = None,
+    ) -> dict[float, PlannerResult]:
+        """Search for several budgets at once. The bill of each result is that of the whole search."""
+        calibration = Calibration.of(calibration)
+        evaluator = calibration.evaluator
+        if not hasattr(evaluator, "model"):
+            raise InvalidInputError(
+                f"The search {self.label!r} runs the model itself, and {type(evaluator).__name__} has none. "
+                "Give a TaskEvaluator."
+            )
+        spec = self._spec(evaluator.scorer, budgets, calibration.sizes.cost, effort)
+        start = time.perf_counter()
+        run = SearchRun.prepare(
+            evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store, batches=batches
+        )
+        outcome = run_mode(run)
+        seconds = time.perf_counter() - start
+        results = {}
+        for budget, found in zip(budgets, outcome.found, strict=True):
+            provenance = {
+                "settings": self.settings(),
+                "params": found.params.tolist(),
+                "kl": found.kl,
+                "samples": len(evaluator.samples),
+                **({} if found.chain is None else {"chain": str(Chain.of(found.chain))}),
+            }
+            planner: Any = outcome.planner(run, budget)
+            deployed = Pruner(planner.chain, planner) if self.mode == "joint" else planner
+            results[budget] = PlannerResult(self.label, deployed, run.objective.spent, seconds, provenance=provenance)
+        return results
+
+    def _spec(self, scorer: Chain, budgets: Sequence[float], cost: Cost, effort: Effort | None) -> SearchSpec:
+        if self.mode == "joint":
+            return SearchSpec.of_chains(budgets=tuple(budgets), cost=cost, effort=effort, seed=self.seed)
+        return SearchSpec.of(
+            scorer,
+            self.kernel,
+            mode=self.mode,
+            solver=self.solver,
+            budgets=tuple(budgets),
+            cost=cost,
+            effort=effort,
+            seed=self.seed,
+        )
+
+
+def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:
+    SEARCHES.register(partial(VispcoSearch, label, mode=mode, solver=solver, kernel=kernel), name=label)
+
+
+_register("vispco", "joint", "table", "steps")
+_register("vispco-paper", "static", "lagrangian", "multi-step")
+_register("vispco-static", "static", "projection", "steps")
+_register("vispco-halving", "static", "halving", "steps")
+_register("vispco-predictor", "predictor", "table", "steps")

@@ -1,0 +1,1 @@
+"""Plain data that everything else shares: schedules, token layouts, registries, errors."""

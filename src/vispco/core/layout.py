@@ -1,0 +1,350 @@
+"""Where the visual, text and pad tokens of a batch are: the one description that scorers and the engine share.
+
+It is made on the host. Two masks are brought there once per prefill; all else is arithmetic of small integers, and what a
+layer needs of it goes to the device once, when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.core.errors import InvalidInputError
+
+ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
+Array: TypeAlias = np.ndarray[Any, Any]
+T = TypeVar("T")
+REMEMBERED, SMALL = 64, 1 << 13  # how many layouts are kept, and of how many tokens at most
+
+
+class _Shared(Generic[T]):
+    """A property that is computed once for all layouts with the same maps: prompts of one size are frequent."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, layout: TokenLayout, _: object = None) -> T:
+        known: dict[str, T] = layout.known
+        if self.name not in known:
+            known[self.name] = self.compute(layout)
+        found = layout.__dict__[self.name] = known[self.name]  # the next time Python finds it there
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLayout:
+    """The tokens of one forward pass, sample by sample. It knows nothing of a model family.
+
+    visual_map: bool [B, N] on the host, image and video placeholders. real_map: the same, everything but padding.
+    query_at: int64 [B] on the host, position of the last instruction token of each sample, wherever the padding is.
+    device: where the tensors of this layout are.
+    sizes: for each image or video in order of appearance, its merged token grid (frames, rows, columns), where the family
+        knows it; a function where asking means to wait for a device.
+    read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
+    """
+
+    visual_map: Array
+    real_map: Array
+    query_at: Array
+    device: torch.device
+    sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
+    read_map: Array | None = None
+    known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
+
+    @classmethod
+    def build(
+        cls,
+        visual: Tensor,
+        real: Tensor | None = None,
+        *,
+        answers: Tensor | None = None,
+        read: Tensor | None = None,
+        image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
+    ) -> TokenLayout:
+        """Read the layout off boolean masks [B, N].
+
+        answers: tokens that a model would have to write itself. They are never queries: the last instruction token is the last
+        real token before the first answer. read: positions whose output is read, besides the query and the last token.
+        The masks are brought to the host here, once per prefill, so that no layer hook has to wait for a device.
+        """
+        given = [mask.bool() for mask in (visual, real, answers, read) if mask is not None]
+        maps = iter((torch.stack(given) if len(given) > 1 else given[0][None]).cpu().numpy())
+        seen = next(maps)
+        there = np.ones_like(seen) if real is None else next(maps)
+        asked = there if answers is None else there & ~np.logical_or.accumulate(next(maps), axis=1)
+        query = np.where(asked.any(axis=1), seen.shape[1] - 1 - asked[:, ::-1].argmax(axis=1), -1)
+        if query.min() < 0:
+            raise InvalidInputError(
+                f"Sample {int(query.argmin())} of the batch has no instruction token (only padding or answer tokens). "
+                "Every sample needs at least one token of text."
+            )
+        visible = seen & there
+        rows, last = np.arange(len(seen)), seen.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
+        needed = np.zeros_like(seen) if read is None else next(maps).copy()
+        needed[rows, query] = needed[rows, last] = True
+        needed &= visible
+        stays = needed if needed.any() else None
+        known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
+        return cls(visible, there, query, visual.device, image_sizes, stays, known)
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.visual_map.shape[0])
+
+    @property
+    def length(self) -> int:
+        return int(self.visual_map.shape[1])
+
+    @property
+    def has_visual(self) -> bool:
+        return any(self.num_visual)
+
+    @_Shared
+    def num_visual(self) -> tuple[int, ...]:
+        """Visual tokens of each sample."""
+        return tuple(self.visual_map.sum(axis=1).tolist())
+
+    @_Shared
+    def num_text(self) -> tuple[int, ...]:
+        """Text tokens of each sample; padding is neither."""
+        return tuple((self.real_map & ~self.visual_map).sum(axis=1).tolist())
+
+    @_Shared
+    def num_prompt(self) -> tuple[int, ...]:
+        """Text tokens up to the query: without an answer that stands behind it."""
+        return tuple(self.prompt_map.sum(axis=1).tolist())
+
+    @_Shared
+    def num_instruction(self) -> tuple[int, ...]:
+        """Instruction tokens of each sample that can see a visual token."""
+        return tuple(self._instruction_map.sum(axis=1).tolist())
+
+    @_Shared
+    def num_read(self) -> tuple[int, ...]:
+        """Visual tokens of each sample that never leave, because their output is read."""
+        return (0,) * self.batch_size if self.read_map is None else tuple(self.read_map.sum(axis=1).tolist())
+
+    @_Shared
+    def prompt_sizes(self) -> Array:
+        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host."""
+        return np.array([self.num_prompt, self.num_visual, self.num_instruction, self.num_read], dtype=np.int64).T
+
+    @_Shared
+    def read_slots(self) -> Tensor | None:
+        """Which of the V slots hold a token that never leaves: bool [B, V]; None if there are none."""
+        if self.read_map is None:
+            return None
+        return self.on_device(np.take_along_axis(np.pad(self.read_map, ((0, 0), (0, 1))), self.slots, axis=1))
+
+    @_Shared
+    def prompt_map(self) -> Array:
+        """Text up to the query: bool [B, N] on the host."""
+        return self.real_map & ~self.visual_map & (np.arange(self.length) <= self.query_at[:, None])
+
+    @_Shared
+    def _instruction_map(self) -> Array:
+        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
+
+    @_Shared
+    def visual(self) -> Tensor:
+        """Image and video placeholders: bool [B, N]."""
+        return self.on_device(self.visual_map)
+
+    @_Shared
+    def real(self) -> Tensor:
+        """Everything but padding: bool [B, N]."""
+        return self.on_device(self.real_map)
+
+    @_Shared
+    def query(self) -> Tensor:
+        """Position of the last instruction token of each sample: int64 [B]."""
+        return self.on_device(self.query_at)
+
+    @_Shared
+    def query_is_last(self) -> bool:
+        """Whether the query of every sample is the last token of all: padding, if any, stands in front."""
+        return bool((self.query_at == self.length - 1).all())
+
+    @_Shared
+    def slots(self) -> Array:
+        """`visual_index` on the host."""
+        return packed(self.visual_map, max(self.num_visual, default=0))
+
+    @_Shared
+    def visual_index(self) -> Tensor:
+        """Position in the sequence of each visual token; int64 [B, V], V the largest count, padded with N."""
+        return self.on_device(self.slots)
+
+    @_Shared
+    def visual_columns(self) -> Tensor:
+        """`visual_index` with any place in the sequence for an empty slot: int64 [B, V]."""
+        return self.on_device(np.minimum(self.slots, self.length - 1))
+
+    @_Shared
+    def query_column(self) -> Tensor:
+        """`query` as a column: int64 [B, 1]."""
+        return self.on_device(self.query_at[:, None])
+
+    @_Shared
+    def is_visual_slot(self) -> Tensor:
+        """Which of the V slots hold a token; bool [B, V]."""
+        return self.on_device(self.slots < self.length)
+
+    @_Shared
+    def visual_shares(self) -> Tensor:
+        """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
+        filled = self.slots < self.length
+        return self.on_device((filled / filled.sum(axis=1, keepdims=True).clip(1)).astype(np.float32))
+
+    @_Shared
+    def slot_at(self) -> Array:
+        """The visual slot of each token; V for text, V + 1 for padding: int64 [B, N] on the host."""
+        count = self.slots.shape[1]
+        found: Array = np.where(self.real_map, count, count + 1)
+        found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
+        return found
+
+    @_Shared
+    def slot_index(self) -> Tensor:
+        """`slot_at` as a tensor: int64 [B, N]."""
+        return self.on_device(self.slot_at)
+
+    @_Shared
+    def instruction_index(self) -> Tensor:
+        """Positions of the instruction's text tokens that can see a visual token; int64 [B, R], padded with N.
+
+        Where a sample has none (no text after its picture), its last instruction token stands in.
+        """
+        index = packed(self._instruction_map, max(*self.num_instruction, 1))
+        index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
+        return self.on_device(index)
+
+    @_Shared
+    def has_instruction(self) -> Tensor | None:
+        """Which places of `instruction_index` hold a token: bool [B, R]; None if all do."""
+        number = np.array(self.num_instruction).clip(1)
+        if number.min() == number.max():
+            return None
+        return self.on_device(np.arange(number.max()) < number[:, None])
+
+    @_Shared
+    def after_image(self) -> Tensor:
+        """Position of the first text token after the last visual one: int64 [B].
+
+        Where no text follows the pictures, the last instruction token stands in.
+        """
+        positions = np.arange(self.length)
+        last = np.where(self.visual_map, positions, -1).max(axis=1, keepdims=True)
+        first = np.where(self.prompt_map & (positions > last), positions, self.length).min(axis=1)
+        return self.on_device(np.where(first == self.length, self.query_at, first))
+
+    @cached_property
+    def image_sizes(self) -> ImageSizes | None:
+        """Token grid (frames, rows, columns) of each image or video, in order of appearance, where it is known.
+
+        Sizes that are not those of the visual tokens there are (a class token beside each picture) are no sizes.
+        """
+        found = self.sizes() if callable(self.sizes) else self.sizes
+        if found is None or sum(t * h * w for t, h, w in found) != sum(self.num_visual):
+            return None
+        return found
+
+    @cached_property
+    def _image_at(self) -> Array:
+        """`image_index` on the host."""
+        filled = self.slots < self.length
+        if self.image_sizes is not None:
+            ends = np.cumsum([t * h * w for t, h, w in self.image_sizes])
+            index = np.searchsorted(ends, self._order, side="right")
+        else:  # a run of neighbouring visual tokens is one image
+            previous = np.concatenate([self.slots[:, :1] - 2, self.slots[:, :-1]], axis=1)
+            starts = (self.slots != previous + 1) & filled
+            index = (np.cumsum(starts) - 1).reshape(starts.shape)
+        return np.where(filled, index, -1)
+
+    @cached_property
+    def image_index(self) -> Tensor:
+        """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
+        return self.on_device(self._image_at)
+
+    @cached_property
+    def _cell_at(self) -> Array | None:
+        """`coordinates` on the host."""
+        if self.image_sizes is None:
+            return None
+        table = np.concatenate([np.indices(size).reshape(3, -1).T for size in self.image_sizes])
+        found = table[self._order.clip(0, len(table) - 1)]
+        return np.where((self.slots < self.length)[..., None], found, -1)
+
+    @cached_property
+    def coordinates(self) -> Tensor | None:
+        """(frame, row, column) of each visual slot in its image's token grid; int64 [B, V, 3], or None if unknown."""
+        return None if self._cell_at is None else self.on_device(self._cell_at)
+
+    @cached_property
+    def picture_at(self) -> Array:
+        """Which picture of its sample each visual slot belongs to, a frame of a video being one; int64 [B, V] on the host.
+
+        Slots without a token follow as one picture more.
+        """
+        frames = np.zeros_like(self._image_at) if self._cell_at is None else self._cell_at[..., 0]
+        changes = [np.diff(each, axis=1, prepend=each[:, :1]) != 0 for each in (self._image_at, frames)]
+        found: Array = np.cumsum(changes[0] | changes[1], axis=1)
+        return found
+
+    @cached_property
+    def picture_index(self) -> Tensor:
+        """`picture_at` as a tensor: int64 [B, V]."""
+        return self.on_device(self.picture_at)
+
+    @property
+    def _order(self) -> Array:
+        """The number of each visual slot, counted over the batch: [B, V]."""
+        return (np.cumsum(self.slots < self.length) - 1).reshape(self.slots.shape)
+
+    def on_device(self, values: Array) -> Tensor:
+        """A host array as a tensor beside the model's inputs."""
+        with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
+            return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+
+
+_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
+    key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= REMEMBERED:
+            _KNOWN.clear()
+        found = _KNOWN[key] = {}
+    return found
+
+
+def forget_layouts() -> None:
+    """What was computed for layouts is computed again."""
+    _KNOWN.clear()
+
+
+def packed(mask: Array, width: int) -> Array:
+    """Positions of the marked tokens of each row, in order: bool [B, N] -> int64 [B, width], padded with N."""
+    length, numbers = mask.shape[1], mask.sum(axis=1)
+    if (numbers == width).all():
+        return np.nonzero(mask)[1].reshape(len(mask), width)
+    order = np.argsort(~mask, axis=1, kind="stable")[:, :width]
+    found = np.full((len(mask), width), length, dtype=np.int64)
+    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < numbers[:, None], order, length)
+    return found
+
+
+def runs_of(mask: Array) -> list[tuple[int, int, int]]:
+    """(row, start, end) of each run of neighbouring marked tokens, row after row: bool [B, N]."""
+    edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    starts, ends = (np.argwhere(edges == change) for change in (1, -1))
+    return [(int(row), int(start), int(end)) for (row, start), (_, end) in zip(starts, ends, strict=True)]

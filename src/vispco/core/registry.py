@@ -1,0 +1,114 @@
+"""Registry: things of one kind by name, open to other packages by entry points."""
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, overload
+
+from vispco.core.errors import InvalidInputError, UnknownNameError
+
+T = TypeVar("T")
+
+
+_REGISTRIES: "weakref.WeakSet[Registry[Any]]" = weakref.WeakSet()
+
+
+class RegistryWarning(UserWarning):
+    """An entry point of another package could not be used and was skipped."""
+
+
+class Registry(Generic[T]):
+    """Items of one kind by name, in the order of registration.
+
+    Another package adds items without being imported by the user: it declares entry points in its pyproject.toml, which
+    are loaded on first use.
+
+        [project.entry-points."vispco.kernels"]
+        cosine = "my_package.cosine:Cosine"
+
+    An item's name is its attribute `name`, else the name of the entry point. Names that are already taken stay as they are.
+
+    kind: what the items are, for messages ("kernel"). group: the entry-point group ("vispco.kernels").
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._items: dict[str, T] = {}
+        self._loaded = False
+        _REGISTRIES.add(self)
+
+    @overload
+    def register(self, item: T, *, name: str | None = None) -> T: ...
+    @overload
+    def register(self, item: None = None, *, name: str | None = None) -> Callable[[T], T]: ...
+    def register(self, item: T | None = None, *, name: str | None = None) -> T | Callable[[T], T]:
+        """Add an item; as a decorator with or without `name`, which defaults to the item's attribute `name`."""
+        if item is None:
+            return lambda given: self.register(given, name=name)
+        key = name if name is not None else getattr(item, "name", None)
+        if not isinstance(key, str) or not key:
+            raise InvalidInputError(f"{item!r} has no name. Set its attribute `name`, or register it with name=.")
+        if key in self._items:
+            raise InvalidInputError(f"A {self.kind} named {key!r} is registered already. Choose another name.")
+        self._items[key] = item
+        return item
+
+    def get(self, name: str) -> T:
+        """The item registered under `name`."""
+        if name not in self._items:
+            self._load()
+        if name not in self._items:
+            raise UnknownNameError(self.kind, name, list(self._items))
+        return self._items[name]
+
+    def names(self) -> list[str]:
+        """All names, in the order of registration."""
+        self._load()
+        return list(self._items)
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._items:
+            self._load()
+        return name in self._items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def _load(self) -> None:
+        """Load the entry points once. One that cannot be loaded is skipped with a warning."""
+        if self._loaded:
+            return
+        self._loaded = True  # first: an entry point's module may use this registry while it is imported
+        for point in entry_points(group=self.group):
+            try:
+                self._add(point, point.load())
+            except Exception as error:  # noqa: BLE001 - whatever another package raises, the rest must work
+                warnings.warn(
+                    f"The {self.kind} {point.name!r} ({point.value}, an entry point of {self.group}) was skipped: "
+                    f"{type(error).__name__}: {error} Update or remove the package that declares it.",
+                    RegistryWarning,
+                    stacklevel=4,
+                )
+
+    def _add(self, point: EntryPoint, item: Any) -> None:
+        name = getattr(item, "name", None)
+        key = name if isinstance(name, str) and name else point.name
+        if self._items.get(key) is not item:  # its module may have registered it by the decorator
+            self.register(item, name=key)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Registrations inside the block are undone behind it, in every registry: for tests and examples."""
+    before = [(registry, dict(registry._items)) for registry in _REGISTRIES]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for registry, items in before:
+            registry._items = items  # noqa: SLF001

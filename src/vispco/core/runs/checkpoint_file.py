@@ -1,0 +1,54 @@
+"""A checkpoint: one safetensors file whose header holds a state as JSON and the checksum of all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+
+from vispco.core.runs import files
+from vispco.core.runs.checksums import digest_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATE, CHECKSUM = "state", "checksum"
+OLDER_STATE = "counters"  # what searches called it before checkpoints had a checksum
+
+
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
+    """Write a checkpoint: a kill at any time leaves the old one or the new one."""
+    from safetensors.torch import save_file  # noqa: PLC0415 - imports torch
+
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(dict(state))
+    with files.replacing(path) as temporary:
+        save_file(copies, temporary, {STATE: text, CHECKSUM: digest_tensors(copies, text)})
+    return path
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the state of a checkpoint; a damaged one is refused by name."""
+    if not files.is_file(path):
+        raise files.FileReadError(f"The checkpoint {path} cannot be read: there is no regular file.")
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = header.get(STATE, header.get(OLDER_STATE, "{}"))
+        state = json.loads(text)
+    except (SafetensorError, OSError, ValueError, RecursionError, KeyError) as error:
+        raise files.DamagedFileError(
+            f"The checkpoint {path} cannot be read ({error}). Restore it, or delete it to start again."
+        ) from error
+    if CHECKSUM in header and header[CHECKSUM] != digest_tensors(tensors, text):
+        raise files.DamagedFileError(
+            f"The checkpoint {path} is damaged: its checksum is not that of its content. Restore it, or delete it to "
+            "start again."
+        )
+    if not isinstance(state, dict):
+        raise files.DamagedFileError(f"The checkpoint {path} is damaged: it has no state. Delete it to start again.")
+    return tensors, state

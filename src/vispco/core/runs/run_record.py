@@ -1,0 +1,192 @@
+"""`run.json`, the record of a run's folder: whose it is, and the files that the run wrote with their checksums.
+
+Readers of a run call `check_files`, which refuses what the run did not write. Commands that write a single file call
+`check_output` before the work and `record_output` after it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vispco.core.runs import files
+from vispco.core.errors import check_version
+from vispco.core.runs.run_lock import LOCK, RunFolderError, alone, owner_of
+from vispco.version import __version__
+
+RECORD = "run.json"
+FORMAT, VERSION = "vispco-run", 1
+OLDER = (b'"versions"', b'"vispco"', b'"python"')  # a result that says what it was made with
+OLDER_PAGE = "– vispco</title>".encode()
+DAMAGED = "Restore it, or move the folder away."
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What run.json says.
+
+    files: the run's own, by path below the folder, with the SHA-256 of each; None while a run is writing it, and for
+    files that grow (journals). outputs: what other commands added afterwards (a page, figures, timings).
+    """
+
+    id: str
+    kind: str
+    settings: dict[str, Any]
+    started: str
+    finished: bool = False
+    files: dict[str, str | None] = field(default_factory=dict)
+    outputs: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.id}, started {self.started}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a damaged file."""
+        if self.kind == "sweep":
+            return "Restore it, or run the sweep again, which writes it again."
+        return "Restore it, or move it away and run the same command with --overwrite."
+
+    def with_pending(self, *names: str) -> RunRecord:
+        """The record while the run writes some of its files."""
+        outputs = {key: value for key, value in self.outputs.items() if key not in names}
+        return replace(self, finished=False, files={**self.files, **dict.fromkeys(names)}, outputs=outputs)
+
+
+def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
+    """The record of a run's folder; None where there is none (a folder of an older version, or of something else)."""
+    path = Path(folder) / RECORD
+    if files.is_link(path):
+        raise RunFolderError(f"{path} is a link. Put the record itself there, or give another folder.")
+    if not files.is_file(path):
+        return None
+    data = files.read_json_object(path, what="record of the run", remedy=DAMAGED)
+    known = {name: data[name] for name in RunRecord.__dataclass_fields__ if name in data}
+    maps = [known.get(name, {}) for name in ("settings", "files", "outputs")]
+    words = [known.get(name) for name in ("id", "kind", "started")]
+    if data.get("format") != FORMAT or not all(isinstance(word, str) for word in words):
+        raise files.DamagedFileError(f"{path} is not the record of a run. {DAMAGED}")
+    if "settings" not in known or not all(isinstance(each, dict) for each in maps):
+        raise files.DamagedFileError(f"The record of the run {path} is damaged: parts of it are missing. {DAMAGED}")
+    sums = [expected for each in maps[1:] for expected in each.values()]
+    if not all(isinstance(each, str | None) for each in sums) or not isinstance(known.get("finished", False), bool):
+        raise files.DamagedFileError(
+            f"The record of the run {path} is damaged: parts of it are no checksums. {DAMAGED}"
+        )
+    check_version(data, VERSION, f"The record of the run {path}")
+    for name in (*maps[1], *maps[2]):
+        inside(Path(folder), name)
+    return RunRecord(**known)
+
+
+def check_files(folder: str | os.PathLike[str], *, outputs: bool = True) -> RunRecord | None:
+    """Raise if a file of the run is missing, damaged or of another run. Returns the record; None if there is none.
+
+    outputs: also what other commands added, which a run that goes on does not read.
+    """
+    record = read_record(folder)
+    if record is None:
+        return None
+    for name, expected in {**record.files, **(record.outputs if outputs else {})}.items():
+        path = inside(Path(folder), name)
+        if expected is None or (name in record.outputs and not path.is_file()):  # a page or a figure may be tidied up
+            continue
+        if not path.is_file():
+            raise files.DamagedFileError(f"{path} is missing, although the run wrote it. {record.remedy}")
+        if files.digest_file(path) != expected:
+            raise files.DamagedFileError(
+                f"{path} is damaged, or of another run: its checksum is not the one in {Path(folder) / RECORD}. "
+                f"{record.remedy}"
+            )
+    return record
+
+
+def check_recorded(path: str | os.PathLike[str]) -> None:
+    """Raise if one file, given by itself, lies in a run's folder and is not what was written there."""
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        record = read_record(folder)
+        if record is None:
+            continue
+        expected = {**record.files, **record.outputs}.get(_relative(target, folder))
+        if expected is not None and files.digest_file(target) != expected:
+            raise files.DamagedFileError(
+                f"{path} is damaged, or was changed: its checksum is not the one in {folder / RECORD}. Restore it, write it "
+                "again, or copy it out of the folder if the change is yours."
+            )
+        return
+
+
+def check_complete(folder: str | os.PathLike[str]) -> RunRecord | None:
+    """`check_files`, and the run must be finished. The process that is writing it may read it earlier."""
+    record = check_files(folder)
+    owner = owner_of(Path(folder))
+    if record is not None and not record.finished and (owner is None or owner.get("pid") != os.getpid()):
+        state = "is not finished" if owner is None else f"is being written by process {owner['pid']}"
+        raise RunFolderError(
+            f"The run in {folder} ({record.title}) {state}. Run its command again to finish it, or wait for it."
+        )
+    return record
+
+
+def check_output(path: str | os.PathLike[str], *marks: str) -> None:
+    """Raise before the work if a command may not write its result to `path`.
+
+    Refused: a file that belongs to a run, and one that exists and does not hold every one of `marks`
+    ("vispco-evaluation"), which all files of this command do. Files of older versions are known by their provenance.
+    """
+    files.check_writable(path)
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        record = read_record(folder)
+        if record is not None and (target.name in (RECORD, LOCK) or _relative(target, folder) in record.files):
+            raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
+    if files.is_file(target) and target.stat().st_size:
+        content = target.read_bytes()
+        older = all(mark in content for mark in OLDER) or OLDER_PAGE in content
+        if not all(mark.encode() in content for mark in marks) and not (older and b'"format"' not in content[:200]):
+            raise RunFolderError(f"{path} exists and was not written by this command. Give another file with --out.")
+
+
+def record_output(path: str | os.PathLike[str]) -> None:
+    """Note a file that a command added to the folder of a run; elsewhere nothing happens."""
+    target = Path(path)
+    for folder in (target.parent, target.parent.parent):
+        if read_record(folder) is not None:
+            with alone(folder):
+                record = read_record(folder)
+                if record is not None:
+                    sums = {**record.outputs, _relative(target, folder): files.digest_file(target)}
+                    write_record(folder, replace(record, outputs=sums))
+            return
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    content = {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(record)}
+    files.write_json(folder / RECORD, content, seal=True)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The name of a file of a folder; of a link, the name of the link."""
+    return (path.parent.resolve() / path.name).relative_to(folder.resolve()).as_posix()
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file of a run. A link is refused, and a name that leads out of the folder, through links too."""
+    parts = PurePosixPath(name).parts
+    path = folder / name
+    if not parts or name.startswith("/") or ".." in parts or parts[0] in (RECORD, LOCK):
+        raise RunFolderError(f"{name!r} is not the name of a file of a run in {folder}.")
+    try:
+        outside = not path.parent.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"{name!r:.80} is not the name of a file of a run in {folder}: {reason}.") from error
+    if outside:
+        raise RunFolderError(f"{path} lies outside of {folder}. Move the link away.")
+    if files.is_link(path):
+        raise RunFolderError(f"{path} is a link, which a run never writes. Put the file itself there.")
+    return path

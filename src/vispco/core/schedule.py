@@ -1,0 +1,196 @@
+"""What each decoder layer keeps: the retention of its input, relative to the original number of visual tokens."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.core.errors import InvalidInputError, parsing
+from vispco.core.runs import files
+from vispco.kernels import Kernel
+
+FORMAT_VERSION = 1
+LARGEST = 1e300  # also of a whole number, which may be too large for a float
+NOISE = 1e-9  # floating-point noise that is forgiven in a retention
+HALF = 0.5 + 1e-6  # rounds halves up; the guard is far above the noise of r * N_v and far below one token
+
+
+def whole_tokens(retention: Tensor, num_visual: Tensor) -> Tensor:
+    """Retention [..., L], num_visual [...] -> counts [..., L] (int64, CPU): round-half-up of r_i * N_v, never growing."""
+    exact = retention.detach().to("cpu", torch.float64).numpy()
+    return torch.from_numpy(_whole(exact, num_visual.cpu().numpy()))
+
+
+def _whole(retention: Any, num_visual: Any) -> Any:
+    """`whole_tokens` of host arrays."""
+    counts = np.floor(retention * num_visual[..., None].astype(np.float64) + HALF).astype(np.int64)
+    return np.minimum.accumulate(counts, axis=-1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The retention r_0..r_{L-1} of every layer's input, in [0, 1], non-increasing; one for all samples or one each.
+
+    retention: L numbers, or B tuples of L numbers (one schedule per sample).
+        r_0 is what enters the language model: a scorer of embeddings or vision features may lower it.
+    """
+
+    retention: tuple[float, ...] | tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        rows = _rows(self.retention)
+        per_sample = bool(rows) and rows[0] is not self.retention
+        checked = tuple(_checked(row, f" of sample {b}" if per_sample else "") for b, row in enumerate(rows))
+        lengths = {len(row) for row in checked}
+        if len(lengths) != 1:
+            raise InvalidInputError(
+                f"The schedules of the samples have {sorted(lengths)} layers. Give every sample the same number of layers."
+            )
+        object.__setattr__(self, "retention", checked if per_sample else checked[0])
+
+    @property
+    def per_sample(self) -> bool:
+        return isinstance(self.retention[0], tuple)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The number of samples of a per-sample schedule; None for one that holds for all."""
+        return len(self.retention) if self.per_sample else None
+
+    def of_sample(self, place: int) -> Self:
+        """The schedule of one sample; that of all where they share one."""
+        return type(self)(self.retention[place]) if self.per_sample else self  # type: ignore[arg-type]
+
+    @property
+    def num_layers(self) -> int:
+        first = self.retention[0]
+        return len(first) if isinstance(first, tuple) else len(self.retention)
+
+    def tensor(self) -> Tensor:
+        """The retention as float64 [L] or [B, L]."""
+        return torch.tensor(self.retention, dtype=torch.float64)
+
+    def counts(self, num_visual: Sequence[int]) -> Tensor:
+        """Whole visual tokens that each layer processes: [B, L], int64, on the CPU.
+
+        round-half-up of r_i * N_v of the original N_v; never growing.
+        """
+        if self.per_sample and len(self.retention) != len(num_visual):
+            raise InvalidInputError(
+                f"This schedule holds {len(self.retention)} samples and the batch has {len(num_visual)}. "
+                "Give a batch of that size, or a schedule that holds for all samples."
+            )
+        original = np.asarray(num_visual, dtype=np.int64).reshape(-1)
+        if (original < 0).any():
+            raise InvalidInputError(f"num_visual={original.tolist()} was given. Numbers of tokens are 0 or more.")
+        return torch.from_numpy(_whole(np.asarray(self.retention, dtype=np.float64), original))
+
+    @classmethod
+    def full(cls, num_layers: int) -> Self:
+        """Every token in every layer."""
+        return cls((1.0,) * num_layers)
+
+    @classmethod
+    def single(cls, layer: int, keep: float, num_layers: int) -> Self:
+        """All tokens before `layer`, the share `keep` of them from it on (FastV)."""
+        return cls.stages({layer: keep}, num_layers)
+
+    @classmethod
+    def withdraw(cls, layer: int, num_layers: int) -> Self:
+        """All tokens before `layer`, none from it on (VTW)."""
+        return cls.stages({layer: 0.0}, num_layers)
+
+    @classmethod
+    def stages(cls, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_layers: int) -> Self:
+        """Layer -> the retention from that layer on, in any order; all tokens before the first stage (PyramidDrop)."""
+        pairs = sorted(stages.items() if isinstance(stages, Mapping) else stages)
+        retention = [1.0] * num_layers
+        for number, (layer, keep) in enumerate(pairs):
+            if not 0 <= layer < num_layers or (number and pairs[number - 1][0] == layer):
+                raise InvalidInputError(
+                    f"Layer {layer} was given for a stage. Name each layer once, from 0 to {num_layers - 1}."
+                )
+            retention[layer:] = [keep] * (num_layers - layer)
+        return cls(tuple(retention))
+
+    @classmethod
+    def from_kernel(cls, kernel: Kernel, params: Tensor, num_layers: int, *, gamma: float | None = None) -> Self:
+        """The curve of a kernel: params [P] gives one schedule for all samples, [B, P] one per sample."""
+        return cls(_nested(kernel(params.detach().double().cpu(), num_layers, gamma=gamma)))
+
+    @classmethod
+    def from_counts(cls, counts: Tensor, num_visual: int | Sequence[int]) -> Self:
+        """From whole tokens, [L] with one N_v or [B, L] with one each; `counts(num_visual)` gives them back exactly."""
+        original = torch.as_tensor(num_visual, dtype=torch.float64)
+        if original.ndim != counts.ndim - 1 or original.shape != counts.shape[:-1]:
+            raise InvalidInputError(
+                f"Counts of shape {list(counts.shape)} and {list(original.shape)} numbers of visual tokens were given. "
+                "Give [L] with one number, or [B, L] with B numbers."
+            )
+        retention = counts.to("cpu", torch.float64) / original.clamp_min(1.0)[..., None]
+        # a sample without visual tokens loses none of them
+        return cls(_nested(torch.where(original[..., None] > 0, retention, 1.0)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"version": FORMAT_VERSION, "retention": self.retention}
+
+    @classmethod
+    @parsing("a schedule")
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("retention"), list | tuple):
+            raise InvalidInputError(
+                'This is not a schedule: it has no list "retention". A schedule is {"version": 1, "retention": [1.0, ...]}.'
+            )
+        pre_llm = data.get("pre_llm", 1.0)  # written by 0.1.0.dev0, always as 1
+        if pre_llm != 1.0:
+            raise InvalidInputError(
+                f'This schedule has "pre_llm": {pre_llm!r}, which is no longer read: r_0 says what enters the language model. '
+                'Lower the retention of layer 0 (and of those behind it) to it, and remove "pre_llm".'
+            )
+        return cls(data["retention"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schedule as JSON; the file appears whole or not at all."""
+        files.write_json(path, self.to_dict(), indent=None)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        return cls.from_dict(files.read_json(path, what="schedule", remedy="Give a file written by Schedule.save."))
+
+
+def _rows(retention: Any) -> Sequence[Any]:
+    """The rows to check: the schedule itself, or one per sample."""
+    if not isinstance(retention, list | tuple) or not retention:
+        raise InvalidInputError(
+            f"retention={retention!r} was given. Give one number per layer, or a list of such lists."
+        )
+    return retention if isinstance(retention[0], list | tuple) else [retention]
+
+
+def _checked(row: Iterable[Any], where: str) -> tuple[float, ...]:
+    """One row as exact floats; noise of NOISE is forgiven and removed."""
+    values: list[float] = []
+    for layer, value in enumerate(row if isinstance(row, list | tuple) else [row]):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise InvalidInputError(f"The retention{where} at layer {layer} is {value!r}. Give a number in [0, 1].")
+        if not -NOISE <= value <= 1.0 + NOISE:
+            raise InvalidInputError(f"The retention{where} at layer {layer} is {value:g}. It must lie in [0, 1].")
+        if values and value > values[-1] + NOISE:
+            raise InvalidInputError(
+                f"The retention{where} grows from {values[-1]:g} at layer {layer - 1} to {value:g} at layer {layer}. "
+                "A token that has left cannot come back: lower the later value or raise the earlier one."
+            )
+        values.append(min(max(float(value), 0.0), values[-1] if values else 1.0))
+    if not values:
+        raise InvalidInputError(f"The schedule{where} is empty. Give one retention per layer.")
+    return tuple(values)
+
+
+def _nested(retention: Tensor) -> tuple[float, ...] | tuple[tuple[float, ...], ...]:
+    values = retention.tolist()
+    return cast("tuple[float, ...]", tuple(tuple(v) if isinstance(v, list) else v for v in values))

@@ -1,0 +1,102 @@
+"""Weights on disk: whether they are whole, said before they are read, and reading them without progress bars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from vispco.core.runs.files import DamagedFileError, digest_file, read_json_object
+
+CARD = "card.json"
+PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
+WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in transformers
+
+
+def check_weights(folder: Path) -> None:
+    """Raise if a *.safetensors file of the folder is cut off, is none, or is not what a card beside it says.
+
+    Reads the files' heads, and all of them only where there is a card, which the small trained models have.
+    """
+    if not folder.is_dir():
+        return  # a hub id
+    for file in sorted(folder.iterdir()):
+        if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would never end
+            raise DamagedFileError(f"{file} is not a regular file, so the model in {folder} is not opened. Remove it.")
+    _check_parts(folder)
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise DamagedFileError(f"{file} is damaged ({error}). {RESTORE}") from error
+    for name, expected in _checksums(folder / CARD).items():
+        file = folder / name
+        if file.suffix == ".safetensors" and file.is_file() and digest_file(file) != expected:
+            raise DamagedFileError(
+                f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
+                "If it was changed on purpose, delete that card."
+            )
+
+
+def _check_parts(folder: Path) -> None:
+    """Raise if an index of weights names a file that is not in the folder: it would be read from wherever that is."""
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        found = read_json_object(index, what="index of the weights", remedy=RESTORE).get("weight_map")
+        names = set(map(str, found.values())) if isinstance(found, dict) else {""}
+        for name in sorted(names):
+            if name != Path(name).name or not (folder / name).is_file():
+                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {RESTORE}")
+
+
+def pickle_problem(folder: Path) -> str | None:
+    """A sentence on weights in a format that may run code, where a folder has no others; None elsewhere."""
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return None
+    others = sorted(file.name for file in folder.iterdir() if file.suffix in PICKLED)
+    return (
+        None
+        if not others
+        else (
+            f"{folder} has its weights in {others[0]}, a format that may run code when it is opened, so it is not opened. Save "
+            "the model as safetensors: model.save_pretrained(FOLDER)."
+        )
+    )
+
+
+def json_problem(folder: Path) -> str | None:
+    """The first *.json file of a folder that is no JSON, as a sentence; None where all can be read."""
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            return f"{file} is damaged ({error}). {RESTORE}"
+    return None
+
+
+def _checksums(card: Path) -> dict[str, str]:
+    try:
+        found = json.loads(card.read_text(encoding="utf-8")).get("sha256")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def hide_weight_bars() -> Iterator[None]:
+    """Show no progress bar for weights that are read or written inside the block; a download keeps its own bar."""
+    from transformers.utils import logging as notices  # noqa: PLC0415
+
+    def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return factory(*args, **{**options, "disable": True} if options.get("desc") in WEIGHT_BARS else options)
+
+    previous = notices.set_tqdm_hook(bar)
+    try:
+        yield
+    finally:
+        notices.set_tqdm_hook(previous)

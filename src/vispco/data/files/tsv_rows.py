@@ -1,0 +1,140 @@
+"""The rows of a tab-separated file as bytes, with the place of each, so that any row can be read again later.
+
+The rules are those of pandas and of Python's csv: a field that starts with a quote ends at the next single quote, a
+doubled quote inside it is one quote, and tabs and line breaks inside it are text. Python's reader is not used because
+it allows 128 KB in a field, unless a setting of the whole process is changed, and cannot tell where a row began.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from vispco.data.files.limits import InputLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
+
+
+@dataclass(frozen=True, slots=True)
+class TsvRow:
+    number: int  # 0 is the header
+    offset: int  # where it starts in the file
+    fields: list[bytes]
+    wrong: str = ""  # why the fields cannot be trusted
+
+
+def longest_row() -> int:
+    """Bytes that a row may have."""
+    return InputLimits.current().max_line
+
+
+def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
+    """Every row from a byte offset on. Blank lines are no rows."""
+    with path.open("rb") as stream:
+        if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
+            stream.seek(0)
+        elif offset:
+            stream.seek(offset)
+        while True:
+            start = stream.tell()
+            line = stream.readline(longest_row())
+            if not line:
+                return
+            if not line.strip(b"\r\n"):
+                continue
+            yield parse_row(stream, line, number, start)
+            number += 1
+
+
+def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
+    """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
+    if len(line) == longest_row() and not line.endswith(b"\n"):
+        while (rest := stream.readline(longest_row())) and not rest.endswith(b"\n"):
+            pass
+        return TsvRow(number, start, [], f"the row is longer than {longest_row():,} bytes")
+    if b'"' not in line:
+        return TsvRow(number, start, line.rstrip(b"\r\n").split(b"\t"))
+    after_first_line = stream.tell()
+    fields: list[bytes] = []
+    at = 0
+    while True:
+        if line[at : at + 1] != b'"':  # a quote further on in a field is only a quote
+            end = line.find(b"\t", at)
+            if end < 0:
+                fields.append(line[at:].rstrip(b"\r\n"))
+                return TsvRow(number, start, fields)
+            fields.append(line[at:end])
+            at = end + 1
+            continue
+        close = closing_quote(line, at + 1)
+        if close < 0:
+            line = line[at:] + b"".join(to_closing_quote(stream, line[at:]))
+            at = 0
+            close = closing_quote(line, 1)
+            if close < 0:  # take the row as lost, and go on with the line after its first
+                stream.seek(after_first_line)
+                return TsvRow(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
+        end = line.find(b"\t", close)
+        tail = line[close + 1 :].rstrip(b"\r\n") if end < 0 else line[close + 1 : end]
+        fields.append(line[at + 1 : close].replace(b'""', b'"') + tail)
+        if end < 0:
+            return TsvRow(number, start, fields)
+        at = end + 1
+
+
+def closing_quote(line: bytes, at: int) -> int:
+    """The first quote from `at` on that is not one of a pair; -1 if there is none."""
+    while (found := line.find(b'"', at)) >= 0:
+        if line[found + 1 : found + 2] != b'"':
+            return found
+        at = found + 2
+    return -1
+
+
+def to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
+    """The lines up to the one in which an open quoted field is closed."""
+    size = len(begun)
+    for _ in range(MOST_LINES):
+        line = stream.readline(longest_row() - size + 1)
+        size += len(line)
+        if not line or size > longest_row():
+            return
+        yield line
+        if closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone
+            return
+
+
+class RowIndex:
+    """id -> (row, byte offset). The empty name is SQLite's own temporary file, which goes when the index is closed."""
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("PRAGMA synchronous = OFF")
+        self._database.execute("PRAGMA cache_size = -2000")  # 2 MB, whatever the length of the file
+        self._database.execute("CREATE TABLE rows (id BLOB PRIMARY KEY, row INTEGER, at INTEGER) WITHOUT ROWID")
+        self._database.execute("BEGIN")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def add(self, identity: bytes, row: int, offset: int) -> bool:
+        """Whether the id is new. The first row of an id is the one that is kept."""
+        done = self._database.execute("INSERT OR IGNORE INTO rows VALUES (?, ?, ?)", (identity, row, offset))
+        return done.rowcount == 1
+
+    def find(self, identity: bytes) -> tuple[int, int] | None:
+        """(row, byte offset) of the first row with that id."""
+        found = self._database.execute("SELECT row, at FROM rows WHERE id = ?", (identity,)).fetchone()
+        return None if found is None else (int(found[0]), int(found[1]))

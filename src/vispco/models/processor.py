@@ -1,0 +1,222 @@
+"""Text and images to a model's inputs, from its folder, with Pillow alone.
+
+`AutoProcessor` needs torchvision for some families. Where that is missing, `JoinedProcessor` joins the folder's own
+image processor and tokenizer and does the one thing that lies between them: it puts as many image tokens into the
+text as the model will have visual tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
+
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.models.frames import FRAMES_PER_SECOND, STACKED, TIMED, FrameProcessor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from PIL.Image import Image
+
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", *STACKED)
+
+
+def load_processor(path: str | Path, **options: Any) -> Any:
+    """The model's own processor if it can be built here, else a `JoinedProcessor`. options: revision and the like."""
+    try:
+        found = AutoProcessor.from_pretrained(path, **options)
+    except (ImportError, ValueError, OSError, AttributeError, TypeError):
+        found = None
+    if found is not None and hasattr(found, "image_processor") and hasattr(found, "tokenizer"):
+        found.tokenizer.padding_side = "left"
+        return found
+    return JoinedProcessor.from_pretrained(path, **options)
+
+
+class JoinedProcessor:
+    """An image processor and a tokenizer that act as one, with the interface of transformers' processors.
+
+    video_processor: of frames, for models that take videos.
+    """
+
+    def __init__(
+        self, image_processor: Any, tokenizer: Any, config: Any, video_processor: FrameProcessor | None = None
+    ) -> None:
+        if config.model_type not in FAMILIES:
+            raise UnsupportedModelError(
+                f"No processor can be joined for models of type {config.model_type!r}; "
+                f"known types are {', '.join(FAMILIES)}. With torchvision installed, AutoProcessor may load it."
+            )
+        self.image_processor, self.tokenizer, self.config = image_processor, tokenizer, config
+        self.video_processor = video_processor
+        self.image_token = tokenizer.convert_ids_to_tokens(config.image_token_id)
+        self.video_token = "" if video_processor is None else tokenizer.convert_ids_to_tokens(config.video_token_id)
+        gemma = config.model_type == "gemma3"
+        # Gemma3 writes its start token where an image belongs; the others write the image token itself.
+        self.placeholder = tokenizer.convert_ids_to_tokens(config.boi_token_index) if gemma else self.image_token
+        tokenizer.padding_side = "left"  # generation continues at the right end
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, **options: Any) -> JoinedProcessor:
+        tokenizer, config = (kind.from_pretrained(path, **options) for kind in (AutoTokenizer, AutoConfig))
+        pictures = None  # of the classes for video, frames alone are read here
+        if config.model_type not in STACKED:
+            pictures = AutoImageProcessor.from_pretrained(path, backend="pil", **options)
+        known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
+        return cls(pictures, tokenizer, config, FrameProcessor.for_model(pictures, config, path, **known))
+
+    def _expanded(self, images: BatchFeature, number: int) -> str:
+        """The text that stands for image `number`."""
+        config = self.config
+        if config.model_type == "gemma3":
+            end = self.tokenizer.convert_ids_to_tokens(config.eoi_token_index)
+            return f"\n\n{self.placeholder}{self.image_token * int(config.mm_tokens_per_image)}{end}\n\n"
+        if config.model_type == "llava":
+            height, width = images["pixel_values"][number].shape[-2:]
+            patch = config.vision_config.patch_size
+            full = config.vision_feature_select_strategy == "full"
+            return self.image_token * ((height // patch) * (width // patch) + full)  # type: ignore[no-any-return]
+        merge = self.image_processor.merge_size**2
+        return self.image_token * (int(images["image_grid_thw"][number].prod()) // merge)  # type: ignore[no-any-return]
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        images: Image | Sequence[Image] | None = None,
+        *,
+        videos: Sequence[Sequence[Image]] | None = None,
+        fps: float = FRAMES_PER_SECOND,
+        padding: bool | str = True,
+        return_tensors: str = "pt",
+        **kwargs: Any,
+    ) -> BatchFeature:
+        """Prompts with one placeholder for each image, in order, to `input_ids`, `attention_mask`, `pixel_values`...
+
+        videos: the frames of each video, for models that take videos; fps: frames of a second.
+        """
+        prompts = [text] if isinstance(text, str) else list(text)
+        pictures = _flat(images)
+        wanted = sum(prompt.count(self.placeholder) for prompt in prompts)
+        if wanted != len(pictures):
+            raise InvalidInputError(
+                f"The text has {wanted} image placeholders ({self.placeholder}) for {len(pictures)} images. "
+                "Write one for each, or use apply_chat_template."
+            )
+        found: dict[str, Any] = {}
+        if videos:
+            prompts = self._with_videos(prompts, videos, fps, found)
+        if pictures:
+            if self.image_processor is None:
+                raise UnsupportedModelError(
+                    f"Pictures of {self.config.model_type!r} models cannot be read without torchvision, frames of videos can. "
+                    "Install torchvision."
+                )
+            processed = self.image_processor(images=pictures, return_tensors="pt")
+            found |= {name: processed[name] for name in ("pixel_values", "image_grid_thw") if name in processed}
+            number = 0
+            for place, prompt in enumerate(prompts):
+                first, *rest = prompt.split(self.placeholder)
+                for part in rest:
+                    first += self._expanded(processed, number) + part
+                    number += 1
+                prompts[place] = first
+        kwargs.setdefault("add_special_tokens", self._begins(prompts))
+        encoded = self.tokenizer(prompts, padding=padding, return_tensors=return_tensors, **kwargs)
+        ids = torch.as_tensor(encoded["input_ids"])
+        found |= {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
+        plain = dict.fromkeys(("llava", *STACKED))
+        name = {"gemma3": "token_type_ids", **plain}.get(self.config.model_type, "mm_token_type_ids")
+        if name is not None:
+            found[name] = (ids == self.config.image_token_id).long()
+            if videos:
+                found[name] += 2 * (ids == self.config.video_token_id).long()
+        return BatchFeature(found)
+
+    def _with_videos(
+        self, prompts: list[str], videos: Sequence[Sequence[Image]], fps: float, found: dict[str, Any]
+    ) -> list[str]:
+        """The prompts with as many placeholders as each video has tokens; what the model reads goes to `found`."""
+        if self.video_processor is None:
+            raise UnsupportedModelError(
+                f"A video was given to a {self.config.model_type!r} model, which takes pictures. Give its frames as images."
+            )
+        wanted = sum(prompt.count(self.video_token) for prompt in prompts)
+        if wanted != len(videos):
+            raise InvalidInputError(
+                f"The text has {wanted} video placeholders ({self.video_token}) for {len(videos)} videos. Write one for each, "
+                "or use apply_chat_template."
+            )
+        tensors, counts = self.video_processor(videos, fps)
+        found |= tensors
+        texts = iter([self._video_text(count, len(frames), fps) for count, frames in zip(counts, videos, strict=True)])
+        expanded = []
+        for prompt in prompts:
+            first, *rest = prompt.split(self.video_token)
+            expanded.append(first + "".join(next(texts) + part for part in rest))
+        return expanded
+
+    def _video_text(self, tokens: int, frames: int, fps: float) -> str:
+        """What stands for a video of so many visual tokens."""
+        if self.config.model_type not in TIMED or self.video_processor is None:
+            return self.video_token * tokens
+        name = self.tokenizer.convert_ids_to_tokens
+        start, end = (name(getattr(self.config, f"vision_{side}_token_id")) for side in ("start", "end"))
+        times = self.video_processor.times(frames, fps)
+        shown = f"{start}{self.video_token * (tokens // len(times))}{end}"
+        return "".join(f"<{seconds:.1f} seconds>{shown}" for seconds in times)
+
+    def _begins(self, prompts: list[str]) -> bool:
+        """A chat template writes the first token itself; plain text needs it from the tokenizer."""
+        begin = self.tokenizer.bos_token
+        return not (begin and all(prompt.startswith(begin) for prompt in prompts))
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("tokenize", False)
+        return self.tokenizer.apply_chat_template(conversation, **kwargs)
+
+    def batch_decode(self, *args: Any, **kwargs: Any) -> list[str]:
+        return self.tokenizer.batch_decode(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def decode(self, *args: Any, **kwargs: Any) -> str:
+        return self.tokenizer.decode(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def chat_text(processor: Any, conversation: Any, **options: Any) -> str:
+    """A conversation as the model's template writes it. Where the template knows pictures alone, a video stands where a
+    picture would, between the same marks.
+    """
+    text: str = processor.apply_chat_template(conversation, tokenize=False, **options)
+    video, picture = (getattr(processor, name, None) for name in ("video_token", "image_token"))
+    kinds = _media(conversation)
+    if "video" not in kinds or not video or video in text:
+        return text
+    picture = getattr(processor, "placeholder", picture)
+    first, *rest = processor.apply_chat_template(_as_pictures(conversation), tokenize=False, **options).split(picture)
+    tokens = [video if kind == "video" else picture for kind in kinds]
+    return str(first + "".join(token + part for token, part in zip(tokens, rest, strict=True)))
+
+
+def _media(conversation: Any) -> list[str]:
+    """What is shown in a conversation, in order: 'image' and 'video'."""
+    parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
+    return [part["type"] for part in parts if part["type"] in ("image", "video")]
+
+
+def _as_pictures(conversation: Any) -> list[dict[str, Any]]:
+    """The same with pictures in place of videos."""
+    turns = [dict(turn) for turn in conversation]
+    for turn in turns:
+        if not isinstance(turn["content"], str):
+            turn["content"] = [{"type": "image"} if p["type"] == "video" else p for p in turn["content"]]
+    return turns
+
+
+def _flat(images: Any) -> list[Image]:
+    if images is None:
+        return []
+    if not isinstance(images, list | tuple):
+        return [images]
+    return [image for entry in images for image in _flat(entry)]

@@ -1,0 +1,68 @@
+"""The shipped models: where they are, whether they are whole, and how to load them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vispco.core.errors import UnknownNameError, VispcoError
+from vispco.core.runs import files
+
+if TYPE_CHECKING:
+    import torch
+
+MEASURED = ("tiny-qwen", "tiny-llava", "tiny-gemma")  # those that the figures of the benchmarks are about
+ONE_OF_EACH_CLASS = (*MEASURED, "tiny-qwen3")
+NAMES = (*ONE_OF_EACH_CLASS, "tiny-deep")  # the shipped models, the most used first
+WEIGHTS = Path(__file__).parent / "weights"
+CARD = "card.json"
+
+
+class DamagedWeightsError(VispcoError, OSError):
+    """A file of a shipped model is missing or is not the one that was shipped."""
+
+
+def names() -> list[str]:
+    """The shipped models, the most used first."""
+    return list(NAMES)
+
+
+def path(name: str) -> Path:
+    """The folder of a shipped model, as `from_pretrained` takes it."""
+    if name not in NAMES:
+        raise UnknownNameError("model", name, list(NAMES))
+    return WEIGHTS / name
+
+
+def verify(folder: Path) -> None:
+    """Raise if a file of the folder is not what its card says."""
+    name = folder.name
+    restore = (
+        f"Restore it with `git checkout -- {name}` in {folder.parent}, by installing vispco again, "
+        f"or by training it: `vispco zoo train {name} --out {folder}`."
+    )
+    try:
+        checksums = json.loads((folder / CARD).read_text())["sha256"]
+    except FileNotFoundError as error:
+        raise DamagedWeightsError(f"{folder / CARD} is missing. {restore}") from error
+    except (json.JSONDecodeError, KeyError, UnicodeDecodeError) as error:
+        raise DamagedWeightsError(f"{folder / CARD} is damaged: it has no list of checksums. {restore}") from error
+    for file, expected in checksums.items():
+        if not (folder / file).is_file():
+            raise DamagedWeightsError(f"{folder / file} is missing. {restore}")
+        if files.digest_file(folder / file) != expected:
+            raise DamagedWeightsError(f"{folder / file} is damaged: its checksum is not the shipped one. {restore}")
+
+
+def load(name: str, dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+    """(model, processor) of a shipped model: plain transformers objects, ready for `generate()`. dtype: float32 if none is given."""
+    import torch  # noqa: PLC0415
+    from transformers import AutoModelForImageTextToText  # noqa: PLC0415
+
+    from vispco.models.processor import load_processor  # noqa: PLC0415
+
+    folder = path(name)
+    verify(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype or torch.float32).eval()
+    return model, load_processor(folder)

@@ -1,0 +1,139 @@
+"""Configurations: a chain, a shape, and the budget level that they were measured at. What a joint search leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.core.errors import InvalidInputError
+from vispco.cost import Cost, Workload, counts_for_budget
+from vispco.cost.workload import Array
+from vispco.kernels import Kernel
+from vispco.pruner.found_shape import deployed_gamma
+from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
+
+MUCH = 1e4  # a level that is not the nearest one is worse than any KL
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Configurations:
+    """K configurations. chains: those that are used. chain: int64 [K], the number of each one's chain.
+
+    params: [K, P], of the kernel. level: float64 [K], the level at which it was measured; it serves budgets near it. A level
+    is a share of what can be pruned: 0 is the floor of the text alone, 1 the unpruned model. So it means the same for a
+    small picture and a large one.
+    """
+
+    chains: tuple[Chain, ...]
+    chain: Tensor
+    params: Tensor
+    level: Tensor
+
+    def __len__(self) -> int:
+        return len(self.level)
+
+    @cached_property
+    def levels(self) -> list[float]:
+        """The budget levels, from small to large."""
+        return sorted(set(self.level.numpy().tolist()))
+
+    def places(self, number: int) -> Tensor:
+        """Which of them are of a chain: int64 [k]."""
+        return (self.chain == number).nonzero()[:, 0]
+
+    def take(self, index: Sequence[int] | Tensor) -> Configurations:
+        """Some of them; chains that none of them uses are left out."""
+        index = torch.as_tensor(index, dtype=torch.int64)
+        used = sorted(set(self.chain[index].tolist()))
+        number = {old: new for new, old in enumerate(used)}
+        chain = torch.tensor([number[int(old)] for old in self.chain[index]], dtype=torch.int64)
+        return Configurations(tuple(self.chains[old] for old in used), chain, self.params[index], self.level[index])
+
+    def best(self, estimate: Array, budget: Array, floors: Array) -> Array:
+        """The configuration with the least estimated KL [B, K] at the level that serves each budget [B]: int64 [B].
+
+        floors: float64 [B, 1 + chains], what a sample spends at least: with text alone, and under each chain. A chain that
+        is too dear for a sample is left out; where the level has no other, another level's configuration is moved.
+        """
+        levels = self.level.numpy().astype(np.float32)
+        level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
+        ranked = estimate + MUCH * np.abs(levels - level[:, None].astype(np.float32))
+        dear = (floors[:, 1:] > budget[:, None] + ROUNDING)[:, self.chain.numpy()]
+        affordable = np.where(dear, np.inf, ranked)
+        none = np.isinf(affordable).all(axis=-1, keepdims=True)
+        found: Array = np.where(none, ranked, affordable).argmin(-1)
+        return found
+
+    @staticmethod
+    def join(parts: Sequence[Configurations]) -> Configurations:
+        """All of several, each chain once."""
+        chains = tuple(dict.fromkeys(chain for part in parts for chain in part.chains))
+        chain = [torch.tensor([chains.index(part.chains[int(n)]) for n in part.chain]) for part in parts]
+        return Configurations(
+            chains,
+            torch.cat(chain).long(),
+            torch.cat([part.params for part in parts]),
+            torch.cat([part.level for part in parts]),
+        )
+
+
+def text_floor(text: Tensor, visual: Tensor, cost: Cost) -> Tensor:
+    """What samples [B] cost without any visual token, as a fraction of the unpruned model: float64 [B]."""
+    return cost.lowest_fraction(Workload(text, visual, "entry", 0)).double()
+
+
+def budget_at(level: float | Tensor, floor: Tensor) -> Tensor:
+    """The budget of a level, for samples with these floors [B]: [B]."""
+    return floor + level * (1.0 - floor)
+
+
+def level_of(budget: float | Array | Tensor, floor: Array | Tensor) -> Array:
+    """The level of a budget, for samples with these floors [B]: [B]; 0 where the budget lies under the floor."""
+    least = np.asarray(floor, dtype=np.float64)
+    found: Array = ((np.asarray(budget) - least) / (1.0 - least).clip(1e-9)).clip(0.0, 1.0)
+    return found
+
+
+def nearest_level(level: Array | Tensor, levels: Sequence[float]) -> Array:
+    """Of the levels that have configurations, the one that serves each: [B] -> [B]. Half-way between two, the higher."""
+    if not levels:
+        raise InvalidInputError("There are no configurations to choose from. Search again.")
+    known = np.array(sorted(levels), dtype=np.float64)
+    middle = (known[1:] + known[:-1]) / 2
+    found: Array = known[np.searchsorted(middle, np.asarray(level, dtype=np.float64), side="right")]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Samples that want counts. params: [B, P]. budget: float64 [B]. chain: int64 [B]. sizes: int64 [B, 4], see
+    `TokenLayout.prompt_sizes`.
+    """
+
+    params: Tensor
+    budget: Tensor
+    chain: Tensor
+    sizes: Tensor
+
+
+def counts_by_chain(
+    request: Request, chains: Sequence[Chain], kernel: Kernel, cost: Cost, *, fill: bool = True
+) -> Tensor:
+    """Whole tokens [B, L] within each sample's budget, solved for the layers that its own chain may prune."""
+    counts = torch.zeros(len(request.budget), cost.num_layers, dtype=torch.int64)
+    for number, chain in enumerate(chains):
+        rows = (request.chain == number).nonzero()[:, 0]
+        if not len(rows):
+            continue
+        size = workload_under(chain, cost.dimensions, *request.sizes[rows].T)
+        counts[rows] = counts_for_budget(
+            kernel, request.params[rows], request.budget[rows], size, cost, gamma=deployed_gamma(kernel), fill=fill
+        )
+    return counts

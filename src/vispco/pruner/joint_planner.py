@@ -1,0 +1,197 @@
+"""The planner of a joint search: a configuration for each sample, within its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
+from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array
+from vispco.engine.plan import PlanMemory, TokenPlan
+from vispco.pruner.configurations import text_floor
+from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.joint_predictor import JointPredictor
+from vispco.pruner.mean_budget import KlCurves, Price, fixed_price
+from vispco.pruner.memory_reader import MemoryReader
+from vispco.pruner.observation import Observation
+from vispco.scorers import MixedChain
+from vispco.scorers.cost import ChainScoring, workload_under
+
+REMEMBERED = 1 << 16
+"""How many plans are remembered at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointChoice:
+    """For each sample, on the host: anchor int64 [B], the number of its configuration; chain int64 [B]; budget [B]."""
+
+    anchor: Array
+    chain: Array
+    budget: Array
+
+
+class JointPlanner:
+    """The engine's `Planner` for one budget. Every sample follows one of `chain`'s chains.
+
+    What a sample resembles is read on its device and brought to the host once; the rest is arithmetic there, and what was
+    solved for a size and a configuration is remembered.
+    budget: a fraction of the FLOPs, which holds for every sample, or a mean of which the cap does (`mean:0.2,max:0.5`).
+    """
+
+    def __init__(self, predictor: JointPredictor, budget: BudgetLike) -> None:
+        self.predictor, self.budget = predictor, Budget.of(budget)
+        if self.budget.kind != "flops":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given. This planner is for FLOPs (0.5, 50% or mean:0.2,max:0.5); see "
+                "JointMeasuredPlanner."
+            )
+        self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
+        self.known = predictor.configurations
+        self.used = self._used_chains()
+        self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
+        self.reader = MemoryReader(
+            predictor.memory, np.arange(len(self.known)), predictor.memory.bandwidth.cpu().numpy()
+        )
+        self.curves = MovableCurves(
+            self.kernel, self.known.params, self.cost.num_layers, gamma=deployed_gamma(self.kernel)
+        )
+        self._usable, self._level = as_array(self.usable()), as_array(self.known.level)
+        self._chain = as_array(self.known.chain)
+        self._floors: dict[tuple[int, ...], Array] = {}
+        self._solved: dict[tuple[Any, ...], Array] = {}
+        self._plans = PlanMemory()
+        self.price: Price | None = None
+        if self.budget.is_mean:
+            self.price = self._fix_price()
+
+    @torch.no_grad()
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        return self._plan(layout.prompt_sizes, self.choose_batch(layout, embeddings))
+
+    def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
+        """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
+        return self._choose(layout.prompt_sizes, self.reader.estimate(layout, embeddings))
+
+    def choose(self, observation: Observation) -> JointChoice:
+        """Which configuration each sample gets, and its budget."""
+        self.predictor.to(observation.visual.device)
+        return self._choose(as_array(observation.sizes), as_array(self.predictor.estimate(observation)))
+
+    def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
+        """Whole tokens for each sample, within its budget."""
+        return self._plan(as_array(observation.sizes), choice)
+
+    def usable(self) -> Tensor:
+        """The configurations that may be used: those that are kept, of chains that share a batch. bool [K]."""
+        used = torch.isin(self.predictor.chain, torch.tensor(self.used, device=self.predictor.chain.device))
+        usable: Tensor = self.predictor.kept & used
+        return usable
+
+    def _choose(self, sizes: Array, estimate: Array) -> JointChoice:
+        """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration."""
+        floors = self._lowest(sizes)
+        estimate = np.where(self._usable, estimate, np.inf)
+        budget = np.full(len(sizes), self.budget.amount)
+        if self.price is not None:
+            spent = self._curves(estimate, floors[:, 0]).spend(self.price)
+            budget = np.minimum(spent, self.budget.cap or 1.0)
+        anchor = self.known.best(estimate, budget, floors)
+        return JointChoice(anchor, self._chain[anchor], budget)
+
+    def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
+        keys = tuple(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
+        return self._plans.recall(keys, lambda: self._make_plan(keys, sizes, choice))
+
+    def _make_plan(self, keys: Sequence[tuple[Any, ...]], sizes: Array, choice: JointChoice) -> TokenPlan:
+        number = {chain: place for place, chain in enumerate(self.used)}
+        groups = tuple(number[chain] for chain in choice.chain.tolist())
+        new = [place for place, key in enumerate(keys) if key not in self._solved]
+        if new:
+            if len(self._solved) > REMEMBERED:
+                self._solved.clear()
+                new = list(range(len(keys)))
+            solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)
+            self._solved |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
+        counts = torch.from_numpy(np.stack([self._solved[key] for key in keys]))
+        flops = tuple(self.reader.flops(sizes).tolist())
+        return TokenPlan(counts, groups=groups if len(self.used) > 1 else None, planning_flops=flops)
+
+    def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost, asked: Budget | None = None) -> Array:
+        """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune.
+
+        asked: see `vispco.cost.counts_for_budget`.
+        """
+        counts, chains = np.empty((len(sizes), cost.num_layers), dtype=np.int64), self._chain[anchor]
+        for number in np.unique(chains).tolist():
+            rows = np.flatnonzero(chains == number)
+            size = self._workload(number, sizes[rows])
+            fill = not self.predictor.config.servable
+            counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
+        return counts
+
+    def _workload(self, chain: int, sizes: Array) -> Workload:
+        """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
+        columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
+        planning = torch.from_numpy(self.reader.flops(sizes))
+        return self._under(
+            chain, workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
+        )
+
+    def _under(self, chain: int, workload: Workload) -> Workload:
+        """The same samples under another of the chains."""
+        own, size = self.chains[chain], self.cost.dimensions
+        reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
+        site, first = own.sites(size.num_layers), own.earliest_layer
+        return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
+
+    def _fix_price(self) -> Price:
+        """The price at which the calibration samples, each estimated from the others, spend the mean."""
+        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_known())
+        floor, asked = text_floor(sizes[:, 0], sizes[:, 1], self.cost), as_array(sizes)
+        full = as_array(self.cost.full(Workload(sizes[:, 0], sizes[:, 1], "entry", 0)))
+
+        def realised(budget: Array) -> Array:
+            anchor = self.known.best(np.where(self._usable, estimate, np.inf), budget, self._lowest(asked))
+            counts = self.solve(asked, anchor, budget, self.cost)
+            spent = np.empty(len(budget))
+            for number in np.unique(self._chain[anchor]).tolist():
+                rows = np.flatnonzero(self._chain[anchor] == number)
+                spent[rows] = as_array(
+                    self.cost.bill(torch.from_numpy(counts[rows]), self._workload(number, asked[rows]))
+                )
+            return np.asarray(spent / full)
+
+        return fixed_price(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
+
+    def _curves(self, estimate: Array, floor: Array) -> KlCurves:
+        inside = self._usable
+        return KlCurves.of(estimate[:, inside], self._level[inside], floor, self.budget.cap or 1.0)
+
+    def _lowest(self, sizes: Array) -> Array:
+        """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
+        keys = list(map(tuple, sizes.tolist()))
+        if not self._floors.keys() >= set(keys):
+            first = HostPricing(self.cost, self._workload(0, sizes))
+            text_alone = Workload(first.workload.num_text, first.workload.num_visual, "entry", 0)
+            loads = [self._under(number, first.workload) for number in range(len(self.chains))]
+            found = [HostPricing(self.cost, text_alone), *(first.under(load) for load in loads)]
+            floors = np.stack([pricing.lowest for pricing in found], axis=1)
+            self._floors |= dict(zip(keys, floors, strict=True))
+        return np.stack([self._floors[key] for key in keys])
+
+    def _used_chains(self) -> list[int]:
+        """Numbers of the chains that are used, of one kind of site (that of most configurations)."""
+        places = self.predictor.kept.nonzero()[:, 0]
+        numbers = sorted({int(self.predictor.chain[place]) for place in places})
+        kinds: dict[frozenset[str], list[int]] = {}
+        for number in numbers:
+            kinds.setdefault(frozenset(s.site for s in self.chains[number].scorers), []).append(number)
+        return max(kinds.values(), key=len)

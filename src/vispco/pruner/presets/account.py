@@ -1,0 +1,57 @@
+"""What the numbers in papers mean: every published setting by one account, on the model that most papers report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vispco.cost import Dimensions, Exact
+from vispco.pruner.presets.preset import PRESETS, Preset, mean_tokens
+from vispco.pruner.presets.setting import NUM_LAYERS, NUM_VISUAL
+from vispco.scorers.cost import workload_under
+
+LLAVA_7B = Dimensions(
+    num_layers=NUM_LAYERS,
+    hidden=4096,
+    heads=32,
+    kv_heads=32,
+    head_dim=128,
+    ffn=11008,
+    gated=True,
+    windows=(None,) * NUM_LAYERS,
+    vocab=32064,
+    dtype_bytes=2,
+)
+"""LLaVA-1.5-7B's language model."""
+
+
+def account(num_text: int = 64) -> list[dict[str, Any]]:
+    """One row a setting: visual tokens of a mean layer by its input and by its output, and FLOPs of a prefill.
+
+    num_text: text tokens of the prompt. Methods that decide by themselves how many stay have no numbers: None.
+    """
+    return [_row(PRESETS.get(name), setting, num_text) for name in PRESETS for setting in PRESETS.get(name).settings]
+
+
+def _row(preset: Preset, setting: str, num_text: int) -> dict[str, Any]:
+    chain, cost = preset.chain_for(NUM_LAYERS, setting), Exact(LLAVA_7B)
+    row: dict[str, Any] = {
+        "method": preset.name,
+        "setting": setting,
+        "label": preset.setting(setting).label,
+        "after": preset.after,
+        "chain": str(chain),
+        "mean_inputs": None,
+        "mean_outputs": None,
+        "flops": None,
+        "fraction": None,
+    }
+    if chain.decides_count:
+        return row
+    counts = preset.schedule(NUM_LAYERS, NUM_VISUAL, setting).counts([NUM_VISUAL])[0]
+    size = workload_under(chain, LLAVA_7B, num_text, NUM_VISUAL)
+    return row | {
+        "mean_inputs": float(mean_tokens(counts, "inputs")),
+        "mean_outputs": float(mean_tokens(counts, "outputs")),
+        "flops": int(cost.bill(counts, size)),
+        "fraction": float(cost.fraction_of_counts(counts, size)),
+    }

@@ -1,0 +1,204 @@
+"""`Pruner`: a scorer and a schedule, put on a model for the length of a block or until it is removed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vispco.core.errors import InvalidInputError, PrunerStateError
+from vispco.core.layout import TokenLayout
+from vispco.core.schedule import Schedule
+from vispco.cost import Dimensions, Workload
+from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
+from vispco.families import family_of
+from vispco.pruner import deployment
+from vispco.pruner.model_fingerprint import check_model
+from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.pruner_source import PrunerSource
+from vispco.scorers import Chain, ChainLike
+from vispco.scorers.cost import workload_under
+
+
+class Pruner:
+    """Prunes visual tokens inside an unmodified transformers model.
+
+    scorer: which tokens are kept: a scorer's name ('fastv'), a chain of them by depth ('divprune+fastv',
+        {0: 'divprune', 3: 'fastv', 20: 'random'}), with options ('sparsevlm(recycle=true)'), or a `Scorer`.
+    schedule: how many, as a `Schedule`, or a `Planner` that makes one for each batch.
+    mode: 'drop' removes tokens (inference); 'mask' hides them from attention and computes all (search).
+    record: keep which visual tokens were live at each layer of the last prefill, in `survivors(model)`.
+    allocation: how a prompt's tokens are divided over its pictures or frames: 'score' (the best stay wherever they are),
+        'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
+
+        with pruner(model):
+            model.generate(**inputs)
+    """
+
+    def __init__(
+        self,
+        scorer: ChainLike,
+        schedule: Schedule | Planner,
+        *,
+        mode: Mode = "drop",
+        relaxation: Relaxation | None = None,
+        record: bool = False,
+        allocation: str | None = None,
+    ) -> None:
+        if not isinstance(schedule, Schedule) and not callable(schedule):
+            raise InvalidInputError(
+                f"{schedule!r:.60} was given as the schedule of a pruner. Give a Schedule, such as "
+                "Schedule.single(layer=2, keep=0.5, num_layers=10) or Schedule((1.0, 0.5, ...)), or a planner."
+            )
+        self.chain = Chain.of(scorer) if allocation is None else Chain.of(scorer).with_allocation(allocation)
+        self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
+        self._plans = PlanMemory()
+        self._source: PrunerSource | None = None  # what it was loaded from
+        self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
+
+    @property
+    def scorer(self) -> Chain:
+        """The chain of scorers; a single scorer is a chain of one."""
+        return self.chain
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        budget: float | str | None = None,
+        record: bool = False,
+        allocation: str | None = None,
+    ) -> Pruner:
+        """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
+
+        folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
+            a repository on the hub (hub:owner/name).
+        budget: default: the one that the pruner was saved with. allocation: in place of the one that it was made with.
+        """
+        found = deployment.read(folder)
+        config = deployment.at_budget(found.config, budget)
+        source = replace(found, config=config if allocation is None else replace(config, allocation=allocation))
+        chain, planner = deployment.load(source)
+        pruner = cls(chain, source.config.schedule if source.config.fixed else planner, record=record)
+        pruner._source = source
+        return pruner
+
+    @property
+    def config(self) -> PrunerConfig:
+        """Everything that it is, as data. A planner of your own is code, so such a pruner has none."""
+        if self._source is not None:
+            return self._source.config
+        if isinstance(self.schedule, Schedule):
+            return PrunerConfig.of_schedule(self.chain, self.schedule)
+        raise PrunerStateError(
+            f"This pruner plans by a {type(self.schedule).__name__}, which is code and cannot be saved. Make it with a Schedule, "
+            "or with Pruner.from_pretrained from the folder of a search."
+        )
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
+        deployment.save(self._source or PrunerSource(self.config, Path()), folder)
+        return Path(folder)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload pruner") -> str:
+        """Upload what `save_pretrained` writes to a repository on the hub, which is made if there is none. Gives its url."""
+        from huggingface_hub import HfApi  # noqa: PLC0415 - half a second of import, for uploads only
+
+        api = HfApi()
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            url = str(api.create_repo(repo_id, private=private, exist_ok=True))
+            api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
+        return url
+
+    @contextmanager
+    def __call__(self, model: nn.Module) -> Iterator[nn.Module]:
+        """Prune inside the block; the model is as it was afterwards, also after an exception."""
+        self.apply(model)
+        try:
+            yield model
+        finally:
+            self.remove(model)
+
+    def apply(self, model: nn.Module) -> nn.Module:
+        """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
+        self.check(model)
+        options = EngineOptions(self.mode, self.relaxation, self.record)
+        Engine(model, self.chain, self._plan, options, owner=self).attach()
+        return model
+
+    def check(self, model: nn.Module) -> None:
+        """Raise if the pruner was made for a model of another class or other sizes; warn if for other weights."""
+        if self._source is not None and model not in self._checked:
+            check_model(self._source, model)
+            self._checked.add(model)
+
+    def remove(self, model: nn.Module) -> nn.Module:
+        """Take the pruner off a model."""
+        engine = self._engine(model)
+        if engine is None:
+            raise PrunerStateError(
+                f"This pruner is not on this {type(model).__name__}: it was never applied, or removed already."
+            )
+        engine.detach()
+        return model
+
+    def survivors(self, model: nn.Module) -> list[Tensor]:
+        """For each layer of this thread's last prefill, the visual tokens that it processed; bool [B, V] each."""
+        engine = self._engine(model)
+        if engine is None or engine.state.trace is None:
+            raise PrunerStateError(
+                "Nothing was recorded: make the pruner with record=True, and ask inside the block, after a prefill."
+            )
+        return engine.state.trace
+
+    def token_counts(self, model: nn.Module) -> Tensor:
+        """How many visual tokens each layer of this thread's last prefill processed; int64 [B, L] on the host.
+
+        What was planned, or less where a scorer decides by itself how many stay.
+        """
+        engine = self._engine(model)
+        if engine is None or engine.state.counts is None:
+            raise PrunerStateError(
+                "No prefill with pictures was run under this pruner. Ask inside the block, after one."
+            )
+        return engine.state.counts.clone()  # the plan itself is used again
+
+    def workload(self, model: nn.Module) -> Workload:
+        """The prompts of this thread's last prefill, and what choosing their tokens took.
+
+        `cost.bill(pruner.token_counts(model), pruner.workload(model))` is what the prefill cost.
+        """
+        engine = self._engine(model)
+        if engine is None or engine.state.plan is None or engine.state.sizes is None:
+            raise PrunerStateError(
+                "No prefill with pictures was run under this pruner. Ask inside the block, after one."
+            )
+        plan, columns = engine.state.plan, (torch.from_numpy(column.copy()) for column in engine.state.sizes.T)
+        sizes = Dimensions.from_config(engine.model.config)
+        planning = torch.tensor(plan.planning_flops or 0)
+        return workload_under(engine.chain, sizes, *columns, planning_flops=planning, groups=plan.groups)
+
+    def _engine(self, model: nn.Module) -> Engine | None:
+        """The engine of this pruner on a model; the model itself knows it."""
+        inner = unwrap(model)
+        engine = engine_on(family_of(inner).base(inner))
+        return engine if engine is not None and engine.owner is self else None
+
+    def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        if isinstance(self.schedule, Schedule):
+            schedule, sizes = self.schedule, layout.num_visual
+            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
+        return self.schedule(layout, embeddings)
+
+    def __repr__(self) -> str:
+        kind: Any = "schedule" if isinstance(self.schedule, Schedule) else type(self.schedule).__name__
+        return f"Pruner({str(self.chain)!r}, {kind}, mode={self.mode!r})"

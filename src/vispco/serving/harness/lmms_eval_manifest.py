@@ -1,0 +1,12 @@
+"""What lmms-eval finds through its entry point: the name and where the class is. Nothing else is imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def manifest() -> Any:
+    """lmms-eval's description of the model `vispco`."""
+    from lmms_eval.models.registry_v2 import ModelManifest  # noqa: PLC0415
+
+    return ModelManifest(model_id="vispco", chat_class_path="vispco.serving.harness.lmms_eval.VispcoModel")

@@ -1,0 +1,92 @@
+"""What a server has done, as Prometheus reads it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vispco.serving.server.pruned_generation import PruningUsage
+
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+HELP = {
+    "requests_total": "Requests by HTTP status, each once, when it ends; 499: the client went away before the end.",
+    "failures_total": "Answers that failed inside the server; a stream that fails has the status 200 of its beginning.",
+    "prompt_tokens_total": "Tokens of prompts, visual ones included.",
+    "completion_tokens_total": "Tokens of answers.",
+    "visual_tokens_total": "Visual tokens of prompts.",
+    "visual_tokens_kept_total": "Visual tokens that a layer processed, mean over layers.",
+    "flops_total": "FLOPs of the language model for prompts (exact).",
+    "flops_unpruned_total": "What they would have been without pruning.",
+}
+
+
+class ServerMetrics:
+    """Counters, a gauge and a histogram; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._statuses: Counter[int] = Counter()
+        self._buckets: Counter[float] = Counter()
+        self._seconds = 0.0
+        self._answers = 0
+        self.waiting = 0
+
+    def ended(self, status: int) -> None:
+        """Count a request, refused or answered, once it is over."""
+        with self._lock:
+            self._statuses[status] += 1
+
+    def enter(self, most: int) -> bool:
+        """Take a place among `most` waiting requests; False where all are taken."""
+        with self._lock:
+            free = self.waiting < most
+            self.waiting += free
+        return free
+
+    def leave(self, *, failed: bool = False) -> None:
+        """Give the place back. failed: the model gave no answer, by an error of the server's own."""
+        with self._lock:
+            self.waiting -= 1
+            self._counts["failures_total"] += failed
+
+    def measured(self, usage: PruningUsage, prompt: int, completion: int) -> None:
+        seconds = (usage.milliseconds + usage.waiting_ms) / 1e3
+        with self._lock:
+            self._counts["prompt_tokens_total"] += prompt
+            self._counts["completion_tokens_total"] += completion
+            self._counts["visual_tokens_total"] += usage.visual_tokens
+            self._counts["visual_tokens_kept_total"] += usage.visual_tokens_kept  # type: ignore[assignment]
+            self._counts["flops_total"] += usage.flops  # type: ignore[assignment]
+            self._counts["flops_unpruned_total"] += usage.flops / usage.flops_fraction  # type: ignore[assignment]
+            self._seconds += seconds
+            self._answers += 1
+            for bound in SECONDS:
+                self._buckets[bound] += seconds <= bound
+
+    def text(self) -> str:
+        """The page that Prometheus fetches."""
+        with self._lock:
+            lines: list[str] = []
+            for name, description in HELP.items():
+                lines += [f"# HELP vispco_{name} {description}", f"# TYPE vispco_{name} counter"]
+                if name == "requests_total":
+                    rows = sorted(self._statuses.items())
+                    lines += [f'vispco_requests_total{{status="{status}"}} {number}' for status, number in rows]
+                else:
+                    lines.append(f"vispco_{name} {self._counts[name]:.17g}")
+            lines += [
+                "# HELP vispco_requests_waiting Requests that wait or are answered now.",
+                "# TYPE vispco_requests_waiting gauge",
+                f"vispco_requests_waiting {self.waiting}",
+                "# HELP vispco_request_seconds Seconds from a request to its last token.",
+                "# TYPE vispco_request_seconds histogram",
+                *(f'vispco_request_seconds_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),
+                f'vispco_request_seconds_bucket{{le="+Inf"}} {self._answers}',
+                f"vispco_request_seconds_sum {self._seconds:.9g}",
+                f"vispco_request_seconds_count {self._answers}",
+            ]
+        return "\n".join(lines) + "\n"

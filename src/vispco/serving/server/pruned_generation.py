@@ -1,0 +1,167 @@
+"""One request on the model: pruned, timed, counted, and stopped when nobody waits for it any more."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers.generation.streamers import BaseStreamer
+
+from vispco import cost
+from vispco.core.errors import PrunerStateError
+from vispco.families import family_of
+from vispco.pruner.pruner import Pruner
+from vispco.serving.server.stop_strings import StopAtText, TextUntilStop
+
+
+class OnEnd(Protocol):
+    """Told once, when a request has left the model."""
+
+    def __call__(self, *, failed: bool = False) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruningUsage:
+    """What a request took; `usage.pruning` of its answer.
+
+    visual_tokens: of the prompt. visual_tokens_kept: mean over layers. flops, flops_fraction: of the language model for
+    the prompt (cost `exact`), and as a fraction of unpruned. first_token_ms, milliseconds: on the model, without waiting;
+    waiting_ms: for the requests before it.
+    """
+
+    budget: float
+    method: str
+    visual_tokens: int
+    visual_tokens_kept: float
+    visual_tokens_last_layer: int
+    flops: float
+    flops_fraction: float
+    first_token_ms: float
+    milliseconds: float
+    waiting_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class PrunedGeneration:
+    """Stands for the model in transformers' handlers: everything is the model's, but `generate` prunes and measures."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        pruner: Callable[[float], Pruner],
+        budget: float,
+        cancelled: threading.Event,
+        on_end: OnEnd,
+        stops: tuple[str, ...] = (),
+    ) -> None:
+        self._model, self._tokenizer, self._pruner, self._budget = model, tokenizer, pruner, budget
+        self._cancelled, self._on_end, self._asked = cancelled, on_end, time.perf_counter()
+        self.usage: PruningUsage | None = None
+        self.template_fits = True
+        self.written, self.shown = TextUntilStop(stops), TextUntilStop(stops)  # by the model; to the client
+
+    @property
+    def config(self) -> Any:
+        """The model's; without its type where transformers would read the answer by a template that does not fit."""
+        return self._model.config if self.template_fits else SimpleNamespace(model_type=None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def generate(self, **inputs: Any) -> Any:
+        """On the inference thread. Errors leave as sentences that fit into JSON, because a stream prints them there."""
+        try:
+            tokens = self._generate(inputs)
+        except Exception as error:
+            stopped = type(error).__name__ == "_GenerationCancelled"  # transformers' own way to stop a stream
+            self._on_end(failed=not stopped and not self._cancelled.is_set())
+            if stopped:
+                raise
+            raise RuntimeError(json.dumps(" ".join(str(error).split()))[1:-1]) from error
+        self._on_end()
+        return tokens
+
+    def _generate(self, inputs: dict[str, Any]) -> Any:
+        if self._cancelled.is_set():
+            raise RuntimeError("the client has gone away")
+        began = time.perf_counter()
+        clock = _Clock(inputs.pop("streamer", None))
+        inputs["tokenizer"] = self._tokenizer
+        stop = StoppingCriteriaList([_Cancelled(self._cancelled)])
+        if self.written.stops:
+            stop.append(StopAtText(self.written, self._tokenizer))
+        pruner = self._pruner(self._budget)
+        with pruner(self._model):
+            tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
+            spent = self._spent(pruner, inputs["input_ids"])
+        ended = time.perf_counter()
+        self.usage = self._measured(pruner, *spent, (began, clock.first or ended, ended))
+        if clock.inner is not None:
+            clock.inner.end()  # only now: who reads the stream to its end finds the usage there
+        return tokens
+
+    def _spent(self, pruner: Pruner, ids: torch.Tensor) -> tuple[torch.Tensor, cost.Workload]:
+        """Visual tokens of each layer, [1, L], and what they were chosen from."""
+        try:
+            return pruner.token_counts(self._model), pruner.workload(self._model)
+        except PrunerStateError:  # no picture
+            layers = len(family_of(self._model).layers(self._model))
+            return torch.zeros(len(ids), layers, dtype=torch.long), cost.Workload([ids.shape[1]], [0])
+
+    def _measured(
+        self, pruner: Pruner, counts: torch.Tensor, workload: cost.Workload, times: tuple[float, float, float]
+    ) -> PruningUsage:
+        began, first, ended = times
+        price = cost.get("exact", self._model.config)
+        flops = float(price.bill(counts, workload)[0])
+        kept = [int(count) for count in counts[0].tolist()]
+        return PruningUsage(
+            budget=self._budget,
+            method=str(pruner.chain),
+            visual_tokens=int(workload.num_visual[0]),
+            visual_tokens_kept=statistics.fmean(kept),
+            visual_tokens_last_layer=kept[-1],
+            flops=flops,
+            flops_fraction=flops / float(price.full(workload)[0]),
+            first_token_ms=1e3 * (first - began),
+            milliseconds=1e3 * (ended - began),
+            waiting_ms=1e3 * (began - self._asked),
+        )
+
+
+class _Clock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped here
+    """Passes tokens on, and remembers when the first came. The first thing that is streamed is the prompt."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.prompted = inner, False
+        self.first: float | None = None
+
+    def put(self, value: Any) -> None:
+        if self.prompted and self.first is None:
+            self.first = time.perf_counter()
+        self.prompted = True
+        if self.inner is not None:
+            self.inner.put(value)
+
+    def end(self) -> None:
+        """The reader is told by `generate`, after the usage is known."""
+
+
+class _Cancelled(StoppingCriteria):  # type: ignore[misc]  # transformers is untyped here
+    def __init__(self, event: threading.Event) -> None:
+        self.event = event
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
+        del scores
+        return torch.full((input_ids.shape[0],), self.event.is_set(), device=input_ids.device, dtype=torch.bool)

@@ -1,0 +1,130 @@
+"""Peak memory of one prefill: from the allocator of a GPU, or of a new process that does nothing else on a CPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vispco.core.errors import VispcoError
+from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.timing.candidate import BenchCandidate
+from vispco.timing.prefill import time_generation
+from vispco.timing.timing import BenchRow
+
+if TYPE_CHECKING:
+    from vispco.evaluation.evaluator import TaskEvaluator
+    from vispco.evaluation.spec import EvaluatorSpec
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class MemoryProbeError(VispcoError, RuntimeError):
+    """The process that measures memory failed."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes: the peak of the process (or of the GPU's allocator), and how much the prefill added."""
+
+    whole: int
+    raised: int
+
+
+def peak_on_gpu(model: Any, encoded: Encoded, candidate: BenchCandidate, pad: int) -> Peak:
+    torch.cuda.reset_peak_memory_stats(model.device)
+    before = torch.cuda.memory_allocated(model.device)
+    time_generation(model, encoded, candidate.pruner(), 1, pad)
+    whole = torch.cuda.max_memory_allocated(model.device)
+    return Peak(whole, whole - before)
+
+
+def peak_in_child_process(spec: EvaluatorSpec, candidate: BenchCandidate, batch_size: int = 1) -> Peak:
+    """Peak of a process of its own that loads the spec's model and answers its first samples."""
+    request = {"spec": spec.to_dict(), "candidate": candidate.to_dict(), "batch_size": batch_size}
+    done = subprocess.run(  # noqa: S603 - this interpreter, this module
+        [sys.executable, "-m", __spec__.name],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise MemoryProbeError(
+            f"The process that measures the memory of {candidate.name} ended with code {done.returncode}: {last} "
+            "Leave it out with --no-memory."
+        )
+    return Peak(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def add_peaks(
+    rows: Sequence[BenchRow],
+    judge: TaskEvaluator,
+    spec: EvaluatorSpec,
+    candidates: Sequence[BenchCandidate],
+    batch_size: int = 1,
+    *,
+    on_progress: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
+) -> list[BenchRow]:
+    """The rows of `time_candidates` with the peak memory of each."""
+    model, processor, found = judge.model, judge.processor, []
+    everyone = [BenchCandidate.unpruned(), *candidates]
+    for place, (row, candidate) in enumerate(zip(rows, everyone, strict=True)):
+        on_progress(place, len(everyone), f"{candidate.name}, memory")
+        if model.device.type == "cuda":
+            encoded = encode(model, processor, judge.samples[:batch_size])
+            peak = peak_on_gpu(model, encoded, candidate, pad_token(processor))
+        else:
+            peak = peak_in_child_process(spec, candidate, batch_size)
+        found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
+    return found
+
+
+def measure_own_peak(request: Mapping[str, Any]) -> Peak:
+    """Run in the child process: load, warm up on text alone, reset the peak, prefill once."""
+    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+
+    spec, candidate = EvaluatorSpec.from_dict(request["spec"]), BenchCandidate.from_dict(request["candidate"])
+    judge = spec.build()
+    model, processor = judge.model, judge.processor
+    encoded = encode(model, processor, judge.samples[: request["batch_size"]])
+    pruner = candidate.pruner()
+    with torch.no_grad():
+        words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
+        model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools
+    before = _resident("VmRSS")
+    if before is not None:
+        RESET.write_text("5")
+    time_generation(model, encoded, pruner, 1, pad_token(processor))
+    peak = _resident("VmHWM")
+    if before is None or peak is None:
+        return Peak(_high_water(), 0)
+    return Peak(peak, max(0, peak - before))
+
+
+def _resident(field: str) -> int | None:
+    """A field of /proc/self/status in bytes; None where there is no such file."""
+    if not STATUS.exists() or not RESET.exists():
+        return None
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def _high_water() -> int:
+    """The peak of this process; macOS reports bytes and Linux kilobytes."""
+    import resource  # noqa: PLC0415 - not on Windows
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+if __name__ == "__main__":
+    found = measure_own_peak(json.load(sys.stdin))
+    print(json.dumps({"whole": found.whole, "raised": found.raised}))  # noqa: T201 - this is what the parent reads

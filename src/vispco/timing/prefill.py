@@ -1,0 +1,127 @@
+"""The first token: from inputs (pixels and words) to the next word, as a whole and by part."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from vispco.core.errors import InvalidInputError
+from vispco.cost import Workload
+from vispco.cost.counted_flops import counted_flops
+from vispco.engine.vision import encode_pictures
+from vispco.evaluation.encoded import Encoded
+from vispco.families import family_of
+from vispco.pruner.pruner import Pruner
+from vispco.scorers.base import VisionNeeds
+from vispco.timing.clock import PartClock, TokenClock, now
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Seconds to the first token, and from it to the last; how many tokens came after the first, over the batch."""
+
+    first: float
+    rest: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of one prefill by part, the tokens that each layer saw [B, L] and what they were chosen from, and the bytes of
+    the KV cache that it left.
+    """
+
+    vision: float
+    predictor: float
+    scoring: float
+    language: float
+    counts: torch.Tensor
+    workload: Workload
+    kv_bytes: int
+
+
+@torch.no_grad()
+def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> Tokens:
+    """Run `generate()` and record the time of each token."""
+    clock = TokenClock()
+    with nullcontext() if pruner is None else pruner(model):
+        start = now(model.device)
+        model.generate(
+            **encoded.inputs,
+            max_new_tokens=new_tokens,
+            min_new_tokens=new_tokens,  # no end token before, so that all decode the same number
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=pad,
+            streamer=clock,
+        )
+    if len(clock.times) != new_tokens:
+        raise InvalidInputError(f"The model gave {len(clock.times)} tokens where {new_tokens} were asked for.")
+    rows = int(encoded.inputs["input_ids"].shape[0])
+    return Tokens(clock.times[0] - start, clock.times[-1] - clock.times[0], rows * (new_tokens - 1))
+
+
+@torch.no_grad()
+def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
+    """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
+    clock = PartClock(model.device)
+    vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
+    watched = None if pruner is None else clock.watch(pruner)
+    with nullcontext() if watched is None else watched(model):
+        start = now(model.device)
+        out = model(**inputs, use_cache=True, **last_logits(model))
+        whole = now(model.device) - start
+        spent = _spent(model, encoded, watched)
+    if "mm_encoder_outputs" not in inputs:
+        whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
+    return Parts(
+        vision,
+        clock.planning,
+        clock.scoring,
+        whole - clock.planning - clock.scoring,
+        *spent,
+        kv_bytes(out.past_key_values),
+    )
+
+
+@torch.no_grad()
+def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
+    """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
+    with nullcontext() if pruner is None else pruner(model), counted_flops() as counter:
+        model(**encoded.inputs, use_cache=True, **last_logits(model))
+    return int(counter.get_total_flops())
+
+
+def kv_bytes(cache: Any) -> int:
+    """Bytes that a cache holds now, over all layers."""
+    held = [tensor for layer in cache.layers for tensor in (layer.keys, layer.values) if tensor is not None]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def without_pixels(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
+    """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
+    if "mm_encoder_outputs" in encoded.inputs or not hasattr(family_of(model).base(model), "get_image_features"):
+        return 0.0, dict(encoded.inputs)
+    start = now(model.device)
+    features = encode_pictures(model, encoded.inputs, needs)
+    seconds = now(model.device) - start
+    if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
+        return seconds, dict(encoded.inputs)
+    words = {name: value for name, value in encoded.inputs.items() if not name.startswith("pixel_")}
+    return seconds, {**words, "mm_encoder_outputs": features}
+
+
+def last_logits(model: Any) -> dict[str, int]:
+    return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+
+
+def _spent(model: Any, encoded: Encoded, pruner: Pruner | None) -> tuple[torch.Tensor, Workload]:
+    if pruner is None:
+        layers = len(family_of(model).layers(model))
+        whole = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
+        return whole, Workload(encoded.num_text, encoded.num_visual)
+    return pruner.token_counts(model), pruner.workload(model)

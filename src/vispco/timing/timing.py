@@ -1,0 +1,189 @@
+"""`time_candidates`: candidates and the unpruned model, interleaved in one run, after a warm-up round."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vispco import cost
+from vispco.core.errors import InvalidInputError
+from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.timing.candidate import BenchCandidate
+from vispco.timing.prediction import break_even, measured_cost, predict_batch
+from vispco.timing.prefill import count_flops, time_generation, time_parts
+
+if TYPE_CHECKING:
+    from vispco.data.sample import Sample
+    from vispco.pruner.pruner import Pruner
+
+Progress = Callable[[int, int, str], None]
+PARTS = ("vision", "predictor", "scoring", "language")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRow:
+    """Medians over rounds and prompts; speed-ups are medians of ratios, each to the unpruned run of the same round.
+
+    flops: the language model's, as a fraction of unpruned (cost `exact`). ttft_ms: p50 and p95 of the time to the
+    first token, pictures and words in, first word out. speedup: `ttft` and `language` as measured, `ttft_implied` by all
+    FLOPs that torch counts in that prefill, `language_implied` by the cost model. peak_bytes: of a process that does only
+    this, with its weights; prefill_bytes: by how much the prefill raised it. None where it was not measured.
+    predicted_ms: of the language model's prefill, by the profile of this device (`vispco profile`): to be compared with
+    predictor, scoring and language of `parts_ms`. break_even: from how many visual tokens on pruning like this pays, by
+    the same. None without a profile.
+    """
+
+    configuration: str
+    scorer: str | None
+    budget: float | str | None
+    flops: float
+    ttft_ms: dict[str, float]
+    speedup: dict[str, float]
+    decode_tokens_per_second: float
+    kv_bytes: int
+    parts_ms: dict[str, float]
+    peak_bytes: int | None = None
+    prefill_bytes: int | None = None
+    predicted_ms: float | None = None
+    break_even: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """rounds: timed, after one warm-up. batch_size: prompts at once. new_tokens: decoded by every candidate."""
+
+    rounds: int = 5
+    batch_size: int = 1
+    new_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.batch_size < 1 or self.new_tokens < 2:
+            raise InvalidInputError(
+                f"rounds={self.rounds}, batch_size={self.batch_size}, new_tokens={self.new_tokens} were given. "
+                "Give 1, 1 and 2 or more."
+            )
+
+
+@dataclass(eq=False)
+class _Log:
+    """Everything measured of one candidate, in the order of rounds and prompts; FLOPs of each prompt once."""
+
+    first: list[float] = field(default_factory=list)
+    rate: list[float] = field(default_factory=list)
+    parts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    kv_bytes: list[int] = field(default_factory=list)
+    layers_flops: list[int] = field(default_factory=list)
+    all_flops: list[int] = field(default_factory=list)
+    predicted: list[float] = field(default_factory=list)
+    break_even: list[int] = field(default_factory=list)
+
+
+def time_candidates(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    candidates: Sequence[BenchCandidate],
+    settings: BenchSettings | None = None,
+    *,
+    on_progress: Progress = lambda _done, _total, _text: None,
+) -> list[BenchRow]:
+    """A row for the unpruned model, and one for each candidate, in their order."""
+    settings = settings or BenchSettings()
+    names = [candidate.name for candidate in candidates]
+    if len({*names, BenchCandidate.unpruned().name}) != len(names) + 1:
+        raise InvalidInputError(
+            f"The candidates {', '.join(names)} have a name twice (or `unpruned`). Give each its own."
+        )
+    if not samples:
+        raise InvalidInputError("No samples were given. Give at least one prompt to time.")
+    all_candidates = [BenchCandidate.unpruned(), *candidates]
+    pruners = {candidate.name: candidate.pruner() for candidate in all_candidates}
+    size = settings.batch_size
+    prompts = [encode(model, processor, samples[at : at + size]) for at in range(0, len(samples), size)]
+    logs = {name: _Log() for name in pruners}
+    steps, done = (settings.rounds + 1) * len(prompts) * len(all_candidates), 0
+    for number in range(settings.rounds + 1):
+        for encoded in prompts:
+            order = list(pruners) if number % 2 else list(reversed(pruners))
+            for name in order:
+                on_progress(done, steps, f"{name}, {'warming up' if number == 0 else f'round {number}'}")
+                if number == 0:
+                    _count(model, encoded, pruners[name], logs[name])
+                _time(model, encoded, pruners[name], logs[name], settings, pad_token(processor), keep=number > 0)
+                done += 1
+    on_progress(steps, steps, "done")
+    whole = logs[all_candidates[0].name]
+    return [_row(candidate, pruners[candidate.name], logs[candidate.name], whole) for candidate in all_candidates]
+
+
+def _time(
+    model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log, settings: BenchSettings, pad: int, *, keep: bool
+) -> None:
+    tokens = time_generation(model, encoded, pruner, settings.new_tokens, pad)
+    parts = time_parts(model, encoded, pruner)
+    if keep:
+        log.first.append(tokens.first)
+        log.rate.append(tokens.number / tokens.rest)
+        for name in PARTS:
+            log.parts[name].append(getattr(parts, name))
+
+
+def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> None:
+    """FLOPs and bytes do not depend on the round."""
+    parts = time_parts(model, encoded, pruner)
+    log.layers_flops.append(int(cost.get("exact", model.config).bill(parts.counts, parts.workload).sum()))
+    log.all_flops.append(count_flops(model, encoded, pruner))
+    log.kv_bytes.append(parts.kv_bytes)
+    measured = measured_cost(model, len(encoded.num_visual))
+    if measured is not None:
+        log.predicted.append(predict_batch(measured, parts.counts, encoded.num_text, encoded.num_visual))
+        longest = max(range(len(encoded.num_visual)), key=lambda place: encoded.num_visual[place])
+        retention = (parts.counts[longest] / max(1, encoded.num_visual[longest])).tolist()
+        least = break_even(measured, retention, encoded.num_text[longest])
+        log.break_even += [] if least is None else [least]
+
+
+def _row(candidate: BenchCandidate, pruner: Pruner | None, log: _Log, whole: _Log) -> BenchRow:
+    return BenchRow(
+        configuration=candidate.name,
+        scorer=None if pruner is None else pruner.scorer.name,
+        budget=candidate.budget,
+        flops=sum(log.layers_flops) / sum(whole.layers_flops),
+        ttft_ms=summarize(log.first),
+        speedup={
+            "ttft": paired_speedup(whole.first, log.first),
+            "ttft_implied": sum(whole.all_flops) / sum(log.all_flops),
+            "language": paired_speedup(whole.parts["language"], log.parts["language"]),
+            "language_implied": sum(whole.layers_flops) / sum(log.layers_flops),
+        },
+        decode_tokens_per_second=statistics.median(log.rate),
+        kv_bytes=round(statistics.mean(log.kv_bytes)),
+        parts_ms={name: 1e3 * statistics.median(log.parts[name]) for name in PARTS},
+        predicted_ms=statistics.median(log.predicted) if log.predicted else None,
+        break_even=round(statistics.median(log.break_even)) if pruner is not None and log.break_even else None,
+    )
+
+
+def summarize(seconds: Sequence[float]) -> dict[str, float]:
+    """p50 and p95, in milliseconds."""
+    ordered = sorted(seconds)
+    return {"p50": 1e3 * statistics.median(ordered), "p95": 1e3 * quantile(ordered, 0.95)}
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the two nearest of the ordered values."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def paired_speedup(reference: Sequence[float], own: Sequence[float]) -> float:
+    """How many times faster: the median of the ratios of each round, so that drift of the machine cancels."""
+    return statistics.median(a / b for a, b in zip(reference, own, strict=True))

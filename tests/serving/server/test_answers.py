@@ -1,0 +1,95 @@
+"""The endpoint, driven by the official openai package: every answer is the one of an evaluation."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import vispco
+from serving.server.conftest import messages
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.serving.ask import PrunerChoice
+
+CLIENTS = 8
+EACH = int(os.environ.get("VISPCO_SERVE_REQUESTS", "6"))
+BUDGETS = (None, 0.3, 1.0)
+
+
+def ask(client, sample, budget=None, **more):
+    extra = {} if budget is None else {"extra_body": {"budget": budget}}
+    return client.chat.completions.create(
+        model="tiny-qwen", messages=messages(sample), temperature=0, max_tokens=8, **extra, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(samples):
+    """(budget, sample) -> the answer, from one thread and without a server."""
+    model, processor = vispco.load("tiny-qwen")
+    found = {}
+    for budget in BUDGETS:
+        pruner = PrunerChoice(budget=budget or 0.5).pruner(model)
+        judge = TaskEvaluator(model, processor, samples, "fastv", max_new_tokens=8, details=True, batch_size=1)
+        told = judge(pruner).details["predictions"]
+        found |= {(budget, sample.id): told[sample.id] for sample in samples}
+    return found
+
+
+def test_concurrent_clients_lose_no_answer_and_get_no_other(server, samples, expected):
+    def run(number):
+        client = server.client()
+        asked = []
+        for turn in range(EACH):
+            sample = samples[(number * 3 + turn) % len(samples)]
+            budget = BUDGETS[(number + turn) % len(BUDGETS)]
+            asked.append(((budget, sample.id), ask(client, sample, budget).choices[0].message.content.strip()))
+        return asked
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        answers = [answer for told in clients.map(run, range(CLIENTS)) for answer in told]
+    assert len(answers) == CLIENTS * EACH
+    assert [answer for answer in answers if answer[1] != expected[answer[0]]] == []
+
+
+def test_a_stream_gives_the_same_answer_and_its_usage_at_the_end(server, samples, expected):
+    chunks = list(ask(server.client(), samples[0], stream=True))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text.strip() == expected[None, samples[0].id]
+    assert chunks[-1].usage.pruning["flops_fraction"] <= 0.5
+
+
+@pytest.mark.parametrize("budget", [0.4, 0.7])
+def test_usage_says_what_was_kept_and_what_it_cost(server, samples, budget):
+    usage = ask(server.client(), max(samples, key=lambda s: s.area), budget).usage
+    assert usage.pruning["budget"] == budget
+    assert usage.pruning["flops_fraction"] <= budget
+    assert 0 < usage.pruning["visual_tokens_kept"] < usage.pruning["visual_tokens"] < usage.prompt_tokens
+    assert usage.pruning["milliseconds"] >= usage.pruning["first_token_ms"] > 0
+
+
+def test_words_alone_and_earlier_turns_are_answered(server, samples):
+    client = server.client()
+    alone = client.chat.completions.create(
+        model="tiny-qwen", messages=[{"role": "user", "content": "what color?"}], temperature=0, max_tokens=4
+    )
+    assert alone.usage.pruning["visual_tokens"] == 0
+    assert alone.usage.pruning["flops_fraction"] == 1.0
+    turns = [*messages(samples[0]), {"role": "assistant", "content": "red"}, *messages(samples[1])]
+    again = client.chat.completions.create(model="tiny-qwen", messages=turns, temperature=0, max_completion_tokens=4)
+    assert again.usage.completion_tokens <= 4
+
+
+def test_the_model_is_listed_and_metrics_are_counted(server, samples):
+    client = server.client()
+    assert [model.id for model in client.models.list()] == ["tiny-qwen"]
+    before = server.metric("completion_tokens_total")
+    usage = ask(client, samples[0]).usage
+    assert server.metric("completion_tokens_total") - before == usage.completion_tokens
+    assert server.metric("flops_total") < server.metric("flops_unpruned_total")
+    assert server.metric("requests_waiting") == 0
+
+
+def test_metrics_are_read_by_prometheus(server):
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = {family.name for family in parser.text_string_to_metric_families(server.get("/metrics"))}
+    assert {"vispco_requests", "vispco_flops", "vispco_request_seconds", "vispco_requests_waiting"} <= families

@@ -1,0 +1,1 @@
+"""Training of the shipped models: recipes, drawn training scenes, the trainer and the export of weights."""
