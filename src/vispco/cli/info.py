@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.output import fitted_table, show
-from vispco.core.declared_names import WEIGHTS, shipped_models
 from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.models import shipped
 from vispco.models.model_source import LoadError, looks_like_a_path
 
 
@@ -100,11 +100,11 @@ def read_config(
     model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
 ) -> Any:
     """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
-    shipped = shipped_models()
-    if model not in shipped and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+    names = shipped.names()
+    if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
         raise LoadError(
-            f"{model} does not exist. Give a shipped model ({', '.join(shipped)}), a folder, a hub id (owner/name), or a "
-            f"config.json.{did_you_mean(model, [*shipped, *also])}"
+            f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
+            f"config.json.{did_you_mean(model, [*names, *also])}"
         )
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
@@ -116,7 +116,7 @@ def read_config(
         if isinstance(error, StrictDataclassError):  # its first line names the field alone
             first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         raise LoadError(
-            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(shipped)}), a "
+            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(names)}), a "
             "folder, a hub id that this machine can reach, or a config.json."
         ) from error
 
@@ -136,7 +136,7 @@ def read_preprocessor(model: str) -> dict[str, Any]:
 
 def source_of(model: str) -> str | Path:
     """Where a model's files are: the folder of a shipped one, else what was given."""
-    return WEIGHTS / model if model in shipped_models() else model
+    return shipped.path(model) if model in shipped.names() else model
 
 
 def _table(data: dict[str, Any]) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vispco.core.declared_names import declared_names
 from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.scorers import SCORERS
 from vispco.timing.estimates.known_config import FAMILY, GENERIC, KnownConfig
 from vispco.timing.estimates.model_size import DTYPES, count_parameters, visual_tokens
 from vispco.timing.estimates.prefill_size import PrefillSize, known_prefill_size, prefill_size
@@ -110,7 +110,7 @@ def describe(
             },
             "grid": {"configurations": configurations, **swept.to_dict()},
         },
-        "scorers": sorted(declared_names("scorers")),
+        "scorers": sorted(SCORERS),
         "supported": _supported(path, sliding=sliding > 0),
     }
 
