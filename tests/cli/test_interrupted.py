@@ -47,7 +47,7 @@ MIDST = {
     "export": ("vispco.pruner.deployment.export", ("{run}",)),
     "ask": ("vispco.serving.ask.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
-    "info": ("vispco.timing.estimates.known_config.read_known_config", ("tiny-llava",)),
+    "info": ("vispco.timing.estimates.describe", ("tiny-llava",)),
     "zoo list": ("vispco.models.shipped.path", ()),
     "zoo train": ("vispco_zoo.training.train", ("tiny-llava",)),
 }

@@ -127,7 +127,7 @@ def _check_space(text: str) -> None:
 def _check_tasks(text: str) -> None:
     from vispco.data.tasks import SEVERAL, TASKS  # noqa: PLC0415
 
-    tasks = {**TASKS, **SEVERAL}
+    tasks: dict[str, Any] = {**TASKS, **SEVERAL}
     known = {*tasks, "all", "several", *(task.group for task in tasks.values()), *names("benchmarks")}
     for part in (part.strip() for part in text.split(",")) if "=" not in text else ():
         if part and part not in known:

@@ -62,9 +62,8 @@ def info(
             "No model was given. Give one (`vispco info tiny-qwen`), or --methods, which needs none."
         )
     size = pixels(image_size)
-    config = quick_config(model) or read_config(model, revision=revision, trust_remote_code=trust_remote_code)
-    from vispco.timing.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
-    from vispco.timing.estimates.work import Machine  # noqa: PLC0415
+    config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
+    from vispco.timing.estimates import DescribeSettings, Machine, describe  # noqa: PLC0415
 
     at = DescribeSettings(
         image=size,
@@ -87,13 +86,6 @@ def pixels(text: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.strip().isdigit() and int(part) for part in parts):
         raise InvalidInputError(f"The image size {text!r} was given. Write WIDTHxHEIGHT, such as 640x480.")
     return int(parts[0]), int(parts[1])
-
-
-def quick_config(model: str) -> Any:
-    """The numbers of a config that lies here and is of a known type, without importing transformers; else None."""
-    from vispco.timing.estimates.known_config import read_known_config  # noqa: PLC0415
-
-    return read_known_config(Path(source_of(model)))
 
 
 def read_config(
