@@ -21,8 +21,6 @@ for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):
 def get(name: str, **options: Any) -> Kernel:
     """The kernel registered under `name`, with its options (r_min, earliest_layer, and gamma or steps where it has them)."""
     kernel = KERNELS.get(name)
-    if isinstance(options.get("first_full"), bool):  # configs of 0.1.0.dev0
-        options.setdefault("earliest_layer", int(options.pop("first_full")))
     try:
         return kernel(**options)
     except TypeError as error:
