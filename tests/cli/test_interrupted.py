@@ -41,7 +41,7 @@ MIDST = {
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "fastv", "--samples", "2", "--test", "2"),
     ),
-    "check": ("vispco.check.report.check_model", ("llava",)),
+    "check": ("vispco.check.check_model.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.report.plots.style.canvas", ("{run}",)),
     "export": ("vispco.pruner.deployment.export", ("{run}",)),
