@@ -21,7 +21,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from vispco.core.errors import UnsupportedModelError
-from vispco.families.base import ALONE_KINDS, MIXING_KINDS
+from vispco.families.family import ALONE_KINDS, MIXING_KINDS
 
 OVERRIDES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("overrides.yaml").read_text(encoding="utf-8")

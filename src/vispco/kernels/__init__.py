@@ -5,13 +5,9 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.registry import Registry
-from vispco.kernels.exponential import Exponential
-from vispco.kernels.free import Free
 from vispco.kernels.kernel import Kernel
-from vispco.kernels.linear import Linear
-from vispco.kernels.multi_step import MultiStep
-from vispco.kernels.single import PSigmoid, Single
-from vispco.kernels.steps import Steps
+from vispco.kernels.own_kernels import Free, Steps
+from vispco.kernels.paper_kernels import Exponential, Linear, MultiStep, PSigmoid, Single
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel", "vispco.kernels")
 for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):
