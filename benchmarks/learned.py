@@ -23,7 +23,8 @@ from vispco import models as zoo
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, TaskEvaluator
 from vispco.pruner import presets
-from vispco.scorers import Chain, LearnedScorer
+from vispco.scorers import Chain
+from vispco.scorers.learned import LearnedScorer
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.learned import ScorerSettings, ScorerTrainer
 from vispco.search.objective import Objective

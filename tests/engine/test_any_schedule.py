@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tiny import FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import Pruner, Schedule
-from vispco.scorers import Chain, SparseVLM
+from vispco.scorers import Chain
+from vispco.scorers.sparsevlm import SparseVLM
 
 TOLERANCE = 1e-4
 BEFORE = ["uniform", "cdpruner", "divprune+fastv", "scope", "hiprune", "visionzip", "vscan", "aim-merge"]

@@ -10,7 +10,10 @@ import torch
 from tiny import DEFAULT, FIRST_CLASS, LAYERS, build, inputs
 from vispco import Pruner, Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError
-from vispco.scorers import Chain, FastV, Random, Scorer, SparseVLM
+from vispco.scorers import Chain, Scorer
+from vispco.scorers.fastv import FastV
+from vispco.scorers.random import Random
+from vispco.scorers.sparsevlm import SparseVLM
 
 WRITTEN = {
     "fastv": [(1, FastV())],

@@ -15,7 +15,8 @@ from vispco.core.errors import InvalidInputError
 from vispco.engine.attention import AttentionCall
 from vispco.engine.rows import attention_weights
 from vispco.families import family_of
-from vispco.scorers import SCORERS, SparseVLM
+from vispco.scorers import SCORERS
+from vispco.scorers.sparsevlm import SparseVLM
 
 FAMILIES = list(BUILDERS)
 CHAINS = ["random+fastv", "random+fitprune@2"]

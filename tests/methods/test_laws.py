@@ -22,9 +22,10 @@ from vispco import Pruner, Schedule, cost
 from vispco.core.errors import InvalidInputError
 from vispco.engine import TokenPlan
 from vispco.families import family_of
-from vispco.scorers import ALLOCATIONS, SCORERS, Chain, LearnedScorer, MixedChain
+from vispco.scorers import ALLOCATIONS, SCORERS, Chain, MixedChain
 from vispco.scorers.base import VisionNeeds
 from vispco.scorers.cost import ChainScoring, workload_under
+from vispco.scorers.learned import LearnedScorer
 
 VARIANTS = [
     "sparsevlm(recycle=true)",

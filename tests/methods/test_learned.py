@@ -20,8 +20,8 @@ from vispco.core.layout import TokenLayout
 from vispco.core.runs.run_lock import RunFolderError
 from vispco.data import dataset
 from vispco.families import family_of
-from vispco.scorers import SCORERS, Chain, LearnedScorer, ScoringContext
-from vispco.scorers.learned import LearnedNetwork
+from vispco.scorers import SCORERS, Chain, ScoringContext
+from vispco.scorers.learned import LearnedNetwork, LearnedScorer
 from vispco.scorers.learned.network import SHIPPED
 from vispco.search.gradient import checkpoint
 from vispco.search.learned import ScorerSettings, ScorerTrainer, train_scorer

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -62,9 +65,21 @@ def test_every_scorer_is_in_the_table():
     assert {row[0] for row in TABLE} == set(scorers.SCORERS)
 
 
+def test_a_scorer_is_imported_when_it_is_asked_for_and_none_before():
+    code = (
+        "import sys, vispco.scorers as s\n"
+        "assert 'fastv' in s.SCORERS and len(s.SCORERS) > 20 and 'transformers' not in sys.modules\n"
+        "assert 'vispco.scorers.fastv' not in sys.modules\n"
+        "assert s.get('fastv').name == 'fastv' and 'vispco.scorers.divprune' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_name_is_registered_once():
     with pytest.raises(InvalidInputError, match="registered already"):
-        scorers.register(scorers.FastV)
+        scorers.register(scorers.SCORERS.get("fastv"))
+    with pytest.raises(InvalidInputError, match="registered already"):
+        scorers.register(type("Other", (scorers.Scorer,), {"name": "topv"}))
 
 
 def test_a_scorer_that_reads_attention_without_declaring_it_is_told_so():

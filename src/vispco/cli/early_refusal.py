@@ -82,7 +82,8 @@ def _check_searches(text: str) -> None:
 
 def _check_learned(text: str) -> None:
     """A method that is trained; another method is known, too, but has nothing to train."""
-    from vispco.scorers import SCORERS, LearnedScorer  # noqa: PLC0415
+    from vispco.scorers import SCORERS  # noqa: PLC0415
+    from vispco.scorers.learned import LearnedScorer  # noqa: PLC0415
 
     learned = [name for name in SCORERS if issubclass(SCORERS.get(name), LearnedScorer)]
     if text in learned:

@@ -2,8 +2,9 @@
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, overload
 
@@ -30,6 +31,8 @@ class Registry(Generic[T]):
 
     An item's name is its attribute `name`, else the name of the entry point. Names that are already taken stay as they are.
 
+    Items of this package may be declared by name and module, which is imported when one of them is asked for.
+
     kind: what the items are, for messages ("kernel"). group: the entry-point group ("vispco.kernels").
     """
 
@@ -37,8 +40,13 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = group
         self._items: dict[str, T] = {}
+        self._modules: dict[str, str] = {}
         self._loaded = False
         _REGISTRIES.add(self)
+
+    def declare(self, modules: Mapping[str, str]) -> None:
+        """Name items that a module registers when it is imported: {"fastv": "vispco.scorers.fastv"}."""
+        self._modules.update(modules)
 
     @overload
     def register(self, item: T, *, name: str | None = None) -> T: ...
@@ -51,28 +59,29 @@ class Registry(Generic[T]):
         key = name if name is not None else getattr(item, "name", None)
         if not isinstance(key, str) or not key:
             raise InvalidInputError(f"{item!r} has no name. Set its attribute `name`, or register it with name=.")
-        if key in self._items:
+        declared = self._modules.get(key, getattr(item, "__module__", None))
+        if key in self._items or declared != getattr(item, "__module__", None):
             raise InvalidInputError(f"A {self.kind} named {key!r} is registered already. Choose another name.")
         self._items[key] = item
         return item
 
     def get(self, name: str) -> T:
         """The item registered under `name`."""
+        if name not in self._items and name in self._modules:
+            import_module(self._modules[name])
         if name not in self._items:
             self._load()
         if name not in self._items:
-            raise UnknownNameError(self.kind, name, list(self._items))
+            raise UnknownNameError(self.kind, name, self.names())
         return self._items[name]
 
     def names(self) -> list[str]:
-        """All names, in the order of registration."""
+        """All names, those that were declared first, then in the order of registration."""
         self._load()
-        return list(self._items)
+        return list(dict.fromkeys((*self._modules, *self._items)))
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._items:
-            self._load()
-        return name in self._items
+        return name in self._modules or name in self._items or name in self.names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -111,4 +120,5 @@ def preserved() -> Iterator[None]:
         yield
     finally:
         for registry, items in before:
-            registry._items = items  # noqa: SLF001
+            declared = {key: item for key, item in registry._items.items() if key in registry._modules}  # noqa: SLF001
+            registry._items = {**items, **declared}  # noqa: SLF001

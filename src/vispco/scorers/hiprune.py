@@ -17,7 +17,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid
-from vispco.scorers.ranking import Tier, fill
+from vispco.scorers.ranking import Tier, select_by_tiers
 
 
 @register
@@ -42,7 +42,7 @@ class HiPrune(Scorer):
         number = (context.counts * self.alpha / 5).round().long()
         anchors = top_tokens(middle, context.live, number)
         near = _neighbours(anchors, Grid.of(context.layout))
-        return fill(context.live, context.counts, Tier(middle, limit=number), Tier(last, near), Tier(last))
+        return select_by_tiers(context.live, context.counts, Tier(middle, limit=number), Tier(last, near), Tier(last))
 
 
 def _neighbours(anchors: Tensor, grid: Grid) -> Tensor:

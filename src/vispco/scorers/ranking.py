@@ -21,7 +21,7 @@ class Tier:
     limit: Tensor | None = None
 
 
-def fill(live: Tensor, counts: Tensor, *tiers: Tier) -> Selection:
+def select_by_tiers(live: Tensor, counts: Tensor, *tiers: Tier) -> Selection:
     """Fill the counts [B] tier by tier with the best-scored live tokens that are not taken yet; ties to the earlier token.
 
     Scores of the selection fall in the order of taking; tokens that were not taken follow, by the last tier's scores.

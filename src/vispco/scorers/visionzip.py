@@ -19,7 +19,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.ranking import Tier, fill, key_cosine_flops, nearest, share_of
+from vispco.scorers.ranking import Tier, key_cosine_flops, nearest, select_by_tiers, share_of
 
 _CONTEXTUAL = 10 / 64
 
@@ -54,7 +54,7 @@ class VisionZip(Scorer):
         dominant = context.counts - contextual
         rest = live & ~top_tokens(attention, live, dominant)
         target = _every_nth(rest, contextual)
-        chosen = fill(live, context.counts, Tier(attention, limit=dominant), Tier(attention, target))
+        chosen = select_by_tiers(live, context.counts, Tier(attention, limit=dominant), Tier(attention, target))
         if not self.merge:
             return chosen
         most = int(context.max_count * self.contextual + 1)

@@ -18,7 +18,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import feature_cosine_flops, feature_cosines
-from vispco.scorers.ranking import Tier, fill, share_of
+from vispco.scorers.ranking import Tier, select_by_tiers, share_of
 
 _AT_ONCE = 8  # tokens that leave in one comparison
 
@@ -44,7 +44,7 @@ class VisPruner(Scorer):
         most = max(n - count for n, count in zip(context.layout.num_visual, context.host_counts, strict=True))
         rounds = most // _AT_ONCE + _AT_ONCE.bit_length() + 1  # fewer than eight leave only when fewer than 16 are left
         diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context), rounds)
-        return fill(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
+        return select_by_tiers(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
 
     def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         return feature_cosine_flops(num_visual, dimensions)

@@ -22,7 +22,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid, places_within
-from vispco.scorers.ranking import Tier, fill, nearest
+from vispco.scorers.ranking import Tier, nearest, select_by_tiers
 
 _WINDOW = 4  # tokens to a side
 
@@ -56,7 +56,7 @@ class VScan(Scorer):
         window, number = _windows(Grid.of(context.layout), context.layout.is_visual_slot)
         limit = (half + number - 1) // number
         first = places_within(ranks(early, live), window, live) < limit[:, None]
-        chosen = fill(live, context.counts, Tier(early, first, half), Tier(last))
+        chosen = select_by_tiers(live, context.counts, Tier(early, first, half), Tier(last))
         if not self.merge:
             return chosen
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden

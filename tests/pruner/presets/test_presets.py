@@ -16,7 +16,7 @@ from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.cost import Dimensions, Workload
 from vispco.pruner import presets
 from vispco.pruner.presets import mean_tokens
-from vispco.scorers import LearnedScorer
+from vispco.scorers.learned import LearnedScorer
 
 LLAVA_7B = Dimensions(
     num_layers=32,

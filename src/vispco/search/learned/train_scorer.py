@@ -17,7 +17,8 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
 from vispco.cost import Dimensions
-from vispco.scorers import SCORERS, LearnedScorer
+from vispco.scorers import SCORERS
+from vispco.scorers.learned import LearnedScorer
 from vispco.scorers.learned.network import TRAINED
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient import checkpoint
