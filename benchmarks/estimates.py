@@ -11,8 +11,7 @@ import textwrap
 from pathlib import Path
 
 from vispco.cli.info import hours, read_config
-from vispco.timing.estimates.describe import DescribeSettings, describe
-from vispco.timing.estimates.work import Machine
+from vispco.timing.estimates import DescribeSettings, Machine, describe
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "real-models.md"

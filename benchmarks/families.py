@@ -16,9 +16,9 @@ import torch
 import transformers
 
 from figures import Figure, write
-from vispco.check.report import Report
-from vispco.check.variants import VARIANTS
-from vispco.check.walk import check_variant, classes, walk
+from vispco.check.check_model import Report
+from vispco.check.twin import classes
+from vispco_zoo.class_walk import VARIANTS, check_variant, walk
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 BEGIN, END = "<!-- classes: begin -->", "<!-- classes: end -->"

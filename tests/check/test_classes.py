@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from transformers import __version__
 
-from vispco.check.report import check_model
-from vispco.check.twin import twin_of
-from vispco.check.variants import VARIANTS
-from vispco.check.walk import check_class, check_variant, classes
+from vispco.check.check_model import check_model
+from vispco.check.twin import classes, twin_of
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
+from vispco_zoo.class_walk import VARIANTS, check_class, check_variant
 
 SERVED = (
     *("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe_thinker", "qwen3_5", "minicpmv4_6", "gemma4", "gemma3n"),

@@ -1,17 +1,8 @@
-"""A misspelt name of any kind: the sentence names the nearest, and those of the first table are refused at once."""
-
-import subprocess
-import sys
-from importlib import import_module
+"""A misspelt name of any kind: the sentence names the nearest, before a model is loaded."""
 
 import pytest
 
-from project.sources import ROOT
-from vispco.cli.early_refusal import MEASURES
-from vispco.core.declared_names import DECLARATIONS, declared_names, declared_solvers, shipped_models
-
-# Refused before torch or transformers is imported.
-AT_ONCE = {
+WORDS = {
     "search tiny-qwn": "tiny-qwen",
     "sweep tiny-llva": "tiny-llava",
     "evaluate tiny-gema": "tiny-gemma",
@@ -57,9 +48,6 @@ AT_ONCE = {
     "evaluate tiny-qwen --protocol vlmevalkt": "vlmevalkit",
     "evaluate tiny-qwen --allocation equl": "equal",
     "evaluate tiny-qwen --dtype bfloat61": "bfloat16",
-}
-# Refused before a model is loaded.
-LATER = {
     "evaluate tiny-qwen --attn-implementation sdap": "sdpa",
     "evaluate tiny-qwen --device cud": "cuda",
     "evaluate tiny-qwen --tasks mmbnch=file.tsv": "mmbench",
@@ -75,40 +63,10 @@ LATER = {
     "serach tiny-qwen": "search",
     "compare serches tiny-qwen": "searches",
 }
-HEAVY = ("torch", "transformers", "scipy", "optuna", "numpy")
-RUN_ALL = f"""
-import contextlib, io, sys
-from vispco.cli import main
-for line in sys.stdin.read().splitlines():
-    sys.argv, told = ["vispco", *line.split()], io.StringIO()
-    with contextlib.redirect_stderr(told):
-        try:
-            main.run()
-        except SystemExit as left:
-            code = left.code
-    loaded = [name for name in {HEAVY!r} if name in sys.modules]
-    print(code, ",".join(loaded) or "nothing", " ".join(told.getvalue().split()), sep="|", flush=True)
-"""
 
 
-@pytest.fixture(scope="module")
-def told():
-    """By command: exit code, what heavy was imported, and what it said; one process for all."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL], input="\n".join(AT_ONCE), capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return dict(zip(AT_ONCE, (line.split("|", 2) for line in done.stdout.splitlines()), strict=True))
-
-
-@pytest.mark.parametrize("words", AT_ONCE)
-def test_a_wrong_name_is_refused_before_anything_heavy_is_imported(words, told):
-    code, imported, said = told[words]
-    assert f"Did you mean '{AT_ONCE[words]}'?" in said
-    assert (code, imported) == ("1", "nothing")
-
-
-@pytest.mark.parametrize("words", LATER)
-def test_other_wrong_names_are_refused_before_a_model_is_loaded(words, invoke, run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", WORDS)
+def test_wrong_names_are_refused_before_a_model_is_loaded(words, invoke, run, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "transformers.AutoModelForImageTextToText.from_pretrained", lambda *_, **__: pytest.fail("a model was loaded")
     )
@@ -117,39 +75,4 @@ def test_other_wrong_names_are_refused_before_a_model_is_loaded(words, invoke, r
     config.write_text("scorr: fastv\n")
     done = invoke(*words.format(tsv=tsv, run=run, config=config).split())
     assert done.code in (1, 2)
-    assert f"Did you mean '{LATER[words]}'?" in done.err
-
-
-KINDS = [kind for kind, where in DECLARATIONS.items() if where.registry]
-
-
-@pytest.fixture(scope="module")
-def read():
-    """By kind: the names that are read where nothing is imported."""
-    code = f"from vispco.core.declared_names import declared_names\nfor kind in {KINDS}: print(*declared_names(kind))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return dict(zip(KINDS, map(str.split, done.stdout.splitlines()), strict=True))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_that_are_read_are_those_that_are_registered(kind, read):
-    module, _, attribute = DECLARATIONS[kind].registry.partition(":")
-    registered = list(getattr(import_module(module), attribute))
-    assert sorted(read[kind]) == sorted(registered)
-    assert declared_names(kind) == registered  # once it is imported, it answers itself
-
-
-def test_solvers_models_learned_methods_groups_and_measures_are_those_that_there_are():
-    from typing import get_args
-
-    from vispco import models as zoo
-    from vispco.compare.searches.calibration import Measure
-    from vispco.data.tasks import SEVERAL, TASKS
-    from vispco.scorers import SCORERS, LearnedScorer
-    from vispco.search.spec import SOLVERS
-
-    assert set(declared_solvers()) == {solver for solvers in SOLVERS.values() for solver in solvers}
-    assert shipped_models() == zoo.names()
-    assert get_args(Measure) == MEASURES
-    assert set(declared_names("learned")) == {n for n in SCORERS if issubclass(SCORERS.get(n), LearnedScorer)}
-    assert set(declared_names("task-groups")) == {task.group for task in (*TASKS.values(), *SEVERAL.values())}
+    assert f"Did you mean '{WORDS[words]}'?" in done.err

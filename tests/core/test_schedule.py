@@ -121,15 +121,6 @@ def test_other_mistakes_are_named():
         Schedule.from_counts(torch.ones(2, 3), 4)
 
 
-def test_files_with_the_old_pre_llm_are_read_where_it_says_nothing():
-    old = {"version": 1, "retention": [1.0, 0.5], "pre_llm": 1.0}
-    assert Schedule.from_dict(old) == Schedule((1.0, 0.5))
-    with pytest.raises(
-        InvalidInputError, match=r'"pre_llm": 0.5, which is no longer read.*Lower the retention of layer 0'
-    ):
-        Schedule.from_dict({**old, "pre_llm": 0.5})
-
-
 def test_a_file_survives_and_a_bad_one_is_explained(tmp_path):
     path = tmp_path / "runs" / "schedule.json"
     schedule = Schedule(((1.0, 0.1 + 0.2), (0.5, 1 / 3)))

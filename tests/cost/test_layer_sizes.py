@@ -7,8 +7,7 @@ from transformers import AutoConfig
 
 from vispco import cost
 from vispco.check.prompts import ONE, prompter_for
-from vispco.check.twin import twin_of
-from vispco.check.walk import quiet
+from vispco.check.twin import quiet, twin_of
 from vispco.cost import Dimensions, KvBytes, Workload
 from vispco.families import family_of
 

@@ -14,8 +14,7 @@ import torch
 from vispco import Pruner, Schedule
 from vispco.check import laws
 from vispco.check.prompts import TWO, prompter_for
-from vispco.check.twin import twin_of
-from vispco.check.walk import quiet
+from vispco.check.twin import quiet, twin_of
 from vispco.core.errors import UnsupportedModelError
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of

@@ -11,8 +11,7 @@ from transformers import DynamicCache
 from tiny import DEFAULT, FIRST_CLASS, build, inputs, picture, words
 from vispco import Pruner, Schedule, Scorer
 from vispco.check.prompts import ONE, prompter_for
-from vispco.check.twin import FIRST_WORD, twin_of
-from vispco.check.walk import quiet
+from vispco.check.twin import FIRST_WORD, quiet, twin_of
 from vispco.core.errors import UnsupportedModelError
 from vispco.engine import answers_at
 from vispco.engine.cache import PrunedLayer, PrunedSlidingLayer, track

@@ -122,12 +122,6 @@ def test_mistakes_are_named(name):
         kernel(torch.zeros(kernel.num_parameters(8)), 8, gamma=-1.0)
 
 
-def test_old_configs_are_read():
-    old = {"name": "single", "r_min": 0.0, "gamma": 10.0}
-    assert kernels.get(**old, first_full=True).earliest_layer == 1
-    assert kernels.get(**old, first_full=False).earliest_layer == 0
-
-
 def test_an_earliest_layer_that_leaves_nothing_to_prune_is_refused():
     with pytest.raises(InvalidInputError, match="counted from 0"):
         kernels.get("free", earliest_layer=-1)

@@ -13,7 +13,7 @@ from vispco.core.layout import TokenLayout
 from vispco.engine.replay import Prefix
 from vispco.families import family_of
 from vispco.scorers import Chain, ScoringContext
-from vispco.scorers.recycling import recycle
+from vispco.scorers.sparsevlm import recycle
 
 TOLERANCE = 1e-4
 METHODS = {

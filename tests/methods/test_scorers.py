@@ -7,7 +7,7 @@ import torch
 
 from vispco import scorers
 from vispco.core.errors import InvalidInputError
-from vispco.scorers.recycling import cluster
+from vispco.scorers.sparsevlm import cluster
 
 TABLE = [
     # name, options, reads attention, reads hidden states, site, rows of (10 text, 100 visual) tokens

@@ -18,7 +18,7 @@ from vispco.evaluation.encoded import encode
 from vispco.pruner import deployment
 from vispco.pruner.planner_kinds import PLANNERS
 
-OLD = Path(__file__).parent / "old_runs"  # as 0.1.0.dev0 wrote them, on tiny-llava
+RUNS = Path(__file__).parent / "search_runs"  # on tiny-llava
 LAYERS = 8
 HALF = Schedule.single(3, 0.5, LAYERS)
 
@@ -63,8 +63,8 @@ def test_keys_of_a_newer_version_are_ignored_and_its_kinds_are_named():
 
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])
-def test_a_run_of_an_older_version_deploys_and_is_saved_anew(kind, tmp_path, llava, batch):
-    first = Pruner.from_pretrained(OLD / kind, budget=0.6)
+def test_a_run_deploys_and_is_saved_anew(kind, tmp_path, llava, batch):
+    first = Pruner.from_pretrained(RUNS / kind, budget=0.6)
     first.save_pretrained(tmp_path / kind)
     assert (tmp_path / kind / "predictor").is_dir() == (kind == "predictor")
     again = Pruner.from_pretrained(tmp_path / kind)
@@ -74,14 +74,14 @@ def test_a_run_of_an_older_version_deploys_and_is_saved_anew(kind, tmp_path, lla
     assert torch.equal(counts(again, llava[0], batch), expected)
     other = Pruner.from_pretrained(tmp_path / kind, budget="80%")
     assert torch.equal(
-        counts(other, llava[0], batch), counts(Pruner.from_pretrained(OLD / kind, budget=0.8), llava[0], batch)
+        counts(other, llava[0], batch), counts(Pruner.from_pretrained(RUNS / kind, budget=0.8), llava[0], batch)
     )
 
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])
-def test_a_run_of_an_older_version_is_for_a_language_model_of_its_sizes(kind):
-    """It has no fingerprint; its cost says how many layers of which width it was made for."""
-    pruner = Pruner.from_pretrained(OLD / kind, budget=0.6)
+def test_a_run_without_a_fingerprint_is_for_a_language_model_of_its_sizes(kind):
+    """Its cost says how many layers of which width it was made for."""
+    pruner = Pruner.from_pretrained(RUNS / kind, budget=0.6)
     assert pruner.config.fingerprint is None
     other, _ = vispco.load("tiny-deep")
     with pytest.raises(UnsupportedModelError, match="num_layers 8 there, 36 here"):
@@ -89,12 +89,12 @@ def test_a_run_of_an_older_version_is_for_a_language_model_of_its_sizes(kind):
 
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])
-def test_a_run_of_an_older_version_has_its_page(kind):
-    assert len(report.build([OLD / kind]).runs[0].points) == 2
+def test_a_run_has_its_page(kind):
+    assert len(report.build([RUNS / kind]).runs[0].points) == 2
 
 
 def test_a_saved_pruner_needs_neither_its_run_nor_its_place(tmp_path, llava, batch):
-    shutil.copytree(OLD / "predictor", tmp_path / "run")
+    shutil.copytree(RUNS / "predictor", tmp_path / "run")
     pruner = Pruner.from_pretrained(tmp_path / "run", budget=0.5)
     expected = counts(pruner, llava[0], batch)
     pruner.save_pretrained(tmp_path / "saved")
@@ -104,7 +104,7 @@ def test_a_saved_pruner_needs_neither_its_run_nor_its_place(tmp_path, llava, bat
 
 
 def test_export_keeps_the_scorer_and_its_file_is_a_pruner(tmp_path):
-    config = deployment.export(OLD / "static", 0.5)
+    config = deployment.export(RUNS / "static", 0.5)
     config.save(tmp_path / "half.json")
     pruner = Pruner.from_pretrained(tmp_path / "half.json")
     assert pruner.chain.name == "fastv"
@@ -116,12 +116,11 @@ def test_export_keeps_the_scorer_and_its_file_is_a_pruner(tmp_path):
 
 
 def test_each_budget_may_have_its_own_chain():
-    config = deployment.read(OLD / "static").config
+    config = deployment.read(RUNS / "static").config
     low, high = config.planner["shapes"]
     before = {**config.planner["kernel"], "earliest_layer": 0}
-    before.pop("first_full", None)
     low = {**low, "chain": {"name": "random"}, "kernel": before}
-    source = deployment.PrunerSource(replace(config, planner={**config.planner, "shapes": [low, high]}), OLD)
+    source = deployment.PrunerSource(replace(config, planner={**config.planner, "shapes": [low, high]}), RUNS)
     chosen = {budget: deployment.load(source, budget)[0].name for budget in (0.4, 0.5, 0.7, 0.9)}
     assert chosen == {0.4: "random", 0.5: "random", 0.7: "fastv", 0.9: "fastv"}
 
@@ -168,9 +167,9 @@ def test_a_file_that_is_no_pruner_is_refused_by_name(tmp_path, write, sentence):
 
 def test_a_budget_is_asked_for_where_none_was_saved():
     with pytest.raises(InvalidInputError, match="works at any budget, and none was given"):
-        Pruner.from_pretrained(OLD / "static")
+        Pruner.from_pretrained(RUNS / "static")
     with pytest.raises(InvalidInputError, match="The budget 'half' cannot be read"):
-        Pruner.from_pretrained(OLD / "static", budget="half")
+        Pruner.from_pretrained(RUNS / "static", budget="half")
 
 
 def test_a_repository_on_the_hub_is_read_from_the_cache(tmp_path, monkeypatch):
@@ -178,7 +177,7 @@ def test_a_repository_on_the_hub_is_read_from_the_cache(tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     repository = tmp_path / "models--someone--pruner"
-    Pruner.from_pretrained(OLD / "predictor", budget=0.5).save_pretrained(repository / "snapshots" / ("a" * 40))
+    Pruner.from_pretrained(RUNS / "predictor", budget=0.5).save_pretrained(repository / "snapshots" / ("a" * 40))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("a" * 40)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -201,7 +200,7 @@ def test_what_is_pushed_is_what_is_read(tmp_path, monkeypatch):
         shutil.copytree(folder_path, tmp_path / "pushed")
 
     monkeypatch.setattr(HfApi, "upload_folder", upload)
-    pruner = Pruner.from_pretrained(OLD / "predictor", budget=0.5)
+    pruner = Pruner.from_pretrained(RUNS / "predictor", budget=0.5)
     assert pruner.push_to_hub("someone/pruner") == "https://hub/someone/pruner"
     assert asked == {"someone/pruner": "Upload pruner"}
     assert Pruner.from_pretrained(tmp_path / "pushed").config.budget == 0.5

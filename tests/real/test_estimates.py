@@ -16,9 +16,7 @@ from vispco.core.errors import UnknownNameError
 from vispco.models.loading import load
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
-from vispco.timing.estimates import count_parameters, visual_tokens
-from vispco.timing.estimates.describe import DescribeSettings, describe
-from vispco.timing.estimates.work import Machine
+from vispco.timing.estimates import DescribeSettings, Machine, count_parameters, describe, visual_tokens
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
 

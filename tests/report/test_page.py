@@ -11,7 +11,7 @@ from report import browser
 from vispco.report import build, write
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=browser.missing() or "")
-OLD_RUN = Path(__file__).parents[1] / "pruner" / "old_runs" / "predictor"
+SEARCH_RUN = Path(__file__).parents[1] / "pruner" / "search_runs" / "predictor"
 THIN = "\u202f"
 
 
@@ -256,7 +256,7 @@ def test_nothing_was_asked_for_and_nothing_went_wrong(desktop):
 
 def test_a_mean_is_called_one_and_what_is_copied_is_what_was_evaluated(driver, tmp_path):
     """Of a search's point, no sample ran the curve that is drawn: the run and its budget are copied instead."""
-    payload = build([OLD_RUN])
+    payload = build([SEARCH_RUN])
     assert [point.samples for point in payload.runs[0].points] == [3, 3]
     browser.show(driver, write(payload, tmp_path / "report.html"))
     wait(driver, "return document.documentElement.dataset.ready === 'true'")
@@ -269,8 +269,8 @@ def test_a_mean_is_called_one_and_what_is_copied_is_what_was_evaluated(driver, t
     for name in ("copy-json", "copy-python"):
         driver.execute_script("document.getElementById(arguments[0]).click()", name)
     as_json, as_python = wait(driver, "return window.copied.length === 2 && window.copied")
-    assert json.loads(as_json) == {"pruner": str(OLD_RUN), "budget": 0.5}
-    assert f"from_pretrained({json.dumps(str(OLD_RUN))}, budget=0.5)" in as_python
+    assert json.loads(as_json) == {"pruner": str(SEARCH_RUN), "budget": 0.5}
+    assert f"from_pretrained({json.dumps(str(SEARCH_RUN))}, budget=0.5)" in as_python
 
 
 def test_words_are_explained_and_time_has_one_meaning(desktop):

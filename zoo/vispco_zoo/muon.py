@@ -1,4 +1,7 @@
-"""Muon for the matrices, AdamW for the rest, in one optimizer whose whole state is named tensors."""
+"""Muon for the matrices, Adam for the rest, in one optimizer whose whole state is named tensors.
+
+`torch.optim.Muon` orthogonalises one matrix at a time, and in bfloat16 only; most shipped models were trained in float32.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ class Round:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Round:
-        older = {"beside": "other_questions"}  # names in cards and checkpoints of earlier versions
-        found = {older.get(name, name): value for name, value in given.items()}
-        return cls(**found | {"scaled_layers": tuple(found.get("scaled_layers", (0, 0)))})
+        return cls(**given | {"scaled_layers": tuple(given.get("scaled_layers", (0, 0)))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class Recipe:
     def from_dict(cls, given: dict[str, Any]) -> Recipe:
         rounds = tuple(Round.from_dict(part) for part in given.get("rounds", ()))
         growth = None if given.get("growth") is None else Growth.from_dict(given["growth"])
-        tuples = {"scales": tuple(given["scales"])} if "scales" in given else {}  # cards of earlier versions have none
+        tuples = {"scales": tuple(given["scales"])} if "scales" in given else {}
         return cls(**given | {"rounds": rounds, "growth": growth} | tuples)
 
     def begins_like(self, other: Recipe, steps: int) -> bool:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from vispco.check.overrides import OVERRIDES
-from vispco.check.twin import FIRST_WORD, IMAGE, PAD, VOCAB, WIDTH
+from vispco.check.twin import FIRST_WORD, IMAGE, OVERRIDES, PAD, VOCAB, WIDTH
 from vispco.families import family_of
 
 ROWS, COLUMNS = 3, 4

@@ -1,24 +1,31 @@
 """A tiny random twin of any transformers vision-language config: the same classes and kinds of layers, a few thousand weights.
 
 Sizes are made small by the names that transformers' configs use for them. What one class needs besides is a row in
-`vispco.check.overrides`.
+`overrides.yaml`.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+import yaml
+from transformers import PreTrainedConfig, PreTrainedModel, logging
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from vispco.check.overrides import OVERRIDES
 from vispco.core.errors import UnsupportedModelError
-from vispco.families.base import ALONE_KINDS, MIXING_KINDS
+from vispco.families.family import ALONE_KINDS, MIXING_KINDS
 
+OVERRIDES: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("overrides.yaml").read_text(encoding="utf-8")
+)
 LAYERS, WIDTH, VOCAB = 4, 32, 96
 PAD, BOS, EOS = 0, 1, 2
 IMAGE, VIDEO = 5, 6
@@ -70,6 +77,24 @@ OTHER_SIZES: dict[str, int] = {
     "window_size": 16,
     "head_dim": 8,
 }
+
+
+def classes() -> dict[str, str]:
+    """{model_type: name of the class} of transformers' image-text-to-text models."""
+    return {kind: str(name) for kind, name in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' remarks about tiny configs."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logging.set_verbosity(before)
 
 
 def twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = None) -> PreTrainedConfig:

@@ -41,8 +41,8 @@ def check(
 
         vispco check tiny-gemma --weights
     """
-    from vispco.check.report import check_model  # noqa: PLC0415
-    from vispco.check.walk import classes, quiet  # noqa: PLC0415
+    from vispco.check.check_model import check_model  # noqa: PLC0415
+    from vispco.check.twin import classes, quiet  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
 
     Chain.of(scorer)  # a wrong name is refused before a model is made

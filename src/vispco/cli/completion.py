@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from vispco.cli.registered_names import names
-from vispco.core.declared_names import shipped_models
 
 
 def complete_models(incomplete: str) -> list[str]:
@@ -13,7 +12,7 @@ def complete_models(incomplete: str) -> list[str]:
     start = Path(incomplete)
     parent = start if incomplete.endswith("/") else start.parent
     folders = [path for path in parent.glob("*") if (path / "config.json").is_file()] if parent.is_dir() else []
-    return [name for name in (*sorted(shipped_models()), *map(str, sorted(folders))) if name.startswith(incomplete)]
+    return [name for name in (*sorted(names("models")), *map(str, sorted(folders))) if name.startswith(incomplete)]
 
 
 def complete_scorers(incomplete: str) -> list[str]:

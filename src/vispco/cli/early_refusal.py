@@ -1,4 +1,4 @@
-"""Names that are refused before anything heavy is imported: a misspelt scorer costs a moment, not seconds.
+"""Unknown names in options, refused before a model is loaded.
 
 Only what is certainly wrong is refused here. What needs more knowledge (options of a scorer, a setting of a method, a file)
 is left to the command.
@@ -7,16 +7,15 @@ is left to the command.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
-from vispco.core.declared_names import DECLARATIONS, added_names, declared_names, declared_solvers
+from vispco.cli.registered_names import names
 from vispco.core.errors import InvalidInputError, UnknownNameError, did_you_mean
 from vispco.models.model_source import check_source
 
 PLAIN = re.compile(r"[\w.-]+")
 LINK = re.compile(r"([\w-]+)(@\d+)?")  # one scorer of a chain, without options
-MEASURES = ("accuracy", "kl")  # what rivals measure
 OWN_MODELS = ("info", "check", "zoo train")  # commands that take more than a model, or less
 
 
@@ -37,10 +36,10 @@ def refuse_unknown_names(command: str, given: Mapping[str, Any]) -> None:
 
 
 def _check(kind: str, name: str, *more: str) -> None:
-    """A name of a kind, or of others. Where another package adds some, only its registry can tell."""
-    known = [*declared_names(kind), *more]
-    if name not in known and not added_names(kind):
-        raise UnknownNameError(DECLARATIONS[kind].kind, name, known)
+    """A name of a kind, or of others."""
+    known = [*names(kind), *more]
+    if name not in known:
+        raise UnknownNameError("strategy" if kind == "strategies" else kind.removesuffix("s"), name, known)
 
 
 def _one(kind: str, *more: str) -> Callable[[str], None]:
@@ -62,8 +61,8 @@ def _check_chains(text: str) -> None:
 def _check_method(text: str) -> None:
     """A published method with or without a setting or a budget, or a chain of scorers."""
     name = re.split(r"[:@]", text.strip())[0]
-    if PLAIN.fullmatch(name) and not added_names("scorers"):
-        _check("methods", name, *(each for each in declared_names("scorers") if each not in declared_names("methods")))
+    if PLAIN.fullmatch(name):
+        _check("methods", name, *(each for each in names("scorers") if each not in names("methods")))
 
 
 def _check_methods(text: str) -> None:
@@ -73,34 +72,43 @@ def _check_methods(text: str) -> None:
 
 def _check_searches(text: str) -> None:
     """all, or names, with a number (random-40) or a method (scaled:pyramiddrop)."""
-    known = declared_names("searches")
+    from vispco.compare.searches.registry import SEARCHES  # noqa: PLC0415
+
     for part in filter(None, (part.strip() for part in text.split(","))):
         bases = {part, part.partition(":")[0], re.sub(r"-\d+$", "", part)}
-        if not bases & {*known, "all", "none"}:
-            _check("searches", part)
+        if not bases & {*SEARCHES, "all", "none"}:
+            raise UnknownNameError("search", part, list(SEARCHES))
 
 
 def _check_learned(text: str) -> None:
     """A method that is trained; another method is known, too, but has nothing to train."""
-    learned = declared_names("learned")
-    if text not in learned and text in {*declared_names("scorers"), *declared_names("methods")}:
+    from vispco.scorers import SCORERS, LearnedScorer  # noqa: PLC0415
+
+    learned = [name for name in SCORERS if issubclass(SCORERS.get(name), LearnedScorer)]
+    if text in learned:
+        return
+    if text in {*SCORERS, *names("methods")}:
         raise InvalidInputError(f"The method {text!r} has nothing to train. Methods that have: {', '.join(learned)}.")
-    _check("learned", text)
+    raise UnknownNameError("method", text, learned)
 
 
 def _check_solver(text: str) -> None:
-    known = declared_solvers()
+    from vispco.search.spec import SOLVERS  # noqa: PLC0415
+
+    known = list(dict.fromkeys(solver for solvers in SOLVERS.values() for solver in solvers))
     if text not in known:
         raise UnknownNameError("solver", text, known)
 
 
 def _check_measure(text: str) -> None:
-    if text not in MEASURES:
-        raise UnknownNameError("measure", text, list(MEASURES))
+    from vispco.compare.searches.calibration import Measure  # noqa: PLC0415
+
+    if text not in get_args(Measure):
+        raise UnknownNameError("measure", text, list(get_args(Measure)))
 
 
 def _check_allocation(text: str) -> None:
-    known = declared_names("allocations")
+    known = names("allocations")
     if text not in known:
         raise InvalidInputError(
             f"--allocation {text} was given. It says how tokens are divided over the pictures of a prompt: "
@@ -117,12 +125,13 @@ def _check_space(text: str) -> None:
 
 
 def _check_tasks(text: str) -> None:
-    tasks = [*declared_names("tasks"), *declared_names("several-tasks")]
-    others = ("all", "several", *declared_names("task-groups"), *declared_names("benchmarks"))
-    parts: Iterable[str] = (part.strip() for part in text.split(","))
-    for part in parts if "=" not in text and not added_names("benchmarks") else ():
-        if part and part not in tasks and part not in others:
-            raise UnknownNameError("task", part, tasks)
+    from vispco.data.tasks import SEVERAL, TASKS  # noqa: PLC0415
+
+    tasks: dict[str, Any] = {**TASKS, **SEVERAL}
+    known = {*tasks, "all", "several", *(task.group for task in tasks.values()), *names("benchmarks")}
+    for part in (part.strip() for part in text.split(",")) if "=" not in text else ():
+        if part and part not in known:
+            raise UnknownNameError("task", part, list(tasks))
 
 
 # By option; COMMAND:OPTION where a command means something else by it.

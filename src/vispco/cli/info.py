@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.output import fitted_table, show
-from vispco.core.declared_names import WEIGHTS, shipped_models
 from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.models import shipped
 from vispco.models.model_source import LoadError, looks_like_a_path
 
 
@@ -62,9 +62,8 @@ def info(
             "No model was given. Give one (`vispco info tiny-qwen`), or --methods, which needs none."
         )
     size = pixels(image_size)
-    config = quick_config(model) or read_config(model, revision=revision, trust_remote_code=trust_remote_code)
-    from vispco.timing.estimates.describe import DescribeSettings, describe  # noqa: PLC0415
-    from vispco.timing.estimates.work import Machine  # noqa: PLC0415
+    config = read_config(model, revision=revision, trust_remote_code=trust_remote_code)
+    from vispco.timing.estimates import DescribeSettings, Machine, describe  # noqa: PLC0415
 
     at = DescribeSettings(
         image=size,
@@ -89,22 +88,15 @@ def pixels(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def quick_config(model: str) -> Any:
-    """The numbers of a config that lies here and is of a known type, without importing transformers; else None."""
-    from vispco.timing.estimates.known_config import read_known_config  # noqa: PLC0415
-
-    return read_known_config(Path(source_of(model)))
-
-
 def read_config(
     model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
 ) -> Any:
     """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
-    shipped = shipped_models()
-    if model not in shipped and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+    names = shipped.names()
+    if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
         raise LoadError(
-            f"{model} does not exist. Give a shipped model ({', '.join(shipped)}), a folder, a hub id (owner/name), or a "
-            f"config.json.{did_you_mean(model, [*shipped, *also])}"
+            f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
+            f"config.json.{did_you_mean(model, [*names, *also])}"
         )
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
@@ -116,7 +108,7 @@ def read_config(
         if isinstance(error, StrictDataclassError):  # its first line names the field alone
             first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         raise LoadError(
-            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(shipped)}), a "
+            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(names)}), a "
             "folder, a hub id that this machine can reach, or a config.json."
         ) from error
 
@@ -136,7 +128,7 @@ def read_preprocessor(model: str) -> dict[str, Any]:
 
 def source_of(model: str) -> str | Path:
     """Where a model's files are: the folder of a shipped one, else what was given."""
-    return WEIGHTS / model if model in shipped_models() else model
+    return shipped.path(model) if model in shipped.names() else model
 
 
 def _table(data: dict[str, Any]) -> Any:

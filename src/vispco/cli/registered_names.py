@@ -1,4 +1,4 @@
-"""Help texts that name what is registered: `{scorers}` in the help of an option becomes the names of all scorers."""
+"""Names of everything that is registered, and help texts that list them: `{scorers}` becomes the names of all scorers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,35 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from vispco.cli.help_page import command_help, group_help
-from vispco.core.declared_names import declared_names
 
-KINDS = ("scorers", "kernels", "costs", "searches", "metrics", "benchmarks", "methods")
-_WORD = re.compile(r"\{(" + "|".join(KINDS) + r")\}")
+REGISTRIES = {  # by kind: the module and its attribute that hold the names
+    "scorers": "vispco.scorers:SCORERS",
+    "kernels": "vispco.kernels:KERNELS",
+    "costs": "vispco.cost:COSTS",
+    "metrics": "vispco.metrics:METRICS",
+    "benchmarks": "vispco.metrics:BENCHMARKS",
+    "methods": "vispco.pruner.presets:PRESETS",
+    "tasks": "vispco.data.tasks:TASKS",
+    "several-tasks": "vispco.data.tasks:SEVERAL",
+    "protocols": "vispco.metrics.protocols:PROTOCOLS",
+    "modes": "vispco.search.spec:SOLVERS",
+    "strategies": "vispco.sweep.sweep_plan:STRATEGIES",
+    "engines": "vispco.sweep.spec:ENGINES",
+    "splits": "vispco.data.dataset:SPLITS",
+    "dtypes": "vispco.evaluation.spec:DTYPES",
+    "allocations": "vispco.scorers.allocation:ALLOCATIONS",
+    "models": "vispco.models.shipped:NAMES",
+    "spaces": "vispco.sweep.spaces:SPACES",
+}
+_WORD = re.compile(r"\{(" + "|".join((*REGISTRIES, "searches")) + r")\}")
 
 
 def names(kind: str) -> list[str]:
     """The names that are registered, those of other packages included."""
-    if kind == "searches":  # only they know how a number or a method is added to their names
+    if kind == "searches":  # some take a number or a method behind their name
         return list(import_module("vispco.compare.searches").search_names())
-    return declared_names(kind)
+    module, _, attribute = REGISTRIES[kind].partition(":")
+    return list(getattr(import_module(module), attribute))
 
 
 def expand(text: str) -> str:

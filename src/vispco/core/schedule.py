@@ -146,12 +146,6 @@ class Schedule:
             raise InvalidInputError(
                 'This is not a schedule: it has no list "retention". A schedule is {"version": 1, "retention": [1.0, ...]}.'
             )
-        pre_llm = data.get("pre_llm", 1.0)  # written by 0.1.0.dev0, always as 1
-        if pre_llm != 1.0:
-            raise InvalidInputError(
-                f'This schedule has "pre_llm": {pre_llm!r}, which is no longer read: r_0 says what enters the language model. '
-                'Lower the retention of layer 0 (and of those behind it) to it, and remove "pre_llm".'
-            )
         return cls(data["retention"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

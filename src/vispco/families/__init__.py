@@ -6,13 +6,10 @@ from typing import Any
 
 from torch import nn
 
-from vispco.families.base import Family
-from vispco.families.gemma3 import Gemma3
-from vispco.families.gemma4 import SharedKeys
-from vispco.families.granite import Granite4Vision
-from vispco.families.kosmos import Kosmos
-from vispco.families.llama4 import Llama4
+from vispco.families.family import Family
+from vispco.families.gemma import Gemma3, SharedKeys
 from vispco.families.llava import Idefics, InternVL, Llava, LlavaVariants
+from vispco.families.others import Granite4Vision, Kosmos, Llama4
 from vispco.families.qwen import Qwen, Qwen3
 
 FAMILIES: dict[str, type[Family]] = {

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vispco.core.layout import runs_of
-from vispco.families.base import Family, ImageSizes, TowerFamily, square
+from vispco.families.family import Family, ImageSizes, TowerFamily, square
 
 
 class Llava(TowerFamily):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers.vision_utils import get_vision_window_index
 
 from vispco.core.layout import Array, runs_of
-from vispco.families.base import Family, ImageSizes
+from vispco.families.family import Family, ImageSizes
 
 
 class Qwen(Family):

@@ -5,13 +5,9 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.registry import Registry
-from vispco.kernels.exponential import Exponential
-from vispco.kernels.free import Free
 from vispco.kernels.kernel import Kernel
-from vispco.kernels.linear import Linear
-from vispco.kernels.multi_step import MultiStep
-from vispco.kernels.single import PSigmoid, Single
-from vispco.kernels.steps import Steps
+from vispco.kernels.own_kernels import Free, Steps
+from vispco.kernels.paper_kernels import Exponential, Linear, MultiStep, PSigmoid, Single
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel", "vispco.kernels")
 for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):
@@ -21,8 +17,6 @@ for _kernel in (Single, PSigmoid, Exponential, Linear, MultiStep, Steps, Free):
 def get(name: str, **options: Any) -> Kernel:
     """The kernel registered under `name`, with its options (r_min, earliest_layer, and gamma or steps where it has them)."""
     kernel = KERNELS.get(name)
-    if isinstance(options.get("first_full"), bool):  # configs of 0.1.0.dev0
-        options.setdefault("earliest_layer", int(options.pop("first_full")))
     try:
         return kernel(**options)
     except TypeError as error:

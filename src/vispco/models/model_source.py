@@ -1,11 +1,11 @@
-"""What a user may name as a model: a shipped one, a folder, a hub id. Looked at before anything heavy is imported."""
+"""Names of models as a user gives them: a shipped model, a folder or a hub id; checked before anything is loaded."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from vispco.core.declared_names import shipped_models
 from vispco.core.errors import InvalidInputError, VispcoError, did_you_mean
+from vispco.models import shipped
 
 HUB = "hub:"
 
@@ -22,11 +22,11 @@ def looks_like_a_path(text: str) -> bool:
 
 def check_source(source: str | Path) -> None:
     """A path that is not there would be taken for a hub id, and end in a long message about the network."""
-    text, shipped = str(source), shipped_models()
+    text, names = str(source), shipped.names()
     if not text.strip():
         raise InvalidInputError("The model's name is empty. Give a shipped model, a folder or a hub id.")
     folder = Path(text).expanduser()
-    if text in shipped or text.startswith(HUB):
+    if text in names or text.startswith(HUB):
         return
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -35,6 +35,6 @@ def check_source(source: str | Path) -> None:
         raise LoadError(f"{text} is a file; a model is a folder made by save_pretrained, or a hub id.")
     elif looks_like_a_path(text):
         raise LoadError(
-            f"There is no model {text!r}: it is neither a shipped one ({', '.join(shipped)}) nor a folder. "
-            f"A hub id has the form owner/name.{did_you_mean(text, shipped)}"
+            f"There is no model {text!r}: it is neither a shipped one ({', '.join(names)}) nor a folder. "
+            f"A hub id has the form owner/name.{did_you_mean(text, names)}"
         )

@@ -27,11 +27,6 @@ WAVES = 8  # sines and cosines of the budget
 NEVER = -1e4  # the logit of an anchor that is not in range of a budget
 SIZES = 3  # log N_t, log N_v and their ratio
 # Buffers by the names under which versions before 0.1 saved them.
-OLD_NAMES = {
-    r"^reach\$?$": "budget_range",
-    r"^memory\.told\$?$": "memory.kl",
-    r"^memory\.warmth\$?$": "memory.bandwidth",
-}
 
 
 class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -142,13 +137,9 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As `PreTrainedModel.from_pretrained`, without progress bars; also reads predictors of earlier versions."""
-        kwargs.setdefault("key_mapping", OLD_NAMES)
+        """As `PreTrainedModel.from_pretrained`, without progress bars."""
         with hide_weight_bars():
-            loaded = super().from_pretrained(*args, **kwargs)
-        # transformers would save a loaded model under its old names, as patterns: no reader would find them
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._weight_conversions = None  # noqa: SLF001
-        return loaded
+            return super().from_pretrained(*args, **kwargs)
 
     @property
     def kernel(self) -> Kernel:

@@ -72,14 +72,12 @@ def _read_folder(folder: Path, given: str) -> PrunerConfig:
 
 
 def _of_run(folder: Path) -> PrunerConfig:
-    """What a search found, from the files of its folder; also of folders that 0.1.0.dev0 wrote."""
+    """What a search found, from the files of its folder."""
     if not is_snapshot(folder):
         check_complete(folder)
     config = disk.read_config(folder)
     try:
         cost, scorer, kernel = config["cost"], config["scorer"], config["kernel"]
-        if isinstance(cost, str):  # runs of 0.1.0.dev0
-            cost = {"name": cost, "dimensions": config["dimensions"]}
     except KeyError as error:
         raise InvalidInputError(
             f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."

@@ -1,7 +1,6 @@
 """Scorers, by name. To add one: its file here, one row in `tests/methods/test_scorers.py`, one line in the README."""
 
-from vispco.scorers.aim import AIM
-from vispco.scorers.aim_merge import AimMerge
+from vispco.scorers.aim import AIM, AimMerge
 from vispco.scorers.allocation import ALLOCATIONS, check_allocation
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
 from vispco.scorers.btp import BTP
@@ -27,8 +26,7 @@ from vispco.scorers.uniform import Uniform
 from vispco.scorers.v2drop import V2Drop
 from vispco.scorers.visionzip import VisionZip
 from vispco.scorers.vispruner import VisPruner
-from vispco.scorers.vscan import VScan
-from vispco.scorers.vscan_inside import VScanInside
+from vispco.scorers.vscan import VScan, VScanInside
 from vispco.scorers.vtw import Withdrawal
 
 __all__ = [

@@ -1,17 +1,32 @@
-"""AIM, inside the language model: where attention ends up when tokens pass it on.
+"""AIM: tokens that are alike are merged before the language model; inside it, those stay where attention ends up.
 
-Zhong et al., "AIM: Adaptive Inference of Multi-Modal LLMs via Token Merging and Pruning" (ICCV 2025). PageRank on the attention
-map of the layer before: softmax of its logits at temperature 0.1, five steps from a uniform start over all tokens, head by
-head; then the root mean square over heads. One head's map is in memory at a time.
+Zhong et al., "AIM: Adaptive Inference of Multi-Modal LLMs via Token Merging and Pruning" (ICCV 2025).
+
+Inside the language model (`aim`): PageRank on the attention map of the layer before: softmax of its logits at temperature
+0.1, five steps from a uniform start over all tokens, head by head; then the root mean square over heads. One head's map is
+in memory at a time.
 Faithful: score and place. The released code only masks, and starts from padding too; here tokens leave, and a sample in a
-batch is scored as it is alone. Merging before the language model is a scorer of its own.
+batch is scored as it is alone.
+
+Before the language model (`aim-merge`), after ToMe (Bolya et al., ICLR 2023): in each picture or frame, tokens at even places
+are matched with the most similar one at an odd place; the best-matched are averaged into it, at most half of all at a time,
+until the count is reached.
+Faithful: matching on the projected tokens, plain means, halving. After the paper: any count, not only 1/2, 1/4, ...; the
+best matches are taken over all pictures of a sample; survivors keep their order and the place of the odd token.
 """
 
+from __future__ import annotations
+
+import numpy as np
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.cost.dimensions import Dimensions
-from vispco.scorers.base import Scorer, register
+from vispco.scorers.base import Merge, Scorer, Selection, ranks, register
 from vispco.scorers.context import ScoringContext
+from vispco.scorers.grid import Grid, places_within
+from vispco.scorers.ranking import packed, states_at
 
 
 @register
@@ -28,3 +43,73 @@ class AIM(Scorer):
 
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         return dimensions.heads * 2 * num_tokens**2 * (dimensions.head_dim + self.steps)
+
+
+@register
+class AimMerge(Scorer):
+    """Bipartite merging."""
+
+    name = "aim-merge"
+    needs_attention = False
+    needs_hidden = True
+    merges = True
+
+    def select(self, context: ScoringContext) -> Selection:
+        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
+        live, counts, picture = context.live, context.counts, Grid.of(context.layout).picture
+        states, alive, width = context.hidden.float(), live, live.shape[1]
+        into = torch.arange(width, device=live.device).expand_as(live)
+        weight = torch.ones_like(live, dtype=torch.float32)
+        for _ in range(_rounds(context)):
+            number = alive.sum(-1)
+            target, similar = _matches(states, alive, picture)
+            leaving = torch.minimum(number - counts, number // 2).clamp(min=0)
+            source = (ranks(similar, target >= 0) < leaving[:, None]) & (target >= 0)
+            onto = torch.where(source, target, torch.arange(width, device=live.device))
+            size = torch.ones_like(weight).scatter_add(1, onto, source.float())  # of each target's group, itself in it
+            part = torch.where(alive, 1 / size.gather(1, onto), 0.0)
+            states = torch.zeros_like(states).scatter_add(
+                1, onto[..., None].expand_as(states), states * part[..., None]
+            )
+            weight, into = weight * part.gather(1, into), onto.gather(1, into)
+            alive = alive & ~source
+        keep = alive & (alive.cumsum(-1) <= counts[:, None])  # pictures of one token each cannot be merged
+        return Selection(keep, merge=Merge(torch.where(live, into, -1), weight, normalise=False))
+
+    def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
+        """At most: as many rounds as it takes to come down to one token."""
+        rounds = np.ceil(np.log2(np.maximum(num_visual, 2))).astype(np.int64)
+        return rounds * 2 * num_visual * np.maximum(num_visual // 2, 1) * dimensions.hidden  # type: ignore[no-any-return]
+
+
+def _rounds(context: ScoringContext) -> int:
+    """How often to match until every sample has its count; a round at most halves a picture."""
+    layout = context.layout
+    sizes = layout.image_sizes or ()
+    if tuple(rows * columns for _, rows, columns in sizes) != layout.num_visual:  # not one picture for each sample
+        return max(layout.num_visual).bit_length()  # some of a sample's pictures may end before others
+    rounds = 0
+    for number, count in zip(layout.num_visual, context.host_counts, strict=True):
+        left, needed = number, 0
+        while left > max(count, 1):
+            left, needed = left - left // 2, needed + 1
+        rounds = max(rounds, needed)
+    return rounds
+
+
+def _matches(states: Tensor, alive: Tensor, picture: Tensor) -> tuple[Tensor, Tensor]:
+    """For each live token at an even place of its picture the slot of the most similar one at an odd place, -1 for none.
+
+    Returns int64 [B, V] and the cosine of the match, float [B, V].
+    """
+    width = alive.shape[1]
+    slots = torch.arange(width, device=alive.device).expand_as(alive)
+    odd = alive & (places_within(slots, picture, alive) % 2 == 1)
+    targets = packed(odd, max(width // 2, 1))
+    unit = functional.normalize(states, dim=-1)
+    similar = unit @ states_at(unit, targets).transpose(1, 2)  # [B, V, V / 2]
+    inside = targets.clamp(max=width - 1)
+    same = (picture.gather(1, inside)[:, None] == picture[..., None]) & (targets < width)[:, None]
+    best = similar.masked_fill(~same, -torch.inf).max(-1)
+    matched = alive & ~odd & (best.values > -torch.inf)
+    return torch.where(matched, inside.gather(1, best.indices), -1), best.values

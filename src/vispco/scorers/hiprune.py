@@ -17,7 +17,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid
-from vispco.scorers.tiers import Tier, fill
+from vispco.scorers.ranking import Tier, fill
 
 
 @register

@@ -16,7 +16,7 @@ from torch import Tensor
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.nearest import key_cosine_flops, nearest
+from vispco.scorers.ranking import key_cosine_flops, nearest
 
 REACH = 1.5  # quartile distances above the third quartile
 

@@ -19,8 +19,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import ScoringContext
-from vispco.scorers.nearest import key_cosine_flops, nearest
-from vispco.scorers.tiers import Tier, fill, share_of
+from vispco.scorers.ranking import Tier, fill, key_cosine_flops, nearest, share_of
 
 CONTEXTUAL = 10 / 64
 

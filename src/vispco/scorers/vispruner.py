@@ -18,7 +18,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import feature_cosine_flops, feature_cosines
-from vispco.scorers.tiers import Tier, fill, share_of
+from vispco.scorers.ranking import Tier, fill, share_of
 
 AT_ONCE = 8  # tokens that leave in one comparison
 

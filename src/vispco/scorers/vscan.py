@@ -1,11 +1,16 @@
-"""VScan, first stage: half of the tokens from every part of the picture, half from anywhere; the others are merged.
+"""VScan: in the vision tower, half of the tokens from every part of the picture and half from anywhere; deeper, what is asked for.
 
-"VScan: Rethinking Visual Token Reduction for Efficient Large Vision-Language Models" (TMLR 2026). Local half: most
-attention in an early block, so many at most from each window of four by four tokens. Global half: most attention in the
-last block that the projector sees. Each other token is averaged into the kept one that is nearest by cosine, behind the
-projector. The second stage, inside the language model, is `vscan-inside`.
+Zhang et al., "VScan: Rethinking Visual Token Reduction for Efficient Large Vision-Language Models" (TMLR 2026).
+
+First stage (`vscan`). Local half: most attention in an early block, with a limit for each window of four by four tokens.
+Global half: most attention in the last block that the projector sees. Each other token is averaged into the kept one that
+is nearest by cosine, behind the projector.
 Faithful: as released for Qwen2.5-VL (windows of 4 x 4, its first full-attention block). After it: CLIP towers have the
 same windows (6 x 6 in the released code) and attention from the class token; pictures of a sample share the windows.
+
+Second stage (`vscan-inside`). Once, in the middle of the language model: mean over heads of the last instruction token's row
+under the queries and keys of the layer about to run, without rotary embeddings, so that near tokens are not preferred.
+Faithful: the score and its place.
 """
 
 from __future__ import annotations
@@ -17,8 +22,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid, places_within
-from vispco.scorers.nearest import nearest
-from vispco.scorers.tiers import Tier, fill
+from vispco.scorers.ranking import Tier, fill, nearest
 
 WINDOW = 4  # tokens to a side
 
@@ -71,3 +75,18 @@ def _windows(grid: Grid, real: Tensor) -> tuple[Tensor, Tensor]:
     corner = real & (grid.row == 0) & (grid.column == 0)
     window = (grid.picture << 20) + row * across + column
     return window, torch.where(corner, down * across, 0).sum(-1).clamp(min=1)
+
+
+@register
+class VScanInside(Scorer):
+    """One row of attention without positions, of the layer that is entered."""
+
+    name = "vscan-inside"
+    needs_attention = False
+    needs_entering = True
+
+    def score(self, context: ScoringContext) -> Tensor:
+        return context.attention("last", of="entering", rotary=False)
+
+    def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
+        return 1

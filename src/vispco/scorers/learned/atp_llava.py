@@ -16,7 +16,7 @@ bring about. Not here: the two-dimensional rotary embedding, which changes the m
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,6 @@ NUDGE, STEEPEST = (
 class ThresholdNetwork(LearnedNetwork):
     """Mean scores [B, 3] of a layer -> two thresholds in (0, 1), [B, 2]. The controller's shift is a buffer of it."""
 
-    added_later: ClassVar[dict[str, float]] = {"shift": 0.0}
     shift: Tensor
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -52,8 +52,6 @@ class LearnedNetwork(PreTrainedModel):  # type: ignore[misc]
 
     config_class = LearnedConfig
     main_input_name = "hidden"
-    added_later: ClassVar[dict[str, float]] = {}
-    """Buffers that weights of earlier versions do not have, and what they were then."""
 
     def __init__(self, config: LearnedConfig) -> None:
         super().__init__(config)
@@ -92,14 +90,11 @@ class LearnedNetwork(PreTrainedModel):  # type: ignore[misc]
                 f"The weights {source} cannot be read: {first.strip()} Give the folder of a `vispco train` run, or of "
                 "`save_pretrained` (config.json and model.safetensors)."
             ) from error
-        missing = sorted(set(info["missing_keys"]) - set(cls.added_later))
+        missing = sorted(info["missing_keys"])
         if missing:  # transformers leaves them at random
             raise InvalidInputError(
                 f"The weights {source} are not complete: {', '.join(missing[:3])} is not among them. Train the method again."
             )
-        for name, value in cls.added_later.items():
-            if name in info["missing_keys"]:
-                loaded.get_buffer(name).fill_(value)
         found: Self = loaded
         return found
 

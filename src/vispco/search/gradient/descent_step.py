@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vispco.kernels import Kernel
-from vispco.kernels.free import Free
+from vispco.kernels.own_kernels import Free
 from vispco.search.batch import Batch
 from vispco.search.gradient.projection import Pricing, project
 from vispco.search.objective import Objective

@@ -1,4 +1,4 @@
-"""What the engine must know about a model: where its parts are and how to find its visual tokens. No pruning here."""
+"""Family: where a model's parts are and how its visual tokens are found. No pruning here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the laws say about one model, as data."""
+"""The verdict of all laws on one model, as data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Report:
 
 
 def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter | None = None) -> Report:
-    """Run all laws on a model."""
+    """Run all laws on a model; where everything is refused, one law tells why."""
     name = type(model).__name__
     try:
         family = family_of(model)
@@ -50,20 +50,16 @@ def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter |
         first = max(LayerMap.of(family, model).last_mixing + 1, 1)
     except VispcoError as error:
         return Report(name, "refused", str(error), scorer)
-    return check_subject(name, Subject(model, prompter or prompter_for(model), scorer, first))
-
-
-def check_subject(name: str, subject: Subject) -> Report:
-    """Run all laws on a subject; where everything is refused, one law tells why."""
+    subject = Subject(model, prompter or prompter_for(model), scorer, first)
     findings: list[Finding] = []
     for law, check in LAWS.items():
-        findings.append(run_law(law, check, subject))
+        findings.append(_run_law(law, check, subject))
         if findings[-1].state == "refused" and not any(f.state == "holds" for f in findings):
             break
-    return Report(name, *_verdict(findings), subject.scorer, subject.first, tuple(findings))
+    return Report(name, *_verdict(findings), scorer, first, tuple(findings))
 
 
-def run_law(law: str, check: Any, subject: Subject) -> Finding:
+def _run_law(law: str, check: Any, subject: Subject) -> Finding:
     """Run one law; what goes wrong is part of the finding."""
     try:
         check(subject)

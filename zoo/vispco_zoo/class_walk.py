@@ -1,9 +1,21 @@
-"""Released models whose language model is another one than the default of their class, as changes of its tiny twin."""
+"""The walk: every class of transformers' image-text-to-text mapping, and released variants, each as a tiny random twin.
+
+A variant is a released model whose language model is another one than the default of its class.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from vispco.check.check_model import Report, check_model
+from vispco.check.prompts import prompter_for
+from vispco.check.twin import classes, quiet, twin_of
+from vispco.families.unserved import NO_VISUAL_TOKENS
 
 
 @dataclass(frozen=True)
@@ -19,10 +31,6 @@ class Variant:
     token_types: bool = True
 
 
-SHARED = {
-    "num_kv_shared_layers": 2,
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
-}
 VARIANTS: dict[str, Variant] = {
     "LLaVA with Mistral": Variant("llava", "mistral"),
     "LLaVA with Qwen2": Variant("llava", "qwen2"),
@@ -75,3 +83,44 @@ VARIANTS: dict[str, Variant] = {
         },
     ),
 }
+
+
+def check_class(model_type: str) -> Report:
+    """All laws on the twin of one class."""
+    name = classes().get(model_type, model_type)
+    if model_type in NO_VISUAL_TOKENS:
+        return Report(name, "no visual tokens", NO_VISUAL_TOKENS[model_type])
+    with quiet():
+        try:
+            return check_model(twin_of(model_type))
+        except Exception as error:  # noqa: BLE001 - one class must not end the walk
+            return _no_twin(name, error)
+
+
+def check_variant(name: str) -> Report:
+    """All laws on the twin of a released variant."""
+    variant = VARIANTS[name]
+    with quiet():
+        try:
+            kind = CONFIG_MAPPING[variant.model_type]
+            config = kind() if variant.text is None else kind(text_config={"model_type": variant.text})
+            model = twin_of(config, variant.changes)
+            prompter = prompter_for(model)
+            report = check_model(model, prompter=replace(prompter, token_types=variant.token_types))
+        except Exception as error:  # noqa: BLE001 - one variant must not end the walk
+            return _no_twin(name, error)
+    return replace(report, model_class=name)
+
+
+def walk(kinds: Iterable[str] | None = None) -> Iterator[tuple[str, Report]]:
+    """(model_type, what was found) for class after class."""
+    for kind in classes() if kinds is None else kinds:
+        yield kind, check_class(kind)
+
+
+def _no_twin(name: str, error: Exception) -> Report:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    sentence = " ".join(str(error).split())[:300]
+    return Report(
+        name, "no twin", f"{type(error).__name__}: {sentence} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+    )
