@@ -210,7 +210,9 @@ def test_what_is_pushed_is_what_is_read(tmp_path, monkeypatch):
 def test_a_new_search_deploys_from_its_folder_and_from_what_is_saved(tmp_path):
     model, processor = zoo_model()
     samples = dataset("calibration", limit=1)[:2]
-    vispco.search.search(model, processor, samples, kernel="single", mode="line", budgets=[0.5], directory=tmp_path / "run")
+    vispco.search.search(
+        model, processor, samples, kernel="single", mode="line", budgets=[0.5], directory=tmp_path / "run"
+    )
     pruner = Pruner.from_pretrained(tmp_path / "run", budget=0.5)
     assert pruner.config.cost["name"] == "exact"
     inputs = encode(model, processor, samples).inputs
