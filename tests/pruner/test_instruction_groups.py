@@ -7,14 +7,14 @@ from hypothesis import given, settings
 
 from vispco.pruner.instruction_groups import (
     BANDWIDTH,
-    MOST,
+    MAX_GROUPS,
     SHRINKAGE,
-    as_group_points,
-    drawn_to_the_mean,
+    group_centres,
     group_instructions,
-    left_out_means,
+    leave_one_out_means,
+    shrink_to_mean,
 )
-from vispco.pruner.memory import Memory
+from vispco.pruner.kernel_regression import KernelRegression
 from vispco.pruner.observation import Observation
 
 WIDTH = 12
@@ -41,8 +41,8 @@ def test_kinds_that_are_apart_are_found_without_being_told_how_many(count):
 
 
 def test_there_are_never_more_groups_than_allowed_or_than_samples_can_fill():
-    many = torch.arange(4 * (MOST + 8)) % (MOST + 8)
-    assert int(group_instructions(observe_kinds(many, spread=0.01)).max()) < MOST
+    many = torch.arange(4 * (MAX_GROUPS + 8)) % (MAX_GROUPS + 8)
+    assert int(group_instructions(observe_kinds(many, spread=0.01)).max()) < MAX_GROUPS
     few = torch.arange(8)  # as many kinds as samples: two groups of four at most
     assert int(group_instructions(observe_kinds(few, spread=0.01)).max()) <= 1
 
@@ -54,7 +54,7 @@ def test_any_samples_get_groups_that_are_numbered_without_gaps(samples, seed):
     groups = group_instructions(observe_kinds(kinds, spread=1.0, seed=seed))
     assert groups.shape == (samples,)
     assert sorted(set(groups.tolist())) == list(range(int(groups.max()) + 1))
-    assert int(groups.max()) < MOST
+    assert int(groups.max()) < MAX_GROUPS
 
 
 @settings(deadline=None, max_examples=20)
@@ -63,7 +63,7 @@ def test_a_left_out_mean_is_that_of_a_naive_loop(seed):
     generator = torch.Generator().manual_seed(seed)
     loss = torch.rand(13, 2, generator=generator, dtype=torch.float64)
     groups = torch.unique(torch.randint(0, 4, (13,), generator=generator), return_inverse=True)[1]
-    found = left_out_means(loss, groups)
+    found = leave_one_out_means(loss, groups)
     for row in range(13):
         others = [n for n in range(13) if n != row]
         same = [n for n in others if groups[n] == groups[row]]
@@ -76,9 +76,9 @@ def test_a_memory_by_groups_gives_an_input_the_mean_of_its_kind():
     kinds = torch.arange(48) % 4
     observation = observe_kinds(kinds)
     loss = torch.rand(48, 3, generator=torch.Generator().manual_seed(1))
-    memory = Memory(WIDTH, 48, 3)
-    known = drawn_to_the_mean(loss, kinds)
-    memory.remember(observation, known, torch.full((3,), BANDWIDTH), lambda points: as_group_points(points, kinds))
+    memory = KernelRegression(WIDTH, 48, 3)
+    known = shrink_to_mean(loss, kinds)
+    memory.fit(observation, known, torch.full((3,), BANDWIDTH), lambda points: group_centres(points, kinds))
     again = observe_kinds(torch.arange(8) % 4)  # the same centres, other pictures and sizes
     wanted = torch.stack(
         [(loss[kinds == kind].sum(0) + SHRINKAGE * loss.mean(0)) / (12 + SHRINKAGE) for kind in range(4)]

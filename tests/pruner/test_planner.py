@@ -21,16 +21,16 @@ from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.kernels import get
-from vispco.pruner import memory_reader
+from vispco.pruner import batch_regression
 from vispco.pruner.anchor_chooser import AnchorChooser
+from vispco.pruner.batch_regression import batch_features
 from vispco.pruner.configurations import Configurations, text_floor
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.memory_reader import describe_batch
 from vispco.pruner.observation import observe
 from vispco.pruner.planner import BudgetPlanner, predicted_shape
-from vispco.pruner.similarity import describe
+from vispco.pruner.sample_features import raw_features
 from vispco.scorers import Chain
 from vispco.timing.overhead import random_joint_predictor, random_predictor
 
@@ -50,14 +50,14 @@ def seen(samples):
     return family_of(model).layout(model, inputs), embeddings[0]
 
 
-@pytest.mark.parametrize("small", [memory_reader.SMALL, 0])
+@pytest.mark.parametrize("small", [batch_regression.SMALL, 0])
 def test_a_batch_is_described_as_its_observation_is(small, monkeypatch):
-    monkeypatch.setattr(memory_reader, "SMALL", small)
+    monkeypatch.setattr(batch_regression, "SMALL", small)
     layout, embeddings = seen(dataset("test", limit=1)[:8])
-    wanted = describe(observe(layout, embeddings))
-    torch.testing.assert_close(torch.from_numpy(describe_batch(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)
+    wanted = raw_features(observe(layout, embeddings))
+    torch.testing.assert_close(torch.from_numpy(batch_features(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)
     with all_on_devices():
-        torch.testing.assert_close(describe_batch(layout, embeddings), wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(batch_features(layout, embeddings), wanted, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
@@ -158,7 +158,7 @@ def test_a_calibration_sample_is_estimated_from_the_others():
     predictor.memory.bandwidth.fill_(1e-4)  # the nearest one speaks
     apart = torch.cdist(predictor.memory.keys, predictor.memory.keys)
     nearest = apart.fill_diagonal_(torch.inf).argmin(-1)
-    torch.testing.assert_close(predictor.estimate_known(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
+    torch.testing.assert_close(predictor.estimate_leave_one_out(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
 
 
 def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
@@ -169,7 +169,7 @@ def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
     for cap in (0.35, 0.9):
         planner = JointPlanner(predictor, f"mean:0.3,max:{cap}")
         floor = as_array(text_floor(*predictor.sizes.T[:2], planner.cost))
-        spent[cap] = planner._curves(as_array(predictor.estimate_known()), floor).spend(planner.price)
+        spent[cap] = planner._curves(as_array(predictor.estimate_leave_one_out()), floor).spend(planner.multiplier)
         assert 0.28 <= spent[cap].mean() <= 0.31
     assert spent[0.35].max() <= 0.35 + 1e-9 < spent[0.9].max()
 
@@ -190,9 +190,9 @@ def test_what_is_seen_of_a_sample_is_the_same_beside_a_longer_one(side):
     assert padded.text.shape[1] > single.text.shape[1]
     torch.testing.assert_close(padded.visual[0], single.visual[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(padded.sizes[0], single.sizes[0])
-    torch.testing.assert_close(describe(padded)[0], describe(single)[0], rtol=1e-4, atol=1e-5)
-    for small in (describe_batch(*views[0])[0], describe_batch(*views[1])[0]):
-        torch.testing.assert_close(torch.from_numpy(small), describe(single)[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(raw_features(padded)[0], raw_features(single)[0], rtol=1e-4, atol=1e-5)
+    for small in (batch_features(*views[0])[0], batch_features(*views[1])[0]):
+        torch.testing.assert_close(torch.from_numpy(small), raw_features(single)[0], rtol=1e-4, atol=1e-5)
     predictor, budget = shifted(model), torch.tensor([0.5, 0.5])
     found, wanted = predictor(padded, budget), predictor(single, budget[:1])
     torch.testing.assert_close(found.params[0], wanted.params[0], rtol=1e-4, atol=1e-4)

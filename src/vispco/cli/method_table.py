@@ -65,7 +65,7 @@ def methods(
     from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.compare import searches as rivals  # noqa: PLC0415
     from vispco.compare.methods import (  # noqa: PLC0415
-        Ground,
+        ComparisonSetup,
         TableSettings,
         csv_text,
         fill_table,
@@ -101,7 +101,7 @@ def methods(
         done = sum(_is_done(table, settings, name) for name in names)
         with ComparisonBars(len(names), done) as bars:
             loaded, processor = spec.load()
-            ground = Ground(
+            setup = ComparisonSetup(
                 loaded,
                 processor,
                 spec.samples().for_model(loaded, processor),
@@ -115,8 +115,8 @@ def methods(
                 if so_far.rows[-1].method in names and _is_done(so_far, settings, so_far.rows[-1].method):
                     bars.finish()
 
-            found = fill_table(ground, settings, table, on_method=bars.begin, on_rows=keep)
-        details = {**found.details, **about, **facts(loaded.device), "hard_items": len(ground.hard)}
+            found = fill_table(setup, settings, table, on_method=bars.begin, on_rows=keep)
+        details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
         found = replace(found, details=details)
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from vispco.core.layout import Array, TokenLayout
-from vispco.pruner.memory_reader import MemoryReader
+from vispco.pruner.batch_regression import BatchRegression
 from vispco.pruner.predictor import Predictor
 
 WIDEST = 1e6  # of a bandwidth
@@ -23,7 +23,7 @@ class AnchorChooser:
         self.in_range = np.flatnonzero((low <= number) & (number < high))
         bandwidth = predictor.memory.bandwidth.cpu().numpy()[self.in_range]
         shared = min(bandwidth.min(initial=np.inf), WIDEST)  # the anchors of a budget share theirs
-        self.reader = MemoryReader(predictor.memory, self.in_range, np.full(len(self.in_range), shared, np.float32))
+        self.reader = BatchRegression(predictor.memory, self.in_range, np.full(len(self.in_range), shared, np.float32))
 
     @classmethod
     def of(cls, predictor: Predictor, budget: float) -> AnchorChooser | None:

@@ -18,7 +18,7 @@ from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
-MUCH = 1e4  # a level that is not the nearest one is worse than any KL
+LEVEL_PENALTY = 1e4  # a level that is not the nearest one is worse than any KL
 ROUNDING = 1e-9
 
 
@@ -64,7 +64,7 @@ class Configurations:
         """
         levels = self.level.numpy().astype(np.float32)
         level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
-        ranked = estimate + MUCH * np.abs(levels - level[:, None].astype(np.float32))
+        ranked = estimate + LEVEL_PENALTY * np.abs(levels - level[:, None].astype(np.float32))
         dear = (floors[:, 1:] > budget[:, None] + ROUNDING)[:, self.chain.numpy()]
         affordable = np.where(dear, np.inf, ranked)
         none = np.isinf(affordable).all(axis=-1, keepdims=True)

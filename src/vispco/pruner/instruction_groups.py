@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.observation import Observation
-from vispco.pruner.similarity import as_points, describe, scales
+from vispco.pruner.sample_features import feature_scales, raw_features, scaled_features
 
-MOST = 16  # groups
-FEWEST = 4  # samples of a group, on average
-ROUNDS = 30  # of k-means
+MAX_GROUPS = 16  # groups
+MIN_GROUP_SIZE = 4  # samples of a group, on average
+MAX_ITERATIONS = 30  # of k-means
 SHRINKAGE = 4.0  # samples' worth of the overall mean in the mean of a group
 BANDWIDTH = 0.02  # of squared distances to the groups' centres: an input belongs to the nearest one
 
@@ -24,7 +24,7 @@ def group_instructions(observation: Observation) -> Tensor:
     """The group of each sample: int64 [M], numbered from 0; all 0 where there are too few samples to tell."""
     points = _words(observation)
     best, found = 0.0, torch.zeros(len(points), dtype=torch.int64)
-    for count in range(2, min(MOST, len(points) // FEWEST) + 1):
+    for count in range(2, min(MAX_GROUPS, len(points) // MIN_GROUP_SIZE) + 1):
         groups = _k_means(points, count)
         apart = _silhouette(points, groups)
         if apart > best:
@@ -32,7 +32,7 @@ def group_instructions(observation: Observation) -> Tensor:
     return found
 
 
-def left_out_means(loss: Tensor, groups: Tensor) -> Tensor:
+def leave_one_out_means(loss: Tensor, groups: Tensor) -> Tensor:
     """For each sample the mean loss [M, K] of the others of its group, drawn to the mean of all others."""
     member = torch.nn.functional.one_hot(groups).to(loss)
     others = (member.sum(0) - 1.0)[groups][:, None]  # of the same group
@@ -41,14 +41,14 @@ def left_out_means(loss: Tensor, groups: Tensor) -> Tensor:
     return (same + SHRINKAGE * overall) / (others + SHRINKAGE)
 
 
-def drawn_to_the_mean(loss: Tensor, groups: Tensor) -> Tensor:
-    """Losses [M, K] whose mean over a group is the group's mean, drawn to the mean of all as in `left_out_means`."""
+def shrink_to_mean(loss: Tensor, groups: Tensor) -> Tensor:
+    """Losses [M, K] whose mean over a group is the group's mean, drawn to the mean of all as in `leave_one_out_means`."""
     size = torch.bincount(groups).to(loss)[groups][:, None]
     return (size * loss + SHRINKAGE * loss.mean(0)) / (size + SHRINKAGE)
 
 
-def as_group_points(points: Tensor, groups: Tensor) -> Tensor:
-    """Points [M, F] of `as_points` with the mean instruction of their group, and nothing of picture and size."""
+def group_centres(points: Tensor, groups: Tensor) -> Tensor:
+    """Points [M, F] of `scaled_features` with the mean instruction of their group, and nothing of picture and size."""
     words = (points.shape[-1] - 1) // 3
     member = torch.nn.functional.one_hot(groups).to(points)
     centres = (member.T @ points[:, :words]) / member.sum(0).clamp_min(1.0)[:, None]
@@ -58,8 +58,8 @@ def as_group_points(points: Tensor, groups: Tensor) -> Tensor:
 
 
 def _words(observation: Observation) -> Tensor:
-    raw = describe(observation)
-    return as_points(raw, *scales(raw))[:, : (raw.shape[-1] - 1) // 3]
+    raw = raw_features(observation)
+    return scaled_features(raw, *feature_scales(raw))[:, : (raw.shape[-1] - 1) // 3]
 
 
 def _k_means(points: Tensor, count: int) -> Tensor:
@@ -70,7 +70,7 @@ def _k_means(points: Tensor, count: int) -> Tensor:
         chosen.append(int(away.argmax()))
         away = torch.minimum(away, torch.cdist(points, points[chosen[-1:]])[:, 0])
     centres, groups = points[chosen], torch.zeros(0)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ITERATIONS):
         new = torch.cdist(points, centres).argmin(-1)
         if torch.equal(new, groups):
             break

@@ -22,7 +22,7 @@ from vispco.scorers.cost import workload_under
 
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
-REMEMBERED = 1 << 16
+MAX_CACHED_PLANS = 1 << 16
 """How many plans are remembered at most."""
 
 
@@ -58,7 +58,7 @@ class BudgetPlanner:
     def _plan(self, keys: Sequence[tuple[Any, ...]], curves: MovableCurves | Tensor, rows: Array) -> TokenPlan:
         new = [place for place, key in enumerate(keys) if key not in self._known]
         if new:
-            if len(self._known) > REMEMBERED:
+            if len(self._known) > MAX_CACHED_PLANS:
                 self._known.clear()
                 new = list(range(len(keys)))
             curves = self._movable(curves) if isinstance(curves, Tensor) else curves

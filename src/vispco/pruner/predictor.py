@@ -19,7 +19,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.weights import hide_weight_bars
 from vispco.cost import Cost, Dimensions
 from vispco.kernels import Kernel
-from vispco.pruner.memory import AXES, Memory
+from vispco.pruner.kernel_regression import NUM_COMPONENTS, KernelRegression
 from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
 
@@ -50,7 +50,7 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         cost: str | dict[str, Any] = "exact",
         dimensions: dict[str, Any] | None = None,
         memory: int = 0,
-        axes: int = AXES,
+        axes: int = NUM_COMPONENTS,
         **kwargs: Any,
     ) -> None:
         self.hidden, self.width, self.queries, self.anchors, self.dropout = hidden, width, queries, anchors, dropout
@@ -111,9 +111,9 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
         # [K, 2], the budgets (from, to) at which an anchor may be chosen: at first, all
         self.register_buffer("budget_range", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
-        self.memory: Memory | None = None
+        self.memory: KernelRegression | None = None
         if config.memory:
-            self.memory = Memory(D, config.memory, config.anchors, config.axes)
+            self.memory = KernelRegression(D, config.memory, config.anchors, config.axes)
         self.post_init()
 
     @classmethod

@@ -24,8 +24,8 @@ from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.observation import observe
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
+from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.joint_table import measure_joint_table
-from vispco.search.joint.measuring import Chains
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
@@ -36,7 +36,14 @@ from vispco.search.spec import Effort, SearchSpec
 
 CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv", "cdpruner+v2drop"))
 SMALL = JointSettings(
-    levels=(0.4, 0.7), ranking=(0.7,), looks=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
+    levels=(0.4, 0.7),
+    ranking_levels=(0.7,),
+    rungs=(3, 6, 6),
+    shapes=3,
+    chains=2,
+    neighbours=4,
+    shortlist=(4, 3),
+    anchors=2,
 )
 
 
@@ -54,7 +61,7 @@ def test_a_measured_entry_is_the_kl_of_that_chain_alone(made):
     objective, batches, table, _, _ = made
     place = int((table.configurations.level == 0.7).nonzero()[0, 0])
     one = table.configurations.take([place])
-    alone = Chains(Objective(objective.model, one.chains[0]), one.chains).measure(batches[0], one, 0.7)
+    alone = ChainObjectives(Objective(objective.model, one.chains[0]), one.chains).measure(batches[0], one, 0.7)
     torch.testing.assert_close(table.kl[: len(batches[0]), place], alone[0])
 
 
@@ -133,7 +140,7 @@ def test_the_bill_counts_every_measured_pass_once():
     model = tiny.build("qwen2_5_vl")
     objective = Objective(model, "fastv")
     batch = make_batches(count=1)[0]
-    chains = Chains(objective, CHAINS[:1])
+    chains = ChainObjectives(objective, CHAINS[:1])
     pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, torch.tensor([[8, 16, 8, 0]]))
     one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
     chains.measure(batch, one, 0.5)
@@ -192,7 +199,7 @@ def test_chains_are_read_with_their_options():
 def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_path):
     model, processor = zoo_model()
     samples = dataset("calibration", limit=1)[:8]
-    effort = Effort(batch_size=4, joint=replace(SMALL, levels=(0.3, 0.6), ranking=(0.3,)))
+    effort = Effort(batch_size=4, joint=replace(SMALL, levels=(0.3, 0.6), ranking_levels=(0.3,)))
     asked = {"scorers": CHAINS, "budgets": [0.3, 0.6], "directory": tmp_path / "run", "effort": effort}
     frontier = search(model, processor, samples, **asked)
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -12,7 +12,7 @@ from vispco.core.errors import UnknownNameError
 from vispco.cost import BudgetWarning, Dimensions, Workload
 from vispco.pruner.observation import Observation, join_observations
 from vispco.pruner.predictor import Predictor, PredictorConfig
-from vispco.pruner.similarity import as_points, describe, other_sample_weights, scales
+from vispco.pruner.sample_features import feature_scales, leave_one_out_weights, raw_features, scaled_features
 from vispco.search.shapes.halving import measure_shapes, measure_shapes_quietly
 from vispco.search.shapes.initial import initial_shapes
 from vispco.search.table.kl_table import Anchors, KlTable, measure_table, spread_budgets
@@ -184,7 +184,7 @@ def test_a_sample_is_held_out_at_all_of_its_budgets():
 def test_like_instructions_speak_for_each_other_and_none_for_itself():
     words = torch.eye(4)[[0, 0, 1, 1]][:, None]
     seen = Observation(torch.zeros(4, 8), words, torch.ones(4, 1, dtype=torch.bool), torch.ones(4, 2))
-    weights = other_sample_weights(seen)
+    weights = leave_one_out_weights(seen)
     assert weights.diagonal().tolist() == [0.0] * 4
     assert weights[0, 1] > 0.99
     assert weights[2, 3] > 0.99
@@ -256,9 +256,9 @@ def columns_of(found):
 def by_hand(table, new):
     """The same rule in plain loops, on all axes and at the bandwidth that leaving each one out prefers."""
     best = choose_anchors(table.kl, table.observation)
-    raw = describe(table.observation)
-    centre, spread = scales(raw)
-    keys, points = as_points(raw, centre, spread), as_points(describe(new.observation), centre, spread)
+    raw = raw_features(table.observation)
+    centre, spread = feature_scales(raw)
+    keys, points = scaled_features(raw, centre, spread), scaled_features(raw_features(new.observation), centre, spread)
     total = 0.0
     for row, point in enumerate(points):
         weight = (-(keys - point).square().sum(-1) / (2 * best.bandwidth)).exp()

@@ -18,21 +18,21 @@ from vispco.scorers import Chain, ChainLike
 from vispco.search.objective import Objective
 from vispco.search.shapes.initial import GOLDEN, initial_shapes
 
-BEFORE = ("divprune", "cdpruner")
+PRE_LLM = ("divprune", "cdpruner")
 """Scorers that choose before the language model, as candidates."""
-INSIDE = ("fastv", "sparsevlm", "fitprune(site=entry)", "v2drop")
+IN_LLM = ("fastv", "sparsevlm", "fitprune(site=entry)", "v2drop")
 """Scorers that choose inside it."""
 
 
 def default_chains() -> tuple[Chain, ...]:
     """Every scorer alone, and every one before the language model followed by every one inside it."""
-    names = (*BEFORE, *INSIDE, *(f"{first}+{then}" for first in BEFORE for then in INSIDE))
+    names = (*PRE_LLM, *IN_LLM, *(f"{first}+{then}" for first in PRE_LLM for then in IN_LLM))
     return tuple(Chain.of(name) for name in names)
 
 
 def servable_chains() -> tuple[Chain, ...]:
     """Chains that can prune once, before layer 0, which serving engines can run."""
-    return tuple(Chain.of(name) for name in (*BEFORE, "uniform"))
+    return tuple(Chain.of(name) for name in (*PRE_LLM, "uniform"))
 
 
 def read_chains(text: str) -> tuple[Chain, ...]:
@@ -136,6 +136,6 @@ def check_chains(chains: Sequence[ChainLike], *, servable: bool = False) -> tupl
         if servable and chain.earliest_layer > 0:
             raise InvalidInputError(
                 f"--servable keeps to configurations that prune before layer 0, and {chain.name!r} begins at layer "
-                f"{chain.earliest_layer}. Give scorers such as {', '.join(BEFORE)}."
+                f"{chain.earliest_layer}. Give scorers such as {', '.join(PRE_LLM)}."
             )
     return found

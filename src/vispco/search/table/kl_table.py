@@ -16,7 +16,7 @@ from torch import Tensor
 from vispco.core.errors import InvalidInputError
 from vispco.kernels import Kernel
 from vispco.pruner.observation import Observation, join_observations
-from vispco.pruner.similarity import other_sample_weights
+from vispco.pruner.sample_features import leave_one_out_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.ranks import MeasuringJob, Progress, measure_jobs
@@ -106,7 +106,7 @@ class KlTable:
         kl = self.kl.clone()
         for rows, columns in self.budget_groups:
             if 1 < len(rows) <= MAX_SMOOTHED:
-                weights = other_sample_weights(self.observation.take(rows))
+                weights = leave_one_out_weights(self.observation.take(rows))
                 kl[rows[:, None], torch.tensor(columns)] = weights @ kl[rows][:, columns]
         return replace(self, kl=kl)
 

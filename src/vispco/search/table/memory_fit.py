@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.observation import Observation
-from vispco.pruner.similarity import as_points, describe, scales, similarity_weights
+from vispco.pruner.sample_features import feature_scales, kernel_weights, raw_features, scaled_features
 from vispco.search.table.kl_table import HeldOutKl, KlTable
 
 BANDWIDTHS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -77,13 +77,13 @@ def choose_anchors(kl: Tensor, observation: Observation) -> AnchorChoice:
 
     Only the best static anchor, if no subset is better than it by more than a standard error.
     """
-    raw = describe(observation)
-    points, best = as_points(raw, *scales(raw)), int(kl.mean(0).argmin())
+    raw = raw_features(observation)
+    points, best = scaled_features(raw, *feature_scales(raw)), int(kl.mean(0).argmin())
     static = kl[:, best]
     found = AnchorChoice([best], BANDWIDTHS[0], static, static, static)
     least = float(static.mean())
     for bandwidth in BANDWIDTHS:
-        estimate = similarity_weights(points, points, bandwidth, leave_out_self=True) @ kl
+        estimate = kernel_weights(points, points, bandwidth, leave_one_out=True) @ kl
         for columns in _column_sets(best, kl.shape[1]):
             chosen = chosen_values(kl, estimate, columns)
             gain = static - chosen

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vispco.kernels import Kernel
 from vispco.pruner.observation import join_observations
-from vispco.pruner.similarity import other_sample_weights
+from vispco.pruner.sample_features import leave_one_out_weights
 from vispco.search.batch import Batch
 from vispco.search.objective import Objective
 from vispco.search.ranks import MeasuringJob, Progress, measure_jobs
@@ -137,7 +137,7 @@ def _as_table(measured: list[tuple[float, Tensor]], batches: Sequence[Batch]) ->
 
 def _left_out_estimate(kl: Tensor, batches: Sequence[Batch]) -> Tensor:
     """KL [M, N] of each sample as estimated from the other samples that are similar to it."""
-    return other_sample_weights(join_observations([b.observation.to("cpu") for b in batches])) @ kl
+    return leave_one_out_weights(join_observations([b.observation.to("cpu") for b in batches])) @ kl
 
 
 def _shortlist(kl: Tensor, batches: Sequence[Batch], size: int) -> Tensor:

@@ -116,7 +116,7 @@ def fit_predictor(
     predictor.anchors.copy_(kept.params)
     predictor.budget_range.copy_(kept.budget_range)
     if predictor.memory is not None:
-        predictor.memory.remember(memory.observation, memory.kl[:, columns], bandwidth)
+        predictor.memory.fit(memory.observation, memory.kl[:, columns], bandwidth)
     rows = table.kl[:, columns].isfinite().any(-1).nonzero()[:, 0]
     used = replace(table.take(rows), kl=table.kl[rows][:, columns])
     return TableResult(predictor.eval(), used, kept, memory.held_out)

@@ -15,11 +15,11 @@ from vispco.search.batch import Batch
 from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
 
-TOO_DEAR = 50.0  # KL: more than any measured one, and finite, so that means can be taken
+INFEASIBLE_KL = 50.0  # KL: more than any measured one, and finite, so that means can be taken
 ROUNDING = 1e-9
 
 
-class Chains:
+class ChainObjectives:
     """The candidate chains on one model: an objective for each, with one bill and one journal."""
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
@@ -30,7 +30,7 @@ class Chains:
     def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
         """KL [K, B] of configurations at a level; those that come to the same tokens are run once.
 
-        A chain that keeps its first layers full may be too dear for a sample: then it has the KL `TOO_DEAR` on it.
+        A chain that keeps its first layers full may be too dear for a sample: then it has the KL `INFEASIBLE_KL` on it.
         """
         found = torch.zeros(len(configurations), len(batch))
         for number in range(len(configurations.chains)):
@@ -57,4 +57,4 @@ class Chains:
         kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
         size = self.objectives[chain].workload(batch.sizes)
         dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
-        return torch.where(dear, TOO_DEAR, kl[place].float().cpu())
+        return torch.where(dear, INFEASIBLE_KL, kl[place].float().cpu())

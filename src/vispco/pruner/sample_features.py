@@ -12,7 +12,7 @@ BANDWIDTH = 0.15  # samples at a distance d have the weight exp(-d^2 / (2 bandwi
 PICTURE, SIZE = 0.5, 0.3  # weights of the picture and of its size, relative to the instruction
 
 
-def describe(observation: Observation) -> Tensor:
+def raw_features(observation: Observation) -> Tensor:
     """Each sample as raw numbers [B, 3 D + 1].
 
     They are the mean of the instruction's embeddings, mean and deviation of the picture's, and the logarithm of its size.
@@ -23,12 +23,12 @@ def describe(observation: Observation) -> Tensor:
     return torch.cat([words, observation.visual, size], dim=-1)
 
 
-def scales(raw: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each number of `describe`, over samples."""
+def feature_scales(raw: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each number of `raw_features`, over samples."""
     return raw.mean(0), raw.std(0, unbiased=False).clamp_min(1e-6)
 
 
-def as_points(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+def scaled_features(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     """Samples as points [B, 3 D + 1] whose distance is their dissimilarity; instruction and picture as directions."""
     scaled = (raw - centre) / spread
     D = (raw.shape[-1] - 1) // 3
@@ -36,21 +36,21 @@ def as_points(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     return torch.cat([normalize(words, dim=-1), PICTURE * normalize(picture, dim=-1), SIZE * size], dim=-1)
 
 
-def similarity_weights(
-    points: Tensor, others: Tensor, bandwidth: Tensor | float = BANDWIDTH, *, leave_out_self: bool = False
+def kernel_weights(
+    points: Tensor, others: Tensor, bandwidth: Tensor | float = BANDWIDTH, *, leave_one_out: bool = False
 ) -> Tensor:
     """The weight of each of `others` for each point: [B, M], rows sum to 1.
 
-    leave_out_self: `others` are the same points, and a point has no weight for itself.
+    leave_one_out: `others` are the same points, and a point has no weight for itself.
     """
     near = -torch.cdist(points, others).square() / (2.0 * bandwidth)
-    if leave_out_self and len(near) > 1:
+    if leave_one_out and len(near) > 1:
         near.fill_diagonal_(-torch.inf)
     return near.softmax(-1)
 
 
-def other_sample_weights(observation: Observation, bandwidth: float = BANDWIDTH) -> Tensor:
+def leave_one_out_weights(observation: Observation, bandwidth: float = BANDWIDTH) -> Tensor:
     """The weight of each sample for each *other* sample: [M, M]."""
-    raw = describe(observation)
-    points = as_points(raw, *scales(raw))
-    return similarity_weights(points, points, bandwidth, leave_out_self=True)
+    raw = raw_features(observation)
+    points = scaled_features(raw, *feature_scales(raw))
+    return kernel_weights(points, points, bandwidth, leave_one_out=True)

@@ -1,6 +1,6 @@
 """Reads a predictor's memory for a batch, in a few operations: how near each remembered sample is, and the KL that follows.
 
-It says what `Memory` says of `observe(layout, embeddings)`. All that does not depend on a sample is computed beforehand.
+It says what `KernelRegression` says of `observe(layout, embeddings)`. All that does not depend on a sample is computed beforehand.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from vispco.core.layout import Array, TokenLayout
 from vispco.core.small_arrays import Numbers, as_numbers, is_on_host
-from vispco.pruner.memory import Memory
+from vispco.pruner.kernel_regression import KernelRegression
 from vispco.pruner.observation import MAX_TEXT
-from vispco.pruner.similarity import PICTURE, SIZE
+from vispco.pruner.sample_features import PICTURE, SIZE
 
 SMALL = 1 << 20  # numbers on the host that numpy pools; for more, its threads and torch's are in each other's way
 SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
@@ -40,13 +40,13 @@ class _Tables:
     sharpness: Numbers
 
 
-class MemoryReader:
+class BatchRegression:
     """The estimated KL of anchors.
 
     columns: the anchors [n] that are asked about. bandwidth: [n], of each of them.
     """
 
-    def __init__(self, memory: Memory, columns: Array, bandwidth: Array) -> None:
+    def __init__(self, memory: KernelRegression, columns: Array, bandwidth: Array) -> None:
         self.memory, self.columns = memory, columns
         self.bandwidths, self.which = np.unique(bandwidth, return_inverse=True)
         self._tables: dict[tuple[torch.device, bool], _Tables] = {}
@@ -55,7 +55,7 @@ class MemoryReader:
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Numbers:
         """The KL of the anchors under each bandwidth: [W, B, n]. embeddings: [B, N, D], what enters the language model."""
         tables, axes = self._on(embeddings.device), self.memory.axes.shape[1]
-        scaled = (describe_batch(layout, embeddings) - tables.centre) * tables.scale
+        scaled = (batch_features(layout, embeddings) - tables.centre) * tables.scale
         projected = scaled @ tables.axes  # of words, picture and size apart: [B, 3 Q]
         words, picture, size = (projected[:, at : at + axes] for at in range(0, 3 * axes, axes))
         inverse = ((scaled * scaled) @ tables.parts).clip(SMALLEST) ** -0.5  # [B, 2]
@@ -115,8 +115,8 @@ class MemoryReader:
             return _Tables(*(as_numbers(each.contiguous().to(device)) for each in made))
 
 
-def describe_batch(layout: TokenLayout, embeddings: Tensor) -> Numbers:
-    """What `similarity.describe` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
+def batch_features(layout: TokenLayout, embeddings: Tensor) -> Numbers:
+    """What `sample_features.raw_features` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
     words, counts = layout.prompt_map, np.array([layout.num_prompt, layout.num_visual]).T
     if max(layout.num_prompt) > MAX_TEXT:  # the last ones speak
         words = words & (words[:, ::-1].cumsum(axis=1)[:, ::-1] <= MAX_TEXT)

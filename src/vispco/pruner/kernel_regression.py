@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from vispco.pruner.observation import Observation
-from vispco.pruner.similarity import as_points, describe, scales, similarity_weights
+from vispco.pruner.sample_features import feature_scales, kernel_weights, raw_features, scaled_features
 
-AXES = 64  # numbers by which a sample is remembered
+NUM_COMPONENTS = 64  # numbers by which a sample is remembered
 
 
-def bounded(kl: Tensor) -> Tensor:
+def saturating_loss(kl: Tensor) -> Tensor:
     """A loss in [0, 1) that is the KL where that is small: an answer that is lost cannot be lost more.
 
     A mean of KL is ruled by the few samples that are lost altogether, and money spent on them changes no answer.
@@ -21,10 +21,10 @@ def bounded(kl: Tensor) -> Tensor:
     return -torch.expm1(-kl)
 
 
-class Memory(nn.Module):
+class KernelRegression(nn.Module):
     """Samples by their keys, and the KL of each anchor on them. All of it is buffers, saved with the predictor.
 
-    F is the number of values that `describe` gives for a sample, Q the number of axes, M of samples, K of anchors.
+    F is the number of values that `raw_features` gives for a sample, Q the number of axes, M of samples, K of anchors.
     """
 
     centre: Tensor  # [F]
@@ -34,7 +34,7 @@ class Memory(nn.Module):
     kl: Tensor  # [M, K]
     bandwidth: Tensor  # [K]
 
-    def __init__(self, hidden: int, samples: int, anchors: int, axes: int = AXES) -> None:
+    def __init__(self, hidden: int, samples: int, anchors: int, axes: int = NUM_COMPONENTS) -> None:
         super().__init__()
         F = 3 * hidden + 1
         self.register_buffer("centre", torch.zeros(F))
@@ -46,35 +46,35 @@ class Memory(nn.Module):
 
     def forward(self, observation: Observation, in_range: Tensor) -> Tensor:
         """The estimated KL of each anchor: [B, K]. in_range: bool [B, K]; the anchors of a row share their bandwidth."""
-        keys = as_points(describe(observation).to(self.centre), self.centre, self.spread) @ self.axes
+        keys = scaled_features(raw_features(observation).to(self.centre), self.centre, self.spread) @ self.axes
         bandwidth = torch.where(in_range, self.bandwidth, torch.inf).min(-1, keepdim=True).values.clamp_max(1e6)
-        estimate: Tensor = similarity_weights(keys, self.keys, bandwidth) @ self.kl
+        estimate: Tensor = kernel_weights(keys, self.keys, bandwidth) @ self.kl
         return estimate
 
     def estimate(self, observation: Observation) -> Tensor:
         """The estimated KL of each anchor, each with its own bandwidth: [B, K]."""
-        keys = as_points(describe(observation).to(self.centre), self.centre, self.spread) @ self.axes
+        keys = scaled_features(raw_features(observation).to(self.centre), self.centre, self.spread) @ self.axes
         found = torch.empty(len(keys), self.kl.shape[1], device=keys.device)
         for bandwidth in torch.unique(self.bandwidth):
             columns = (self.bandwidth == bandwidth).nonzero()[:, 0]
-            found[:, columns] = similarity_weights(keys, self.keys, bandwidth) @ self.kl[:, columns]
+            found[:, columns] = kernel_weights(keys, self.keys, bandwidth) @ self.kl[:, columns]
         return found
 
     @torch.no_grad()
-    def remember(
+    def fit(
         self,
         observation: Observation,
         kl: Tensor,
         bandwidth: Tensor,
-        known_by: Callable[[Tensor], Tensor] = lambda points: points,
+        features_of: Callable[[Tensor], Tensor] = lambda points: points,
     ) -> None:
         """Fill the memory with samples and their kl [M, K]. Keys are the samples' points on their leading axes.
 
-        known_by: what takes the place of the points [M, F], where samples are to be known by something else.
+        features_of: what takes the place of the points [M, F], where samples are to be known by something else.
         """
-        raw = describe(observation)
-        centre, spread = scales(raw)
-        points = known_by(as_points(raw, centre, spread))
+        raw = raw_features(observation)
+        centre, spread = feature_scales(raw)
+        points = features_of(scaled_features(raw, centre, spread))
         axes = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh[: self.axes.shape[1]].T
         self.centre.copy_(centre)
         self.spread.copy_(spread)

@@ -1,7 +1,7 @@
 """Which configurations of a level the predictor may choose from: decided on samples that were left out.
 
-An input's loss under a configuration is estimated from the samples like it, itself left out. The loss is bounded
-(`planning.memory.bounded`), so that no sample rules the others. A choice by input is taken only where it beats the best single
+An input's loss under a configuration is estimated from the samples like it, itself left out. The loss saturates
+(`pruner.kernel_regression.saturating_loss`), so that no sample rules the others. A choice by input is taken only where it beats the best single
 configuration on samples that were left out, by more than their noise, and not by one sample alone. Of sets that serve about as
 well the smallest is taken: a configuration more is one more to mistake for the best.
 """
@@ -14,8 +14,8 @@ from itertools import combinations
 
 from torch import Tensor
 
-from vispco.pruner.instruction_groups import left_out_means
-from vispco.pruner.memory import bounded
+from vispco.pruner.instruction_groups import leave_one_out_means
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.search.table.memory_fit import chosen_values
 
 NOISE = 0.5  # standard errors: a difference that is smaller is none
@@ -26,7 +26,7 @@ class ConfigurationChoice:
     """The configurations of a level that are kept, and the KL [M] of left-out samples.
 
     static, predictor, oracle: with the best single configuration, the estimated choice, and the best choice in `columns`.
-    loss: the mean bounded loss of the estimated choice.
+    loss: the mean saturating loss of the estimated choice.
     """
 
     columns: list[int]
@@ -39,9 +39,9 @@ class ConfigurationChoice:
 def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     """The subset of the columns of kl [M, K] whose choice by estimate [M, K] loses least.
 
-    estimate: of the bounded loss of each sample, from the other samples alone.
+    estimate: of the saturating loss of each sample, from the other samples alone.
     """
-    loss = bounded(kl)
+    loss = saturating_loss(kl)
     best = int(loss.mean(0).argmin())
     sets: list[tuple[list[int], Tensor]] = [([best], loss[:, best])]
     for columns in _sets(kl.shape[1]):
@@ -57,10 +57,10 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     return ConfigurationChoice(columns, float(lost.mean()), static, chosen, kl[:, columns].min(-1).values)
 
 
-def useful_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
+def select_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
     """Columns of kl [M, N], at most so many: the best alone, then those that a choice by group gains from."""
-    loss = bounded(kl)
-    estimate, chosen = left_out_means(loss, groups), [int(loss.mean(0).argmin())]
+    loss = saturating_loss(kl)
+    estimate, chosen = leave_one_out_means(loss, groups), [int(loss.mean(0).argmin())]
     taken = loss[:, chosen[0]]
     while len(chosen) < min(size, kl.shape[1]):
         options = []

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from vispco.pruner.instruction_groups import group_instructions, left_out_means
-from vispco.pruner.memory import bounded
+from vispco.pruner.instruction_groups import group_instructions, leave_one_out_means
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation
-from vispco.search.joint.choosing import choose_configurations, is_gain, useful_anchors
+from vispco.search.joint.anchor_selection import choose_configurations, is_gain, select_anchors
 
 
 def recognised(groups):
@@ -20,7 +20,7 @@ def recognised(groups):
 
 
 def choose(kl, groups):
-    return choose_configurations(kl, left_out_means(bounded(kl), groups))
+    return choose_configurations(kl, leave_one_out_means(saturating_loss(kl), groups))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_configurations_that_serve_different_inputs_are_kept_and_chosen_right(gr
     choice = choose(kl, recognised(groups))
     assert sorted(choice.columns) == [0, 1]
     torch.testing.assert_close(choice.predictor, torch.full((60,), 0.1))
-    assert sorted(useful_anchors(kl, recognised(groups), 3)) == choice.columns
+    assert sorted(select_anchors(kl, recognised(groups), 3)) == choice.columns
 
 
 def test_where_the_best_cannot_be_recognised_one_configuration_stays(groups):
@@ -54,7 +54,7 @@ def test_a_gain_of_one_sample_is_none(groups):
     assert is_gain(torch.full((60,), 0.1) + 0.01 * torch.arange(60) / 60)
     kl = torch.stack([torch.full((60,), 0.1), torch.full((60,), 0.2)], dim=1)
     kl[7, 0] = 9.0  # the first one loses a single sample altogether, and is the better one on all others
-    assert useful_anchors(kl, recognised(groups), 2) == [0]
+    assert select_anchors(kl, recognised(groups), 2) == [0]
 
 
 def test_of_sets_that_serve_about_as_well_the_smallest_is_kept(groups):
@@ -88,7 +88,7 @@ def test_a_choice_is_never_worse_than_one_configuration_on_left_out_samples(grou
 
 def test_the_bounded_loss_is_the_kl_where_it_is_small_and_under_one_where_it_is_not():
     kl = torch.tensor([0.0, 1e-3, 0.5, 5.0, 50.0])
-    loss = bounded(kl)
+    loss = saturating_loss(kl)
     assert loss[:2].tolist() == pytest.approx([0.0, 1e-3], rel=1e-3)
     assert bool((loss.diff() > 0).all())
     assert float(loss[-1]) <= 1.0

@@ -43,7 +43,7 @@ class LayerInputs(Cost):
 
 
 @dataclass
-class Ground:
+class ComparisonSetup:
     """Evaluates candidates of any chain. test, calibration: samples; progress: (samples done, samples in all)."""
 
     model: Any
