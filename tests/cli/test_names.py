@@ -144,7 +144,7 @@ def test_solvers_models_learned_methods_groups_and_measures_are_those_that_there
 
     from vispco import models as zoo
     from vispco.compare.searches.calibration import Measure
-    from vispco.data.tasks import SEVERAL, TASKS
+    from vispco.data.dataset import SEVERAL, TASKS
     from vispco.scorers import SCORERS, LearnedScorer
     from vispco.search.spec import SOLVERS
 
