@@ -26,7 +26,7 @@ from vispco.compare.methods.fill import chosen_methods
 from vispco.compare.methods.search_on_top import STAYS
 from vispco.compare.methods.table import continued
 from vispco.data import dataset
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 
 FEWEST = 22  # methods that must run
 LONGEST = 30  # minutes

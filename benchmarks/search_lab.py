@@ -12,7 +12,7 @@ import torch
 
 from vispco.core.schedule import whole_tokens
 from vispco.data import dataset
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch

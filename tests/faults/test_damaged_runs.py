@@ -20,8 +20,7 @@ from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.core.runs.checksums import decode_line, encode_line, is_whole, sealed
 from vispco.core.runs.files import DamagedFileError
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import RunFolderError
-from vispco.core.runs.run_record import RECORD, check_files, read_record, write_record
+from vispco.core.runs.run_record import RECORD, RunFolderError, check_files, read_record, write_record
 from vispco.data import dataset
 from vispco.pruner import deployment
 from vispco.pruner.planner_kinds import load_predictor

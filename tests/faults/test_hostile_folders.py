@@ -17,9 +17,10 @@ from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import LOCK, RunFolderError
 from vispco.core.runs.run_record import (
+    LOCK,
     RECORD,
+    RunFolderError,
     check_complete,
     check_files,
     check_output,
@@ -33,7 +34,7 @@ from vispco.pruner.pruner_source import read_source
 from vispco.pruner.run_files import read_config, read_shapes
 from vispco.report.run_files import read as read_report
 from vispco.sweep.journal import SweepJournal, file_lock
-from vispco.sweep.storage import open_storage
+from vispco.sweep.study import open_storage
 
 SETTINGS = {"scorer": "fastv"}
 LONG = "x" * 300

@@ -59,7 +59,7 @@ def ask(
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
     from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.report.picture import as_seen  # noqa: PLC0415
+    from vispco.report.examples import as_seen  # noqa: PLC0415
     from vispco.serving.ask import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
 
     choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)

@@ -157,7 +157,7 @@ class TrainingOptions:
             names = spec.get("tasks", "all")  # benchmarks are for evaluation, not for training
             drawn = list(dataset("calibration", names, limit=self.samples or per_task, seed=seed))
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
-        from vispco.data.files.training import training_samples  # noqa: PLC0415
+        from vispco.data.files.samples import training_samples  # noqa: PLC0415
 
         limit = self.samples or (None if self.downsample else FROM_FILE)
         return training_samples(

@@ -62,7 +62,7 @@ def evaluate(
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark  # noqa: PLC0415
-    from vispco.metrics.predictions import (  # noqa: PLC0415
+    from vispco.metrics.benchmark_samples import (  # noqa: PLC0415
         FIRST,
         check_predictions_path,
         prediction_files,

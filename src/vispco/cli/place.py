@@ -9,8 +9,7 @@ import typer
 
 from vispco.core.runs.files import check_writable
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import RunFolderError
-from vispco.core.runs.run_record import check_output
+from vispco.core.runs.run_record import RunFolderError, check_output
 
 RUNS, PRUNER = Path("runs"), "pruner.json"
 OVERWRITE = "Replace an earlier run in the folder: the files that it wrote, and no others."

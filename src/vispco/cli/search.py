@@ -99,7 +99,7 @@ def search(
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.evaluation.frontier.verdict import verdict  # noqa: PLC0415
+    from vispco.evaluation.frontier import verdict  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.joint.space import read_chains  # noqa: PLC0415

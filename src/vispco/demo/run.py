@@ -24,7 +24,7 @@ from vispco.search.spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers
-from vispco.sweep.storage import JOURNAL
+from vispco.sweep.study import JOURNAL
 from vispco.timing import BenchCandidate, time_candidates
 from vispco.timing.prediction import useful_batch
 from vispco.timing.profiling import profile_model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from vispco.core.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
-    from vispco.data.files.sample_set import SampleSet
+    from vispco.data.files.samples import SampleSet
     from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.metrics import AskSettings
@@ -102,7 +102,7 @@ class EvaluatorSpec:
     def samples(self) -> SampleSet[Sample]:
         """What is asked: drawn samples, or the rows of benchmark files."""
         from vispco.data import dataset  # noqa: PLC0415
-        from vispco.data.files.sample_set import SampleSet  # noqa: PLC0415
+        from vispco.data.files.samples import SampleSet  # noqa: PLC0415
         from vispco.metrics import read_benchmarks  # noqa: PLC0415
 
         if not self.files:

@@ -23,7 +23,7 @@ from vispco.pruner import presets
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import CostRange
+from vispco.sweep.spaces import CostRange
 
 WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
 Asked = tuple[Kind, float | None, Schedule]

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import ConversationError, make_turn, parse_conversation, place_images
-from vispco.data.files.image import MAX_SIDE
-from vispco.data.files.image_handle import ImageHandle, find_image
-from vispco.data.files.jsonl import as_answers, as_options
-from vispco.data.files.record import Record
-from vispco.data.files.records import Records
-from vispco.data.files.skipped import Skipped
+from vispco.data.files.json_files import as_answers, as_options
+from vispco.data.files.limits import MAX_SIDE
+from vispco.data.files.pictures import ImageHandle, find_image
+from vispco.data.files.record import Record, Records, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 # What a column may be called, the likeliest name first.
-NAMES: dict[str, tuple[str, ...]] = {
+_NAMES: dict[str, tuple[str, ...]] = {
     "image": ("image", "images", "img", "picture", "image_path"),
     "question": ("question", "query", "instruction", "prompt", "problem"),
     "answer": ("answer", "answers", "label", "response", "output", "solution"),
@@ -44,9 +42,9 @@ class HfFolder(Records):
     ) -> None:
         super().__init__(file, task=task, max_side=max_side)
         self.roots = [Path(images)] if images is not None else [self.file, self.file / "images", self.file.parent]
-        dataset = load_split(self.file, split)
-        self.columns = find_columns(self.file, list(dataset.column_names), columns or {})
-        self.rows = undecoded(dataset)
+        dataset = _load_split(self.file, split)
+        self.columns = _find_columns(self.file, list(dataset.column_names), columns or {})
+        self.rows = _undecoded(dataset)
 
     def _read(self) -> Iterator[Record | Skipped]:
         for number in range(len(self.rows)):
@@ -116,7 +114,7 @@ class HfFolder(Records):
         return bytes((image[place] if isinstance(image, list) else image)["bytes"])
 
 
-def load_split(folder: Path, split: str | None) -> Any:
+def _load_split(folder: Path, split: str | None) -> Any:
     try:
         from datasets import load_from_disk  # noqa: PLC0415  optional: only this reader needs it
     except ImportError:
@@ -138,16 +136,16 @@ def load_split(folder: Path, split: str | None) -> Any:
     return found[name]
 
 
-def find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
+def _find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
     """Which column is what. Those that are given must be there; an image and something to ask must be found."""
     shown = ", ".join(have)
     for kind, name in given.items():
-        if kind not in NAMES or name not in have:
+        if kind not in _NAMES or name not in have:
             raise InvalidInputError(
                 f"{folder}: columns has {kind} = {name!r}. The dataset's columns: {shown}; what they can be: "
-                f"{', '.join(NAMES)}."
+                f"{', '.join(_NAMES)}."
             )
-    found = {kind: next((name for name in names if name in have), "") for kind, names in NAMES.items()}
+    found = {kind: next((name for name in names if name in have), "") for kind, names in _NAMES.items()}
     columns = {kind: name for kind, name in {**found, **given}.items() if name}
     if "image" not in columns:
         raise InvalidInputError(
@@ -160,7 +158,7 @@ def find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dic
     return columns
 
 
-def undecoded(dataset: Any) -> Any:
+def _undecoded(dataset: Any) -> Any:
     """The same rows with pictures as bytes: the datasets package would decode one whenever its row is read."""
     from datasets import Image, List  # noqa: PLC0415
 

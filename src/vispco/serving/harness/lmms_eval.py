@@ -19,7 +19,7 @@ from lmms_eval.protocol import ChatMessages
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.image import load_image
+from vispco.data.files.pictures import load_image
 from vispco.evaluation.encoded import collate, pad_token
 from vispco.evaluation.spec import EvaluatorSpec
 from vispco.serving.ask import PictureQuestion, PrunerChoice

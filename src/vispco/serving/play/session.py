@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.report.picture import as_seen
+from vispco.report.examples import as_seen
 from vispco.serving.ask import PictureQuestion, PrunerChoice, compare
 from vispco.serving.ask.comparison import AnswerComparison
 from vispco.serving.ask.page import ROWS

@@ -20,7 +20,7 @@ from transformers.cli.serving.chat_completion import (
 from transformers.cli.serving.utils import get_response_template
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import context_length
+from vispco.data.files.samples import context_length
 from vispco.evaluation.encoded import apply_template, pad_token
 from vispco.pruner.pruner import Pruner
 from vispco.serving.ask.default_pruner import PrunerChoice, check_budget

@@ -1,26 +1,31 @@
-"""Any picture that a dataset may hold, as an upright 8-bit RGB image; what cannot be one says so."""
+"""Pictures of datasets: handles that load on use, decoded as upright 8-bit RGB; a broken one says what is wrong."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import math
+import os
+import stat
 import warnings
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from vispco.data.files.limits import MAX_SIDE, InputLimits, open_inside
+from vispco.data.files.record import Skipped, SkippedItemError
 
-MAX_SIDE = 4096  # longer sides are scaled down on load; every model of the paper sees fewer pixels than 4096 × 4096
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 # Pillow also opens formats that start other programs (EPS) or that no dataset has; these are read, nothing else.
-FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")
+_FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")
 
-SIGNATURES = (
+_SIGNATURES = (
     b"\xff\xd8\xff",  # JPEG, MPO
     b"\x89PNG",
     b"GIF8",
@@ -34,8 +39,8 @@ SIGNATURES = (
 )
 
 
-ORIENTATION = 0x0112  # the EXIF tag
-TURNS = {
+_ORIENTATION = 0x0112  # the EXIF tag
+_TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -52,14 +57,14 @@ class BrokenImageError(ValueError):
 
 def looks_like_image(head: bytes) -> bool:
     """Whether the first bytes (16 are enough) are those of a format that is read: a check that costs nothing."""
-    return head.startswith(SIGNATURES) or head[4:8] == b"ftyp"
+    return head.startswith(_SIGNATURES) or head[4:8] == b"ftyp"
 
 
 @contextlib.contextmanager
 def opened(source: bytes | Path) -> Iterator[Image.Image]:
     """The picture with only its header read; every way in which Pillow can fail becomes a `BrokenImageError`."""
     Image.init()
-    formats = [name for name in FORMATS if name in Image.OPEN]
+    formats = [name for name in _FORMATS if name in Image.OPEN]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large pictures; they are scaled down or refused here
@@ -94,14 +99,14 @@ def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
             # JPEG can be decoded at 1/2, 1/4 or 1/8: a 10,000 × 10,000 photo never stands in memory in full.
             picture.draft(None, (max_side, max_side))
         picture.load()
-        rgb = to_rgb(scaled(picture, max_side))
+        rgb = _to_rgb(scaled(picture, max_side))
         return rgb if turn is None else rgb.transpose(turn)
 
 
 def upright(picture: Image.Image) -> Image.Transpose | None:
     """What undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
     try:
-        return TURNS.get(picture.getexif().get(ORIENTATION, 1))
+        return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
     except Exception:  # noqa: BLE001  the EXIF parser fails in as many ways as the decoders
         return None
 
@@ -118,16 +123,16 @@ def scaled(picture: Image.Image, max_side: int) -> Image.Image:
     return picture.resize((width, height), Image.Resampling.BOX, reducing_gap=2.0)
 
 
-def to_rgb(picture: Image.Image) -> Image.Image:
+def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode[0] in "IF":
-        return Image.fromarray(eight_bit(np.asarray(picture))).convert("RGB")
+        return Image.fromarray(_eight_bit(np.asarray(picture))).convert("RGB")
     if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
         overlay = picture.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", overlay.size, "white"), overlay).convert("RGB")
     return picture.convert("RGB") if picture.mode != "RGB" else picture.copy()
 
 
-def eight_bit(values: np.ndarray) -> np.ndarray:  # [H, W]
+def _eight_bit(values: np.ndarray) -> np.ndarray:  # [H, W]
     """Wide grey values in 0..255: integers from 16 bits, floats from their own range. Pillow would clip at 255."""
     if np.issubdtype(values.dtype, np.integer):
         wide = int(values.max()) > 255
@@ -155,3 +160,84 @@ def within_pixels(picture: Image.Image, low: int | None, high: int | None, multi
         scale = math.sqrt(low / (width * height))
         sides = [math.ceil(side * scale / multiple) * multiple for side in (width, height)]
     return picture.resize((sides[0], sides[1]), Image.Resampling.BICUBIC)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHandle:
+    """`source` is a file, or fetches the encoded bytes anew each time: a list of handles holds no pictures."""
+
+    source: Path | Callable[[], bytes] = field(repr=False)
+    name: str  # what to call the picture in a sentence
+    file: str  # the file that refers to it, and the row there
+    row: int | None
+    max_side: int = MAX_SIDE
+
+    def load(self) -> Image.Image:
+        """The picture in upright RGB. One that cannot be read raises `SkippedItemError`."""
+        return self._decode(partial(load_image, max_side=self.max_side))
+
+    def size(self) -> tuple[int, int]:
+        """(width, height) as stored, from the header: before EXIF rotation and before any scaling down."""
+        return self._decode(image_size)
+
+    def _decode(self, decode: Callable[[bytes | Path], T]) -> T:
+        try:
+            return decode(self.source if isinstance(self.source, Path) else self.source())
+        except (BrokenImageError, OSError, ValueError) as error:
+            raise SkippedItemError(self._skipped("broken image", f"{self.name}: {error}")) from error
+
+    def _skipped(self, reason: str, detail: str) -> Skipped:
+        return Skipped(reason, self.file, self.row, detail)
+
+    def check(self, head: bytes) -> Skipped | None:
+        """What is wrong with the picture as far as its first bytes show, without decoding it."""
+        if looks_like_image(head):
+            return None
+        return self._skipped("broken image", f"{self.name} is not an image in a format that is read")
+
+
+class OutsideError(Exception):
+    """A picture that is there, but outside of the picture folder, or not a regular file, or too large."""
+
+
+def find_image(name: str, roots: Sequence[Path]) -> tuple[Path, bytes] | None:
+    """The file of that name under the first root that has it, by its full relative path or by its last part.
+
+    Its first 16 bytes come with it: one opening of the file tells both that it is there and that it is a picture.
+    Raises `OutsideError` with the reason for a file that is there and may not be read (see `InputLimits`).
+    """
+    limits, refused = InputLimits.current(), ""
+    for candidate in dict.fromkeys((name, os.path.basename(name))):  # noqa: PTH119  a Path costs ten times as much
+        for root in roots:
+            path = os.path.join(root, candidate)  # noqa: PTH118  (same; there may be millions)
+            try:
+                handle = open_inside(path, root, allow_outside=limits.allow_outside)
+                if handle is None:
+                    refused = refused or _why_refused(path)
+                    continue
+                with os.fdopen(handle, "rb", buffering=0) as stream:
+                    size = os.fstat(handle).st_size
+                    if size <= limits.max_image_bytes:
+                        return Path(path), stream.read(16)
+                    refused = f"has {size:,} bytes, more than the {limits.max_image_bytes:,} of --max-image-bytes"
+            except (OSError, ValueError):  # not there, or a name that no file can have
+                continue
+    if refused:
+        raise OutsideError(refused)
+    return None
+
+
+def _why_refused(path: str) -> str:
+    """Nothing is said of what is outside: whether it is there is nobody's business."""
+    try:
+        inside = stat.S_ISREG(os.lstat(path).st_mode) or not os.path.lexists(path)
+    except (OSError, ValueError):
+        inside = True
+    return (
+        "lies outside of the picture folder; --allow-outside reads it"
+        if inside or os.path.islink(path)  # noqa: PTH114
+        else "is not a regular file"
+    )

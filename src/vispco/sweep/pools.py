@@ -1,4 +1,4 @@
-"""Worker processes on this machine, each with one thread and its own evaluator."""
+"""Workers of a sweep: what it needs from them, one in this process, and processes that may die and are replaced."""
 
 from __future__ import annotations
 
@@ -8,24 +8,110 @@ import os
 import pickle
 import signal
 import sys
+import time
+import traceback
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
+from vispco.core.errors import VispcoError
+from vispco.evaluation.result import Evaluation, Evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vispco.core.schedule import Schedule
 
-INDEX = "VISPCO_WORKER"  # the number of this worker, which selects its GPU
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-QUIET = "ignore:resource_tracker:UserWarning"  # a killed worker cannot release its semaphores; the tracker does it
-EXIT_SECONDS = 5.0  # how long a worker may take to exit
+Factory = Callable[[], Evaluator]
+"""Builds the evaluator with its model, once in each worker. It is sent there by pickle."""
+
+
+class WorkerError(VispcoError, RuntimeError):
+    """The evaluator could not be built, or every worker dies."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a job: an evaluation or an error of the configuration. With neither, its worker died."""
+
+    job: int
+    evaluation: Evaluation | None = None
+    error: str | None = None
+
+    @property
+    def lost(self) -> bool:
+        return self.evaluation is None and self.error is None
+
+
+class WorkerPool(Protocol):
+    """Workers that evaluate schedules. A worker that dies is replaced, and its job is reported as lost."""
+
+    @property
+    def free(self) -> int:
+        """How many workers have built their evaluator and wait for a job."""
+
+    def submit(self, job: int, schedule: Schedule) -> None:
+        """Give a job to a free worker."""
+
+    def wait(self, timeout: float) -> list[Outcome]:
+        """Return the outcomes since the last call. If there are none, wait up to `timeout` seconds for one."""
+
+    def close(self) -> None:
+        """Stop all workers at once."""
+
+
+def evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
+    """Run one job. An exception of the evaluator becomes the error of the configuration."""
+    try:
+        return Outcome(job, evaluation=evaluator(schedule))
+    except Exception as error:  # noqa: BLE001  # a failing configuration must not stop a sweep
+        last = traceback.format_exception(error)[-6:]
+        return Outcome(job, error="".join(last).strip() or repr(error))
+
+
+def build(factory: Factory) -> Evaluator:
+    """Build the evaluator. A failure is raised at once instead of once for each configuration."""
+    try:
+        return factory()
+    except Exception as error:
+        raise WorkerError(f"The evaluator could not be built: {type(error).__name__}: {error}") from error
+
+
+class InlinePool:
+    """Evaluates in this process, one schedule after another."""
+
+    def __init__(self, factory: Factory) -> None:
+        self._evaluator = build(factory)
+        self._job: tuple[int, Schedule] | None = None
+
+    @property
+    def free(self) -> int:
+        return int(self._job is None)
+
+    def submit(self, job: int, schedule: Schedule) -> None:
+        self._job = (job, schedule)
+
+    def wait(self, timeout: float) -> list[Outcome]:
+        if self._job is None:
+            time.sleep(timeout)
+            return []
+        outcome = evaluate(self._evaluator, *self._job)
+        self._job = None
+        return [outcome]
+
+    def close(self) -> None:
+        self._job = None
+
+
+_INDEX = "VISPCO_WORKER"  # the number of this worker, which selects its GPU
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_QUIET = "ignore:resource_tracker:UserWarning"  # a killed worker cannot release its semaphores; the tracker does it
+_EXIT_SECONDS = 5.0  # how long a worker may take to exit
 MAX_FAILED_STARTS = 3  # so many workers in a row may die before one becomes ready
-READY = "ready"
-PR_SET_PDEATHSIG = 1  # of prctl(2)
+_READY = "ready"
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class LocalPool:
@@ -70,7 +156,7 @@ class LocalPool:
             if not worker.ready or worker.job is not None:
                 worker.process.kill()
         for worker in self._workers:
-            worker.process.join(EXIT_SECONDS)
+            worker.process.join(_EXIT_SECONDS)
             worker.process.kill()
             worker.process.join()
         self._workers = []
@@ -83,7 +169,7 @@ class LocalPool:
             return self._replace(index)
         if isinstance(message, WorkerError):
             raise message
-        if message == READY:
+        if message == _READY:
             worker.ready = True
             self._failed_starts = 0
             return None
@@ -108,7 +194,7 @@ class LocalPool:
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._factory, index), daemon=True)
-        with environment():
+        with _environment():
             process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -122,10 +208,10 @@ class _Worker:
 
 
 @contextmanager
-def environment() -> Iterator[None]:
+def _environment() -> Iterator[None]:
     """Environment in which new processes use one thread each: more threads than cores is ten times slower."""
-    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), QUIET)))
-    changed = {**dict.fromkeys(THREADS, "1"), "PYTHONWARNINGS": warnings}
+    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _QUIET)))
+    changed = {**dict.fromkeys(_THREADS, "1"), "PYTHONWARNINGS": warnings}
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -138,18 +224,18 @@ def environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def die_with_parent() -> None:
+def _die_with_parent() -> None:
     """Ask the kernel, where it can, to kill this process when the one that started it is killed."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _work(pipe: Connection, factory: Factory, index: int) -> None:
     """Build the evaluator, report it, evaluate what arrives, and exit when the pipe is closed."""
-    os.environ[INDEX] = str(index)
+    os.environ[_INDEX] = str(index)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what stops
-    die_with_parent()
+    _die_with_parent()
     try:
         try:
             evaluator = build(factory)
@@ -158,7 +244,7 @@ def _work(pipe: Connection, factory: Factory, index: int) -> None:
             return
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
-        pipe.send(READY)
+        pipe.send(_READY)
         while True:
             outcome = evaluate(evaluator, *pipe.recv())
             try:

@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError, needs_extra
-from vispco.sweep.storage import connection_problem
-from vispco.sweep.workers.worker_pool import Factory, Outcome, WorkerError, build, evaluate
+from vispco.sweep.pools import Factory, Outcome, WorkerError, build, evaluate
+from vispco.sweep.study import connection_problem
 
 if TYPE_CHECKING:
     from vispco.core.schedule import Schedule
     from vispco.evaluation.result import Evaluator
 
-MAX_FAILED_STARTS = 5  # so many actors in a row may die before one becomes ready
+_MAX_FAILED_STARTS = 5  # so many actors in a row may die before one becomes ready
 
 
 class _Actor:
@@ -99,9 +99,9 @@ class RayPool:
     def _replace(self, actor: Any, job: int | None, error: Exception) -> Outcome | None:
         self._ray.kill(actor)  # if only the connection failed, it must not run in parallel with its successor
         self._failed_starts += job is None
-        if self._failed_starts >= MAX_FAILED_STARTS:
+        if self._failed_starts >= _MAX_FAILED_STARTS:
             why = str(error).strip().splitlines()[-1].strip()
-            raise WorkerError(f"{MAX_FAILED_STARTS} Ray actors in a row died before their evaluator was built: {why}")
+            raise WorkerError(f"{_MAX_FAILED_STARTS} Ray actors in a row died before their evaluator was built: {why}")
         self._start()
         return Outcome(job) if job is not None else None
 
