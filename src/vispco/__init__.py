@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vispco.models.model_source import LoadError
     from vispco.pruner import presets
     from vispco.pruner.pruner import Pruner
-    from vispco.pruner.pruner_config import PrunerConfig
+    from vispco.pruner.pruner_spec import PrunerSpec
     from vispco.scorers import Scorer, register
 
 _HOMES = {
@@ -40,7 +40,7 @@ _HOMES = {
     "InvalidInputError": "vispco.core.errors",
     "LoadError": "vispco.models.model_source",
     "Pruner": "vispco.pruner.pruner",
-    "PrunerConfig": "vispco.pruner.pruner_config",
+    "PrunerSpec": "vispco.pruner.pruner_spec",
     "PrunerStateError": "vispco.core.errors",
     "Schedule": "vispco.core.schedule",
     "Scorer": "vispco.scorers",
@@ -61,7 +61,7 @@ __all__ = [
     "InvalidInputError",
     "LoadError",
     "Pruner",
-    "PrunerConfig",
+    "PrunerSpec",
     "PrunerStateError",
     "Schedule",
     "Scorer",

@@ -12,7 +12,7 @@ from vispco.core.errors import VispcoError
 
 EXPECTED = {
     "Pruner",
-    "PrunerConfig",
+    "PrunerSpec",
     "Schedule",
     "Scorer",
     "register",

@@ -14,7 +14,7 @@ from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner.deployment import export, load
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers.cost import workload_under
 from vispco.search import presets
 from vispco.search.gradient import checkpoint
@@ -34,6 +34,12 @@ SMALL = Effort(
     predictor={"width": 16, "queries": 2},
 )
 WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solvers if mode != "joint"]
+
+
+def load(folder, budget):
+    """What runs: the chain and the planner of a folder at a budget."""
+    pruner = PrunerSpec.load(folder).at(budget).resolve()
+    return pruner.chain, pruner.schedule
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, sampl
     assert (tmp_path / "predictor" / "model.safetensors").is_file() == (mode == "predictor")
     for budget in (0.35, 0.83):
         assert_within(model, processor, samples, *load(tmp_path, budget), budget)
-    schedule = export(tmp_path, 0.6).schedule
+    schedule = PrunerSpec.load(tmp_path).static(0.6).schedule
     assert isinstance(schedule, Schedule)
     text, visual = config["typical"]
     cost = load(tmp_path, 0.6)[1].cost
@@ -148,7 +154,7 @@ def test_a_budget_outside_of_its_range_is_refused(budget, tmp_path):
 def test_a_folder_that_is_no_search_is_told(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="not the directory of a search"):
-        export(tmp_path, 0.5)
+        PrunerSpec.load(tmp_path).static(0.5)
 
 
 def test_presets_are_the_papers_tables():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +16,7 @@ from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
 from vispco.cli.place import beside_run, short_name
 from vispco.cli.telling import bar
-from vispco.core.errors import InvalidInputError
-from vispco.core.runs.files import check_writable, read_json, write_json
-
-if TYPE_CHECKING:
-    from vispco.cost import Budget
-    from vispco.timing import BenchCandidate
+from vispco.core.runs.files import check_writable, write_json
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
@@ -84,22 +79,16 @@ def bench(
     check_given(allocation)
     out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
     check_writable(out)
-    from dataclasses import replace  # noqa: PLC0415
-
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.families import family_of  # noqa: PLC0415
-    from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
+    from vispco.timing import BenchSettings, read_candidates, time_candidates  # noqa: PLC0415
     from vispco.timing.memory import add_peaks  # noqa: PLC0415
     from vispco.timing.throughput import measure_throughput  # noqa: PLC0415
 
+    named = [*(pruner or ()), *(schedule or ())]
+    candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, allocation)
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
     judge = spec.build()
-    layers = len(family_of(judge.model).layers(judge.model))
-    named = [*(pruner or ()), *(schedule or ())]
-    candidates = chosen(named if named or method else [FASTV], scorer, fractions, layers)
-    candidates += [method_candidate(text, judge.model.config) for text in method or ()]
-    candidates = [replace(each, allocation=allocation) for each in candidates]
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bar(f"{model}: bench") as shown:
         tell = shown.tell
@@ -123,45 +112,6 @@ def bench(
         data,
         as_json=json,
         table=None if json else bench_table(data["rows"], f"{model}: {out}", data.get("throughput", ())),
-    )
-
-
-def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers: int) -> list[BenchCandidate]:
-    """What a person named: folders of searches at each budget, schedules under the scorer."""
-    from vispco.cli.choice import FORMS, chain_of, schedule_from  # noqa: PLC0415
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.pruner.pruner_config import is_pruner  # noqa: PLC0415
-    from vispco.timing import BenchCandidate  # noqa: PLC0415
-
-    found: list[BenchCandidate] = []
-    rated = chain_of(scorer)
-    for text in given:
-        if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
-            source = deployment.read(text)
-            for budget in (None,) if source.config.fixed else budgets:
-                deployment.load(
-                    source, None if budget is None else budget.plain
-                )  # what is wrong with it is refused before anything is timed
-                title = Path(text).name if budget is None else f"{Path(text).name} {budget.label}"
-                found.append(BenchCandidate(name=title, run=text, budget=None if budget is None else budget.plain))
-        elif ":" not in text and text != "full" and not Path(text).exists():
-            raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
-        else:
-            found.append(BenchCandidate(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
-    return found
-
-
-def method_candidate(text: str, config: Any) -> BenchCandidate:
-    """A published method as a person types it: pyramiddrop, sparsevlm:64, or pyramiddrop@0.5 at a budget."""
-    from vispco import cost  # noqa: PLC0415
-    from vispco.cli.budgets import budgets_of  # noqa: PLC0415
-    from vispco.pruner.presets import parse  # noqa: PLC0415
-    from vispco.timing import BenchCandidate  # noqa: PLC0415
-
-    name, at, budget = text.partition("@")
-    parse(name)
-    return BenchCandidate(
-        name=text, method=name, budget=budgets_of(budget)[0] if at else None, cost=cost.get("exact", config).to_dict()
     )
 
 

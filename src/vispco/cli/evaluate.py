@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import PruningOptions, chain_of
+from vispco.cli.choice import PruningOptions
 from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -60,6 +60,7 @@ def evaluate(
     if out is not None:
         check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.core.schedule import Schedule  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark  # noqa: PLC0415
     from vispco.metrics.benchmark_samples import (  # noqa: PLC0415
@@ -68,15 +69,14 @@ def evaluate(
         prediction_files,
         write_predictions,
     )
-    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
 
     if predictions is not None:
         check_predictions_path(predictions)
         check_output(predictions, *FIRST)
 
+    pruned = pruning.spec()
     spec = EvaluatorSpec(
         model=model,
-        scorer=chain_of(pruning.chain),
         split=split,
         limit=limit,
         seed=seed,
@@ -87,20 +87,20 @@ def evaluate(
         **asked.spec(),
         **loading.spec(),
     )
-    pruning.check()
-    with bar(f"{model}, {pruning.title}") as shown:
+    with bar(f"{model}, {pruned.title}") as shown:
         evaluator = spec.build(progress=shown.tell)
         for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
             check_output(path, *FIRST)
-        candidate = pruning.candidate(evaluator.model, evaluator.num_layers)
-        result = evaluator(candidate)
-    chain = f", {candidate.chain}" if isinstance(candidate, Pruner) else ""
-    title = f"{model}{chain}, {pruning.title}"
+        pruner = pruned.resolve(evaluator.model)
+        result = evaluator(None if pruned.unpruned else pruner)
+    title = f"{model}, {pruned.title}" if pruned.fixed else f"{model}, {pruner.chain}, {pruned.title}"
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "format": FORMAT,
         "model": model,
-        **pruning.to_dict(evaluator.num_layers),
+        **pruned.named(),
+        "scorer": str(pruner.chain),
+        "schedule": pruner.schedule.to_dict() if isinstance(pruner.schedule, Schedule) else None,
         "split": None if spec.files else split,
         "files": dict(spec.files),
         "protocol": spec.protocol if spec.files else None,

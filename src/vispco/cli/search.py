@@ -206,18 +206,14 @@ def export(
     )
     if path.suffix != ".json":
         check_export(path)
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
+    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
 
+    found = PrunerSpec.load(run)
+    spec = found.static(fraction) if path.suffix == ".json" else found.at(fraction)
+    spec.save(path)
     if path.suffix == ".json":
-        config = deployment.export(run, fraction)
-        config.save(path)
         record_output(path)
-    else:
-        pruner = Pruner.from_pretrained(run, budget=fraction)
-        pruner.save_pretrained(path)
-        config = pruner.config
-    show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {fraction:.0%} of the FLOPs")
+    show(spec.to_dict(), as_json=json, table=f"{path}: {spec.chain}, {spec.kind}, {fraction:.0%} of the FLOPs")
 
 
 def unpruned_of(folder: Path) -> Evaluation:

@@ -16,6 +16,7 @@ from vispco.demo.finished_stages import FinishedStages
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.examples import add_examples, of_each_task
 from vispco.report.run_files import EXAMPLES
 from vispco.search.journal import NAME as SEARCH_JOURNAL
@@ -25,7 +26,7 @@ from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.study import JOURNAL
-from vispco.timing import BenchCandidate, time_candidates
+from vispco.timing import time_candidates
 from vispco.timing.prediction import useful_batch
 from vispco.timing.profiling import profile_model
 
@@ -127,9 +128,8 @@ def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
 
 
 def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:
-    found = [
-        BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder.path), budget=budget) for budget in settings.timed
-    ]
+    run = PrunerSpec.load(folder.path)
+    found = {f"VisPCO {budget:.0%}": run.at(budget) for budget in settings.timed}
     batch, chosen = settings.batch_size, settings.batch_size is None
     if batch is None:
         tell("bench", None, "choosing the batch by a profile")

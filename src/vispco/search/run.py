@@ -72,7 +72,7 @@ def search(
     default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
     default: the paper's row for this model and kernel. seed: of everything that is drawn. spec: all of these at once (scorer
     to seed), in place of them. facts: more for config.json, such as the command that was given.
-    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.pruner.deployment`.
+    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
     spec = spec or SearchSpec.choose(

@@ -17,11 +17,11 @@ from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
 from vispco.pruner.configurations import Configurations, nearest_level
-from vispco.pruner.deployment import export
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.observation import observe
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.search.joint.chain_objectives import ChainObjectives
@@ -218,7 +218,7 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     pruner.save_pretrained(tmp_path / "saved")
     again = Pruner.from_pretrained(tmp_path / "saved")
     assert again.chain == pruner.chain
-    assert export(tmp_path / "run", 0.6).chain in CHAINS
+    assert PrunerSpec.load(tmp_path / "run").static(0.6).chain in CHAINS
     resumed = search(model, processor, samples, **asked)
     assert [(p.accuracy, p.schedule) for p in resumed.points] == [(p.accuracy, p.schedule) for p in frontier.points]
 

@@ -22,8 +22,8 @@ from vispco.core.errors import InvalidInputError
 from vispco.data.files.pictures import load_image
 from vispco.evaluation.encoded import collate, pad_token
 from vispco.evaluation.spec import EvaluatorSpec
-from vispco.serving.ask import PictureQuestion, PrunerChoice
-from vispco.serving.ask.default_pruner import BUDGET
+from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
+from vispco.serving.ask import PictureQuestion
 from vispco.serving.ask.prompt_inputs import read_chat_prompt
 
 MAX_NEW_TOKENS = 128  # of a task that gives none, as lmms-eval's own models have it
@@ -137,8 +137,8 @@ def prune(model: Any, run: str | None, method: str | None, budget: float | None)
     """Put the chosen pruner on a model for good; None where nothing was chosen."""
     if run is None and method is None and budget is None:
         return None
-    choice = PrunerChoice(run=run, method=method, budget=BUDGET if budget is None else budget)
-    pruner = choice.pruner(model)
+    spec = PrunerSpec.choose(pruner=run, method=method, budget=BUDGET if budget is None else budget)
+    pruner = spec.resolve(model)
     pruner.apply(model)
     return pruner
 

@@ -57,7 +57,7 @@ def build_app(spec: EvaluatorSpec, rules: ServingRules, *, key: str | None = Non
     metrics, state = ServerMetrics(), GenerationState()
     manager = PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
-    rules.choice.pruner(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
+    rules.spec.resolve(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
     app = build_server(manager, handler, None, None, None, None, state)
 
     def tell_metrics() -> PlainTextResponse:

@@ -1,18 +1,18 @@
-"""Where a pruner comes from: a saved pruner, the folder of a search, a saved predictor, or a repository on the hub."""
+"""Saved pruners, folders of searches, saved predictors and repositories on the hub, read as a `PrunerSpec`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from vispco.core.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.run_record import check_complete, check_recorded
 from vispco.pruner import run_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
 from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.predictor import PredictorConfig
-from vispco.pruner.pruner_config import NAME, PrunerConfig, is_pruner
+from vispco.pruner.pruner_spec import NAME, REMEDY, PrunerSpec, is_pruner
 from vispco.scorers import Chain
 
 WHAT = (
@@ -23,15 +23,7 @@ HUB = "hub:"  # a path that is not there is never looked for on the network
 FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
 
 
-@dataclass(frozen=True)
-class PrunerSource:
-    """A config, and the folder that its files lie in."""
-
-    config: PrunerConfig
-    folder: Path
-
-
-def read_source(source: str | Path) -> PrunerSource:
+def read_source(source: str | Path) -> PrunerSpec:
     """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
     try:
         place = Path(source).expanduser()
@@ -39,25 +31,29 @@ def read_source(source: str | Path) -> PrunerSource:
         raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
     if files.is_file(place):
         check_recorded(place)
-        return PrunerSource(_read_file(place), place.parent)
+        data = files.read_json_object(place, what="pruner", remedy=WHAT)
+        if not is_pruner(data) and "retention" in data:
+            raise InvalidInputError(
+                f"{place} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
+                "Pruner(scorer, Schedule.load(path))."
+            )
+        return _read_file(place, str(source))
     if not files.is_folder(place):
         place = _download(str(source))
-    return PrunerSource(_read_folder(place, str(source)), place)
+    if files.is_file(place / NAME):
+        return _read_file(place / NAME, str(source))
+    return replace(_read_folder(place, str(source)), source=str(source), folder=place)
 
 
-def _read_file(path: Path) -> PrunerConfig:
-    data = files.read_json_object(path, what="pruner", remedy=WHAT)
-    if not is_pruner(data) and "retention" in data:
-        raise InvalidInputError(
-            f"{path} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
-            "Pruner(scorer, Schedule.load(path))."
-        )
-    return PrunerConfig.load(path)
+def _read_file(path: Path, source: str) -> PrunerSpec:
+    data = files.read_json_object(path, what="pruner", remedy=REMEDY)
+    try:
+        return replace(PrunerSpec.from_dict(data), source=source, folder=path.parent)
+    except VispcoError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
 
 
-def _read_folder(folder: Path, given: str) -> PrunerConfig:
-    if files.is_file(folder / NAME):
-        return PrunerConfig.load(folder / NAME)
+def _read_folder(folder: Path, given: str) -> PrunerSpec:
     if not any((folder / name).exists() for name in (disk.CONFIG, disk.SHAPES)):
         raise InvalidInputError(
             f"{given} holds no {disk.CONFIG}, so it is neither the directory of a search nor a saved predictor. "
@@ -71,7 +67,7 @@ def _read_folder(folder: Path, given: str) -> PrunerConfig:
     return _of_run(folder)
 
 
-def _of_run(folder: Path) -> PrunerConfig:
+def _of_run(folder: Path) -> PrunerSpec:
     """What a search found, from the files of its folder."""
     if not is_snapshot(folder):
         check_complete(folder)
@@ -89,7 +85,7 @@ def _of_run(folder: Path) -> PrunerConfig:
         "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
         "typical": config.get("typical"),
     }
-    return PrunerConfig(
+    return PrunerSpec(
         Chain.of(scorer),
         planner,
         cost=cost,
@@ -107,10 +103,12 @@ def _kind(folder: Path) -> dict[str, str]:
     return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
 
 
-def _of_predictor(folder: Path) -> PrunerConfig:
+def _of_predictor(folder: Path) -> PrunerSpec:
     config = PredictorConfig.from_pretrained(folder)
-    return PrunerConfig(
-        Chain.of(config.scorer), {"kind": "predictor", "folder": "."}, cost=config.make_cost().to_dict(), versions={}
+    return PrunerSpec(
+        Chain.of(config.scorer),
+        {"kind": "predictor", "folder": "."},
+        cost=config.make_cost().to_dict(),
     )
 
 

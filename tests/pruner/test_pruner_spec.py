@@ -10,13 +10,13 @@ import torch
 
 import vispco
 from search.random_batches import zoo_model
-from vispco import Pruner, PrunerConfig, Schedule, report
-from vispco.core.errors import InvalidInputError, PrunerStateError, UnknownNameError, UnsupportedModelError
+from vispco import Pruner, PrunerSpec, Schedule, report
+from vispco.core.errors import InvalidInputError, PrunerStateError, UnknownNameError, UnsupportedModelError, VispcoError
 from vispco.core.registry import preserved
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
-from vispco.pruner import deployment
 from vispco.pruner.planner_kinds import PLANNERS
+from vispco.scorers import Chain
 
 RUNS = Path(__file__).parent / "search_runs"  # on tiny-llava
 LAYERS = 8
@@ -45,21 +45,21 @@ def test_a_schedule_with_its_chain_survives_a_folder(tmp_path, llava, batch):
     data = json.loads((tmp_path / "saved" / "pruner.json").read_text())
     assert data["vispco"] == data["versions"]["vispco"] == vispco.__version__
     read = Pruner.from_pretrained(tmp_path / "saved")
-    assert read.config == made.config
+    assert read.spec == made.spec
     assert str(read.chain) == str(made.chain)
     assert read.schedule == HALF
     assert torch.equal(counts(read, llava[0], batch), counts(made, llava[0], batch))
 
 
 def test_keys_of_a_newer_version_are_ignored_and_its_kinds_are_named():
-    config = Pruner("fastv", HALF).config
+    config = Pruner("fastv", HALF).spec
     newer = {**config.to_dict(), "vispco": "9.0", "colour": "blue", "planner": {**config.planner, "shade": 3}}
-    assert PrunerConfig.from_dict(json.loads(json.dumps(newer))).schedule == HALF
+    assert PrunerSpec.from_dict(json.loads(json.dumps(newer))).schedule == HALF
     with pytest.raises(InvalidInputError, match=r"version 7, and this vispco reads version 1\. Use a newer vispco"):
-        PrunerConfig.from_dict({**newer, "version": 7})
+        PrunerSpec.from_dict({**newer, "version": 7})
     unknown = replace(config, planner={"kind": "oracle"}, budget=0.5)
     with pytest.raises(UnknownNameError, match=r"oracle.*schedule"):
-        deployment.load(deployment.PrunerSource(unknown, Path()), None)
+        unknown.resolve()
 
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])
@@ -68,7 +68,7 @@ def test_a_run_deploys_and_is_saved_anew(kind, tmp_path, llava, batch):
     first.save_pretrained(tmp_path / kind)
     assert (tmp_path / kind / "predictor").is_dir() == (kind == "predictor")
     again = Pruner.from_pretrained(tmp_path / kind)
-    assert again.config.budget == 0.6
+    assert again.spec.budget == 0.6
     expected = counts(first, llava[0], batch)
     assert bool((expected < expected[:, :1]).any())
     assert torch.equal(counts(again, llava[0], batch), expected)
@@ -80,9 +80,9 @@ def test_a_run_deploys_and_is_saved_anew(kind, tmp_path, llava, batch):
 
 @pytest.mark.parametrize("kind", ["static", "predictor"])
 def test_a_run_without_a_fingerprint_is_for_a_language_model_of_its_sizes(kind):
-    """Its cost says how many layers of which width it was made for."""
+    """It has no fingerprint; its cost says how many layers of which width it was made for."""
     pruner = Pruner.from_pretrained(RUNS / kind, budget=0.6)
-    assert pruner.config.fingerprint is None
+    assert pruner.spec.fingerprint is None
     other, _ = vispco.load("tiny-deep")
     with pytest.raises(UnsupportedModelError, match="num_layers 8 there, 36 here"):
         pruner.apply(other)
@@ -104,24 +104,24 @@ def test_a_saved_pruner_needs_neither_its_run_nor_its_place(tmp_path, llava, bat
 
 
 def test_export_keeps_the_scorer_and_its_file_is_a_pruner(tmp_path):
-    config = deployment.export(RUNS / "static", 0.5)
+    config = PrunerSpec.load(RUNS / "static").static(0.5)
     config.save(tmp_path / "half.json")
     pruner = Pruner.from_pretrained(tmp_path / "half.json")
     assert pruner.chain.name == "fastv"
     assert pruner.schedule == config.schedule
-    assert pruner.config.model == "tiny-llava"
+    assert pruner.spec.model == "tiny-llava"
     assert Pruner.from_pretrained(tmp_path / "half.json", budget="50%").schedule == config.schedule
     with pytest.raises(InvalidInputError, match=r"one schedule, made for the budget 0\.5"):
         Pruner.from_pretrained(tmp_path / "half.json", budget=0.4)
 
 
 def test_each_budget_may_have_its_own_chain():
-    config = deployment.read(RUNS / "static").config
+    config = PrunerSpec.load(RUNS / "static")
     low, high = config.planner["shapes"]
     before = {**config.planner["kernel"], "earliest_layer": 0}
     low = {**low, "chain": {"name": "random"}, "kernel": before}
-    source = deployment.PrunerSource(replace(config, planner={**config.planner, "shapes": [low, high]}), RUNS)
-    chosen = {budget: deployment.load(source, budget)[0].name for budget in (0.4, 0.5, 0.7, 0.9)}
+    spec = replace(config, planner={**config.planner, "shapes": [low, high]})
+    chosen = {budget: spec.at(budget).resolve().chain.name for budget in (0.4, 0.5, 0.7, 0.9)}
     assert chosen == {0.4: "random", 0.5: "random", 0.7: "fastv", 0.9: "fastv"}
 
 
@@ -129,15 +129,11 @@ def test_another_kind_of_planner_is_one_function(llava, batch):
     with preserved():
 
         @PLANNERS.register(name="nothing-left")
-        def build(config, budget, folder):
-            return config.chain, lambda layout, _: deployment.load(WITHDRAW)[1](layout, None)
+        def build(spec, model):
+            return spec.chain, Schedule.withdraw(4, len(model.model.language_model.layers))
 
-        config = replace(WITHDRAW.config, planner={"kind": "nothing-left"}, budget=0.3)
-        chain, planner = deployment.load(deployment.PrunerSource(config, Path()))
-        assert int(counts(Pruner(chain, planner), llava[0], batch)[:, -1].max()) == 0
-
-
-WITHDRAW = deployment.PrunerSource(Pruner("fastv", Schedule.withdraw(4, LAYERS)).config, Path())
+        spec = PrunerSpec(Chain.of("fastv"), {"kind": "nothing-left"}, budget=0.3)
+        assert int(counts(spec.resolve(llava[0]), llava[0], batch)[:, -1].max()) == 0
 
 
 def test_code_of_the_user_is_not_data():
@@ -183,7 +179,7 @@ def test_a_repository_on_the_hub_is_read_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
-    assert Pruner.from_pretrained("hub:someone/pruner").config.kind == "predictor"
+    assert Pruner.from_pretrained("hub:someone/pruner").spec.kind == "predictor"
     with pytest.raises(InvalidInputError, match="could not be fetched from the hub"):
         Pruner.from_pretrained("hub:someone/else", budget=0.5)
 
@@ -203,7 +199,7 @@ def test_what_is_pushed_is_what_is_read(tmp_path, monkeypatch):
     pruner = Pruner.from_pretrained(RUNS / "predictor", budget=0.5)
     assert pruner.push_to_hub("someone/pruner") == "https://hub/someone/pruner"
     assert asked == {"someone/pruner": "Upload pruner"}
-    assert Pruner.from_pretrained(tmp_path / "pushed").config.budget == 0.5
+    assert Pruner.from_pretrained(tmp_path / "pushed").spec.budget == 0.5
 
 
 def test_a_new_search_deploys_from_its_folder_and_from_what_is_saved(tmp_path):
@@ -213,7 +209,56 @@ def test_a_new_search_deploys_from_its_folder_and_from_what_is_saved(tmp_path):
         model, processor, samples, kernel="single", mode="line", budgets=[0.5], directory=tmp_path / "run"
     )
     pruner = Pruner.from_pretrained(tmp_path / "run", budget=0.5)
-    assert pruner.config.cost["name"] == "exact"
+    assert pruner.spec.cost["name"] == "exact"
     inputs = encode(model, processor, samples).inputs
     pruner.save_pretrained(tmp_path / "saved")
     assert torch.equal(counts(Pruner.from_pretrained(tmp_path / "saved"), model, inputs), counts(pruner, model, inputs))
+
+
+CHOICES = (
+    {"scorer": "divprune+fastv", "budget": 0.6},
+    {"method": "sparsevlm:64"},
+    {"method": "pyramiddrop", "budget": "60%", "allocation": "equal"},
+    {"scorer": "random(seed=4)", "schedule": "single:3:0.5"},
+    {"schedule": HALF, "scorer": "fastv"},
+    {"pruner": str(RUNS / "static"), "budget": 0.6},
+    {"pruner": str(RUNS / "predictor"), "budget": 0.6},
+)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_whatever_a_user_names_prunes_the_same_after_a_file(choice, tmp_path, llava, batch):
+    spec = PrunerSpec.choose(**choice)
+    spec.save(tmp_path / "saved")
+    again = PrunerSpec.load(tmp_path / "saved")
+    assert again.kind == spec.kind
+    expected = counts(spec.resolve(llava[0]), llava[0], batch)
+    whole = counts(Pruner("fastv", Schedule.full(LAYERS)), llava[0], batch)
+    assert bool((expected < whole).any())
+    assert torch.equal(counts(again.resolve(llava[0]), llava[0], batch), expected)
+    assert PrunerSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        ({"pruner": "runs/one", "method": "fastv"}, "Keep one of them"),
+        ({"method": "fastv", "schedule": "single:2:0.5"}, "Keep one of them"),
+        ({"pruner": "runs/one", "scorer": "fastv", "budget": 0.5}, "Keep one of them"),
+        ({"schedule": "single:2:0.5", "budget": 0.5}, "--budget goes with"),
+        ({"pruner": "runs/none"}, "without --budget"),
+        ({"method": "pyramidrop"}, "pyramiddrop"),
+        ({"scorer": "fastw"}, "fastv"),
+        ({"budget": 1.5}, "above 0, up to 1"),
+        ({"budget": 0.5, "allocation": "by-hand"}, "allocation"),
+    ],
+)
+def test_what_contradicts_itself_or_is_unknown_is_refused(choice, sentence):
+    with pytest.raises(VispcoError, match=sentence):
+        PrunerSpec.choose(**choice)
+
+
+@pytest.mark.parametrize("choice", [{"budget": 0.5}, {"method": "pyramiddrop"}, {"schedule": "single:2:0.5"}])
+def test_what_depends_on_the_layers_asks_for_the_model(choice):
+    with pytest.raises(InvalidInputError, match="with the model"):
+        PrunerSpec.choose(**choice).resolve()
