@@ -12,7 +12,7 @@ from vispco.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.planning.planner import BudgetPlanner, static_shape
 from vispco.pruner import Pruner
-from vispco.scorers import Chain, ChainLike, check_allocation
+from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
 
 METHOD = "fastv"
 BUDGET = 0.5
@@ -28,13 +28,14 @@ class PrunerChoice:
     run: the folder of a search, a saved pruner or a saved predictor. method: a published one ('pyramiddrop',
     'sparsevlm:64'), scaled to the budget, or any scorer or chain ('divprune+fastv') with a plain shape.
     budget: a fraction of each sample's unpruned language-model FLOPs. allocation: how tokens are divided over the pictures of
-    a prompt; None leaves it to the run or the method.
+    a prompt, compensate: how much attention is given back to tokens that are left; None leaves it to the run or the method.
     """
 
     run: str | None = None
     method: str | None = None
     budget: float = BUDGET
     allocation: str | None = None
+    compensate: float | None = None
 
     def __post_init__(self) -> None:
         if self.run is not None and self.method is not None:
@@ -45,6 +46,8 @@ class PrunerChoice:
         check_budget(self.budget)
         if self.allocation is not None:
             check_allocation(self.allocation)
+        if self.compensate is not None:
+            check_compensation(self.compensate)
 
     @property
     def title(self) -> str:
@@ -56,12 +59,13 @@ class PrunerChoice:
 
     def pruner(self, model: Any, *, record: bool = False) -> Pruner:
         """A new pruner for this model."""
+        options: dict[str, Any] = {"record": record, "allocation": self.allocation, "compensate": self.compensate}
         if self.run is not None:
-            return Pruner.from_pretrained(self.run, budget=self.budget, record=record, allocation=self.allocation)
+            return Pruner.from_pretrained(self.run, budget=self.budget, **options)
         if self.method is not None and self.method.partition(":")[0].strip() in presets.PRESETS:
-            return presets.pruner(self.method, model, budget=self.budget, record=record, allocation=self.allocation)
+            return presets.pruner(self.method, model, budget=self.budget, **options)
         chain = Chain.of(self.method or METHOD)
-        return Pruner(chain, default_planner(model, chain, self.budget), record=record, allocation=self.allocation)
+        return Pruner(chain, default_planner(model, chain, self.budget), **options)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION
+from vispco.cli.choice import ALLOCATION, COMPENSATE
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -34,6 +34,9 @@ def ask(
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
@@ -62,7 +65,9 @@ def ask(
     from vispco.planning import deployment  # noqa: PLC0415
     from vispco.report.picture import as_seen  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
+    choice = PrunerChoice(
+        run=pruner, method=method, budget=one_budget(budget), allocation=allocation, compensate=compensate
+    )
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is refused before a model is loaded

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.budgets import budgets_option
-from vispco.cli.choice import ALLOCATION, check_given
+from vispco.cli.choice import ALLOCATION, COMPENSATE, check_given
 from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -47,6 +47,9 @@ def bench(
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
     ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
+    ] = None,
     budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
     ),
@@ -81,7 +84,7 @@ def bench(
     from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
     fractions = parse_budgets(budgets)
-    check_given(allocation)
+    check_given(allocation, compensate)
     out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
     check_writable(out)
     from dataclasses import replace  # noqa: PLC0415
@@ -99,7 +102,7 @@ def bench(
     named = [*(pruner or ()), *(schedule or ())]
     candidates = chosen(named if named or method else [FASTV], scorer, fractions, layers)
     candidates += [method_candidate(text, judge.model.config) for text in method or ()]
-    candidates = [replace(each, allocation=allocation) for each in candidates]
+    candidates = [replace(each, allocation=allocation, compensate=compensate) for each in candidates]
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bar(f"{model}: bench") as shown:
         tell = shown.tell

@@ -26,6 +26,10 @@ ALLOCATION = (
     "How a prompt's tokens are divided over its pictures or frames: score (the best stay wherever they are), equal, or "
     "size (in proportion)."
 )
+COMPENSATE = (
+    "Attention that text gives back to the visual tokens that are left: their logits += COMPENSATE * log(shown / left), such as "
+    "0.75; 0 is off."
+)
 COST = "What a budget is a fraction of: {costs}."
 
 
@@ -56,9 +60,10 @@ class PruningOptions:
         ),
     ] = None
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None
+    compensate: Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)] = None
 
     def __post_init__(self) -> None:
-        check_given(self.allocation)
+        check_given(self.allocation, self.compensate)
         if self.pruner is not None and self.budget is None and not has_own_budget(self.pruner):
             raise InvalidInputError(f"--pruner {self.pruner} was given without --budget. Give one, such as 0.5.")
         if self.pruner is not None and self.schedule != "full":
@@ -81,7 +86,7 @@ class PruningOptions:
     @property
     def chain(self) -> str:
         """The scorer of a schedule."""
-        return divided(self.scorer or "fastv", self.allocation)
+        return chain_with(self.scorer or "fastv", self.allocation, self.compensate)
 
     @property
     def title(self) -> str:
@@ -112,23 +117,28 @@ class PruningOptions:
                 self.method,
                 model,
                 budget=None if self.budget is None else Budget.of(self.budget).fraction,
-                allocation=self.allocation,
+                **self._options,
             )
         if self.pruner is not None:
             from vispco.pruner import Pruner  # noqa: PLC0415 - torch
 
-            return Pruner.from_pretrained(self.pruner, budget=self.budget, allocation=self.allocation)
+            return Pruner.from_pretrained(self.pruner, budget=self.budget, **self._options)
         return None if self.schedule == "full" else schedule_from(self.schedule, num_layers)
 
     def to_dict(self, num_layers: int) -> dict[str, Any]:
         """What a result keeps of it."""
-        pictures = {} if self.allocation is None else {"allocation": self.allocation}
+        given = {name: value for name, value in self._options.items() if value is not None}
         if self.pruner is not None:
-            return {"pruner": self.pruner, "budget": self._plain_budget(), **pictures}
+            return {"pruner": self.pruner, "budget": self._plain_budget(), **given}
         if self.method is not None:
-            chain = divided(method_chain(self.method, None, num_layers) or "", self.allocation)
-            return {"method": self.method, "scorer": chain, "budget": self._plain_budget(), **pictures}
-        return {"scorer": self.chain, **pictures, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+            chain = chain_with(method_chain(self.method, None, num_layers) or "", **self._options)
+            return {"method": self.method, "scorer": chain, "budget": self._plain_budget(), **given}
+        return {"scorer": self.chain, **given, "schedule": schedule_from(self.schedule, num_layers).to_dict()}
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Options of a `Pruner`."""
+        return {"allocation": self.allocation, "compensate": self.compensate}
 
     def _plain_budget(self) -> float | str | None:
         from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
@@ -143,21 +153,25 @@ def chain_of(text: str) -> dict[str, Any]:
     return Chain.of(text).to_dict()
 
 
-def check_given(allocation: str | None) -> None:
-    """A wrong --allocation is refused before a model is loaded."""
+def check_given(allocation: str | None, compensate: float | None) -> None:
+    """A wrong --allocation or --compensate is refused before a model is loaded."""
     if allocation is not None:
         from vispco.scorers import check_allocation  # noqa: PLC0415 - torch
 
         check_allocation(allocation)
+    if compensate is not None:
+        from vispco.scorers import check_compensation  # noqa: PLC0415 - torch
+
+        check_compensation(compensate)
 
 
-def divided(scorer: str, allocation: str | None) -> str:
-    """A scorer or a chain as a person types it, with --allocation."""
-    if allocation is None:
+def chain_with(scorer: str, allocation: str | None, compensate: float | None) -> str:
+    """A scorer or a chain as a person types it, with --allocation and --compensate."""
+    if allocation is None and compensate is None:
         return scorer
-    from vispco.scorers import Chain  # noqa: PLC0415 - torch
+    from vispco.scorers import Chain, with_options  # noqa: PLC0415 - torch
 
-    return str(Chain.of(scorer).with_allocation(allocation))
+    return str(with_options(Chain.of(scorer), allocation, compensate))
 
 
 def method_chain(method: str | None, scorer: str | None, num_layers: int) -> str | None:

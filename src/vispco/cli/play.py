@@ -8,7 +8,7 @@ import typer
 
 from vispco.cli.ask import METHOD, PRUNER
 from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION
+from vispco.cli.choice import ALLOCATION, COMPENSATE
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 
@@ -22,6 +22,9 @@ def play(
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
@@ -48,7 +51,9 @@ def play(
     from vispco.play.session import PlaySession  # noqa: PLC0415
 
     load_gradio()  # before a model is loaded for nothing
-    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
+    choice = PrunerChoice(
+        run=pruner, method=method, budget=one_budget(budget), allocation=allocation, compensate=compensate
+    )
     if pruner is not None:
         deployment.read(pruner)
     session = PlaySession(*loading.load(model), choice, max_new_tokens=max_new_tokens)

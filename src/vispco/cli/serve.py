@@ -9,7 +9,7 @@ import typer
 
 from vispco.cli.ask import METHOD, PRUNER
 from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION
+from vispco.cli.choice import ALLOCATION, COMPENSATE
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, did_you_mean, needs_extra
@@ -27,6 +27,9 @@ def serve(
     method: Annotated[str | None, typer.Option(help=METHOD)] = None,
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
@@ -74,7 +77,9 @@ def serve(
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.planning import deployment  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
+    choice = PrunerChoice(
+        run=pruner, method=method, budget=one_budget(budget), allocation=allocation, compensate=compensate
+    )
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])

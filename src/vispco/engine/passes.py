@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.choices import Choices
+from vispco.engine.compensation import Betas, any_left, visual_bias
 from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -95,7 +97,7 @@ class Prefill:
     choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
     past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
-    written: how many of the last tokens a generation has written itself.
+    written: how many of the last tokens a generation has written itself. betas: the compensation of each sample; None for none.
     """
 
     layout: TokenLayout
@@ -110,6 +112,7 @@ class Prefill:
     injections: Injections | None = None
     probe: Probe | None = None
     written: int = 0
+    betas: Betas | None = None
 
 
 class PruningPass(Pass):
@@ -222,6 +225,22 @@ class PruningPass(Pass):
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
         """At the entry of a layer whose tokens were chosen: hidden [B, M, D] -> what the layer is handed."""
         return hidden
+
+    def bias_at(self, layer: int) -> Tensor | None:
+        """What text adds to its logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
+        betas = self.prefill.betas
+        if betas is None or not any_left(betas, [row[layer] for row in self.rows], self.layout.num_visual):
+            return None
+        return visual_bias(self._betas, self.layout, self.live, self.sizes)
+
+    @cached_property
+    def _betas(self) -> Tensor:
+        """The compensation of each sample on the device: float32 [B]."""
+        return self.layout.on_device(np.array(self.prefill.betas, dtype=np.float32))
+
+    def compensated(self, call: AttentionCall) -> AttentionCall:
+        """An attention call as the model runs it."""
+        return call
 
     def _note_counts(self, layer: int, keep: Tensor) -> None:
         """Ask the device how many a method with a threshold kept; from here on that bounds the plan."""

@@ -14,7 +14,7 @@ from vispco.planning.found_shape import FoundShape
 from vispco.planning.planner_kinds import PLANNERS, PREDICTOR, cost_of, load_predictor, nearest_shape
 from vispco.planning.pruner_config import NAME, PrunerConfig
 from vispco.planning.pruner_source import PrunerSource, read_source
-from vispco.scorers import Chain
+from vispco.scorers import Chain, with_options
 from vispco.scorers.cost import workload_under
 from vispco.weights import hide_weight_bars
 
@@ -32,7 +32,7 @@ def load(source: str | Path | PrunerSource, budget: BudgetLike | None = None) ->
     config = at_budget(found.config, budget)
     build = PLANNERS.get(config.kind)
     chain, planner = build(config, None if config.budget is None else Budget.of(config.budget), found.folder)
-    return chain if config.allocation is None else chain.with_allocation(config.allocation), planner
+    return with_options(chain, config.allocation, config.compensate), planner
 
 
 def read(source: str | Path | PrunerSource) -> PrunerSource:

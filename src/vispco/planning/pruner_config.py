@@ -14,7 +14,7 @@ from vispco.cost import Budget
 from vispco.errors import InvalidInputError, VispcoError, check_version, parsing
 from vispco.planning.model_fingerprint import ModelFingerprint
 from vispco.schedule import Schedule
-from vispco.scorers import Chain, ChainLike, check_allocation
+from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
 from vispco.version import __version__
 
 FORMAT, VERSION = "vispco-pruner", 1
@@ -32,6 +32,7 @@ class PrunerConfig:
     budget: the budget that it is used at unless another one is given, as a user writes it (0.5, "50%", "40ms"); None for none.
     cost: what budgets are measured in, as `Cost.to_dict` gives it; None where no budget is solved for.
     allocation: how tokens are divided over a prompt's pictures, in place of what its chains say; None leaves it to them.
+    compensate: how much attention is given back (`Chain.compensate`), in place of what its chains say; None leaves it to them.
     model, fingerprint: the model that it was made for, where known.
     versions: of vispco and of the packages that its results depend on.
     """
@@ -44,6 +45,7 @@ class PrunerConfig:
     fingerprint: Mapping[str, Any] | None = None
     versions: Mapping[str, str] = field(default_factory=provenance.versions)
     allocation: str | None = None
+    compensate: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.planner, Mapping) or not isinstance(self.planner.get("kind"), str):
@@ -54,6 +56,8 @@ class PrunerConfig:
             Budget.of(self.budget)  # a wrong one is refused here
         if self.allocation is not None:
             check_allocation(self.allocation)
+        if self.compensate is not None:
+            check_compensation(self.compensate)
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -99,6 +103,7 @@ class PrunerConfig:
             "planner": dict(self.planner),
             "budget": self.budget,
             "allocation": self.allocation,
+            "compensate": self.compensate,
             "cost": None if self.cost is None else dict(self.cost),
             "versions": dict(self.versions),
         }
@@ -118,6 +123,7 @@ class PrunerConfig:
             data["planner"],
             budget=data.get("budget"),
             allocation=data.get("allocation"),
+            compensate=data.get("compensate"),
             cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost
+from vispco.engine.compensation import can_compensate
 from vispco.planning.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.planning.found_shape import FoundShape
 from vispco.planning.instruction_groups import group_instructions
@@ -94,6 +95,8 @@ def measure_joint_table(
     level below it: what is easy with less money is easy here.
     """
     settings = settings or JointSettings()
+    if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
+        settings = replace(settings, compensations=())
     candidates = Chains(objective, chains, servable=settings.servable)
     samples = StageSamples.of(batches, settings)
     searches: dict[float, LevelSearch] = {}
@@ -168,6 +171,7 @@ def _climb(
     for level in sorted(searches):
         for near in _beside(level, known):
             searches[level].take(known[near].best(settings.at(settings.carried, searches[level].budget)))
+        searches[level].compensate()
         searches[level].narrow()
 
 

@@ -19,6 +19,8 @@ class JointSettings:
     chain in the first look. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are
     added then. carried: configurations that a level takes over from the level beside it. shortlist: configurations in the second
     and in the third look.
+    compensations: what each level tries on its best configuration, besides none (`Chain.compensate`); the best of them is then
+    tried on the rest of the shortlist.
     anchors: configurations of each level between which the predictor may choose.
     easy: where stages end. Up to the first, levels are measured on all samples. Behind each, on the samples that hold the
     share `hard` of what is lost there, and on as many of the others as `probes` says, which stand for the rest.
@@ -33,6 +35,7 @@ class JointSettings:
     neighbours: int = 8
     carried: int = 2
     shortlist: tuple[int, int] = (9, 6)
+    compensations: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, -0.25)
     anchors: int = 5
     easy: tuple[float, ...] = (0.13, 0.3)
     hard: float = 0.97
@@ -58,7 +61,7 @@ class JointSettings:
         looks = [min(samples, look) for look in self.looks]
         fair = [min(level, FAIR) for level in self.levels]
         first = sum(min(level, FAIR) for level in self.ranking) * chains * self.shapes / 2
-        level = (self.neighbours + 2 * self.carried) * looks[0]
+        level = (self.neighbours + 2 * self.carried + len(self.compensations)) * looks[0]
         level += sum(n * (b - a) for n, a, b in zip(self.shortlist, looks, looks[1:], strict=False))
         rest = sum(sum(levels) / (1 + stage) for stage, levels in enumerate(self.stages()))
         rest *= self.anchors * max(0, samples - looks[-1])
