@@ -303,14 +303,6 @@ class TokenLayout:
         """`picture_at` as a tensor: int64 [B, V]."""
         return self.on_device(self.picture_at)
 
-    @cached_property
-    def picture_sizes(self) -> Tensor:
-        """How many visual tokens the picture of each slot has: float32 [B, V]; 1 in slots without a token."""
-        filled, sizes = self.slots < self.length, np.ones(self.slots.shape, dtype=np.float32)
-        for own, picture, real in zip(sizes, self.picture_at, filled, strict=True):
-            own[real] = np.bincount(picture[real])[picture[real]]
-        return self.on_device(sizes)
-
     @property
     def _order(self) -> Array:
         """The number of each visual slot, counted over the batch: [B, V]."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import InvalidInputError, Pruner, Schedule, UnsupportedModelError
 from vispco.check.oracle import oracle_prefill
-from vispco.engine.compensation import visual_bias
+from vispco.engine.compensation import Compensation
 from vispco.engine.plan import TokenPlan
 from vispco.layout import TokenLayout
 from vispco.scorers import Chain, MixedChain
@@ -180,7 +180,11 @@ def test_the_bias_is_the_formula(data):
     sizes = torch.tensor(data.draw(st.lists(st.lists(st.integers(1, 4), min_size=V, max_size=V), min_size=len(rows), max_size=len(rows)))).float()  # fmt: skip
     betas = data.draw(st.lists(st.floats(-1, 2, width=32), min_size=len(rows), max_size=len(rows)))
     merged = data.draw(st.booleans())
-    found = visual_bias(torch.tensor(betas), layout, live, sizes if merged else None)
+    found = Compensation(layout, tuple(betas)).bias(live.sum(-1).tolist(), live, sizes if merged else None)
+    lost = [bool(b) and int(row.sum()) < n for b, row, n in zip(betas, live, layout.num_visual, strict=True)]
+    assert (found is not None) == any(lost)
+    if found is None:
+        return
     for b, sample in enumerate(runs):
         slot = 0
         for shown in sample:

@@ -17,6 +17,7 @@ from vispco.data import dataset
 from vispco.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import features
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.loading import load
 from vispco.method_table import (
     Ground,
@@ -31,7 +32,9 @@ from vispco.method_table import (
 from vispco.method_table.fill import chosen_methods
 from vispco.method_table.search_on_top import STAYS, search_on_top
 from vispco.method_table.table import continued
+from vispco.pruner import Pruner
 from vispco.run_folder import RunFolder
+from vispco.scorers import Chain
 from vispco.search import calibration as calibrations
 
 SETTINGS = TableSettings(
@@ -46,7 +49,7 @@ SETTINGS = TableSettings(
 # fmt: off
 ARGUMENTS = (
     "--methods", "vtw", "--tasks", "attribute", "--test", "1", "--samples", "1", "--draws", "0", "--search", "none",
-    "--budgets", "0.5", "--rounds", "0",
+    "--budgets", "0.5", "--compensations", "none", "--rounds", "0",
 )
 # fmt: on
 
@@ -71,6 +74,7 @@ def test_every_method_is_there_in_every_way(table):
             ("published", (None,)),
             ("scaled", (0.5, 0.1)),
             ("sampled", (0.5,)),
+            ("compensated", (0.5,)),
             ("searched", (0.5,)),
         ):
             for budget in budgets:
@@ -101,6 +105,21 @@ def test_the_numbers_are_those_of_one_account(ground, table):
     assert table.row("fastv", "sampled", 0.5).deviation >= 0
 
 
+def test_compensation_is_chosen_on_the_calibration_set_and_judged_on_the_test_set(ground, table):
+    for method in SETTINGS.methods:
+        own, row = table.row(method, "scaled", 0.5), table.row(method, "compensated", 0.5)
+        chain = Chain.of(own.chain)
+        calibration = ground.evaluator(chain, calibration=True)
+        sizes = SampleSizes.of(calibration)
+        preset, setting = presets.parse(method)
+        schedule = preset.at_budget(0.5, sizes.cost, sizes.workload, setting)
+        kl = {b: calibration.kl(Pruner(chain, schedule, compensate=b)) for b in (0.0, *SETTINGS.compensations)}
+        beta = min(kl, key=kl.get)
+        assert row.note.startswith(f"compensate={beta:g}")
+        assert Chain.of(row.chain) == chain.with_compensation(beta)
+        assert row.fraction == own.fraction  # it costs nothing
+
+
 def test_times_are_of_the_first_word_beside_the_unpruned_model(ground):
     own, places = presets.pruner("vtw", ground.model, budget=0.5), []
 
@@ -117,7 +136,7 @@ def test_times_are_of_the_first_word_beside_the_unpruned_model(ground):
 
 def test_every_kind_of_row_is_timed(ground):
     found = fill_table(ground, replace(SETTINGS, methods=("divprune",), budgets=(0.5,), draws=1, rounds=1))
-    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "searched"]
+    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "compensated", "searched"]
     assert all(row.milliseconds > 0 and row.speedup > 0 for row in found.rows[1:])
 
 

@@ -12,8 +12,11 @@ are closed stay closed, and layers before which nothing has left are handed what
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,19 +26,52 @@ from vispco.engine.wrappers import unwrap
 from vispco.errors import UnsupportedModelError
 from vispco.families import Family, family_of
 from vispco.layout import TokenLayout
+from vispco.scorers.allocation import picture_sizes
 from vispco.scorers.chain import Chain
 from vispco.scorers.mixture import chains_of
 
-Betas = tuple[float, ...]
 
+@dataclass(frozen=True, eq=False)
+class Compensation:
+    """What one prefill gives back. betas: of each sample, on the host."""
 
-def betas_of(plan: TokenPlan, chain: Chain, batch: int) -> Betas | None:
-    """The compensation of each sample; None if there is none."""
-    chains = chains_of(chain)
-    if not any(each.compensate for each in chains):
-        return None
-    betas = tuple(chains[group].compensate for group in plan.groups or (0,) * batch)
-    return betas if any(betas) else None
+    layout: TokenLayout
+    betas: tuple[float, ...]
+
+    @classmethod
+    def of(cls, plan: TokenPlan, chain: Chain, layout: TokenLayout) -> Compensation | None:
+        """Of a plan, whose samples may follow different chains; None if none of them is compensated."""
+        chains = chains_of(chain)
+        if not any(each.compensate for each in chains):
+            return None
+        betas = tuple(chains[group].compensate for group in plan.groups or (0,) * layout.batch_size)
+        return cls(layout, betas) if any(betas) else None
+
+    def bias(self, counts: Sequence[int], live: Tensor, sizes: Tensor | None) -> Tensor | None:
+        """What text adds to its logits for each visual slot that is live, bool [B, V]: float32 [B, V], 0 for the others.
+
+        None where no sample that is compensated has lost a token. counts: of each sample, on the host. sizes: float [B, V], how
+        many tokens each stands for; None where nothing was merged.
+        """
+        shown = zip(self.betas, counts, self.layout.num_visual, strict=True)
+        if not any(beta and count < number for beta, count, number in shown):
+            return None
+        picture, weight = self.layout.picture_index, live.float() if sizes is None else live * sizes
+        left = torch.zeros_like(weight).scatter_add(1, picture, weight).gather(1, picture)
+        ratio = self._shown / left.clamp(min=1.0)
+        ratio = ratio if sizes is None else ratio * sizes
+        return torch.where(live, self._betas * ratio.log(), 0.0)
+
+    @cached_property
+    def _shown(self) -> Tensor:
+        """How many visual tokens the picture of each slot has: float32 [B, V]."""
+        sizes = np.pad(picture_sizes(self.layout), ((0, 0), (0, 1)))
+        return self.layout.on_device(np.take_along_axis(sizes, self.layout.picture_at, axis=1).astype(np.float32))
+
+    @cached_property
+    def _betas(self) -> Tensor:
+        """float32 [B, 1]."""
+        return self.layout.on_device(np.array(self.betas, dtype=np.float32)[:, None])
 
 
 def check_compensation_served(model: Any, family: Family, *, flat_masks: bool) -> None:
@@ -63,25 +99,6 @@ def can_compensate(model: Any) -> bool:
     except UnsupportedModelError:
         return False
     return True
-
-
-def visual_bias(betas: Tensor, layout: TokenLayout, live: Tensor, sizes: Tensor | None) -> Tensor:
-    """What text adds to its logits for each visual slot: betas float32 [B], live bool [B, V] -> float32 [B, V], 0 where none.
-
-    sizes: float [B, V], how many tokens each stands for; None where nothing was merged.
-    """
-    picture, weight = layout.picture_index, live.float() if sizes is None else live * sizes
-    left = (
-        torch.zeros_like(weight).scatter_add(1, picture, weight).gather(1, picture)
-    )  # a picture has no more slots than V
-    ratio = layout.picture_sizes / left.clamp(min=1.0)
-    ratio = ratio if sizes is None else ratio * sizes
-    return torch.where(live, betas[:, None] * ratio.log(), 0.0)
-
-
-def any_left(betas: Betas, counts: Sequence[int], num_visual: Sequence[int]) -> bool:
-    """Whether some sample that is compensated has lost a token."""
-    return any(beta and n < shown for beta, n, shown in zip(betas, counts, num_visual, strict=True))
 
 
 def with_bias(mask: Tensor, bias: Tensor, text: Tensor | None, dtype: torch.dtype) -> Tensor:

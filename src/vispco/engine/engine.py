@@ -29,7 +29,7 @@ from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.choices import KnownPlans
-from vispco.engine.compensation import betas_of, check_compensation_served
+from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual, read_positions
 from vispco.engine.hooks import Hook, LayerHook, engine_on
@@ -271,14 +271,14 @@ class Engine:
         self._checkpointed.note()
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
-        betas = betas_of(plan, self.chain, layout.batch_size)
+        compensation = Compensation.of(plan, self.chain, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
-            *(self.options.record, injected, self._probe, state.written, betas),
+            *(self.options.record, injected, self._probe, state.written, compensation),
         )
         state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)

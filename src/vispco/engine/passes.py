@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.choices import Choices
-from vispco.engine.compensation import Betas, any_left, visual_bias
+from vispco.engine.compensation import Compensation
 from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -97,7 +96,8 @@ class Prefill:
     choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
     past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
-    written: how many of the last tokens a generation has written itself. betas: the compensation of each sample; None for none.
+    written: how many of the last tokens a generation has written itself.
+    compensation: None for none.
     """
 
     layout: TokenLayout
@@ -112,7 +112,7 @@ class Prefill:
     injections: Injections | None = None
     probe: Probe | None = None
     written: int = 0
-    betas: Betas | None = None
+    compensation: Compensation | None = None
 
 
 class PruningPass(Pass):
@@ -228,15 +228,8 @@ class PruningPass(Pass):
 
     def bias_at(self, layer: int) -> Tensor | None:
         """What text adds to its logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
-        betas = self.prefill.betas
-        if betas is None or not any_left(betas, [row[layer] for row in self.rows], self.layout.num_visual):
-            return None
-        return visual_bias(self._betas, self.layout, self.live, self.sizes)
-
-    @cached_property
-    def _betas(self) -> Tensor:
-        """The compensation of each sample on the device: float32 [B]."""
-        return self.layout.on_device(np.array(self.prefill.betas, dtype=np.float32))
+        given = self.prefill.compensation
+        return None if given is None else given.bias([row[layer] for row in self.rows], self.live, self.sizes)
 
     def compensated(self, call: AttentionCall) -> AttentionCall:
         """An attention call as the model runs it."""
