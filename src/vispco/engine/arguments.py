@@ -162,7 +162,8 @@ class ArgumentCutter:
 
             return self._once(key, cut, mask, kept)
         if (self.length == 1 and self.visual is None) or self.flat_masks:
-            opened = kept.open(number, first, self.dtype)
+            key = ("open", id(kept), first, number)
+            opened = self._once(key, lambda: kept.open(number, first, self.dtype), kept)
             return opened[:, 0, 0] if self.flat_masks and opened is not None else opened
         return self._once(("mask", id(kept), first, number), lambda: self._cut_mask(None, held), kept)
 
