@@ -41,6 +41,7 @@ SMALL = {
     "check": (),
     "compare methods": (
         *("--methods", "fastv", "--budgets", "0.5", "--draws", "0", "--search", "none", "--rounds", "0"),
+        *("--compensations", "none"),
         *("--samples", "1", "--test", "1", "--overwrite"),
     ),
     "compare searches": (

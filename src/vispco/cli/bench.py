@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.budgets import budgets_option
-from vispco.cli.choice import ALLOCATION, check_given
+from vispco.cli.choice import ALLOCATION, COMPENSATE, check_given
 from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -41,6 +41,9 @@ def bench(
     ] = None,
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
+    ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
     budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
@@ -76,7 +79,7 @@ def bench(
     from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
     fractions = parse_budgets(budgets)
-    check_given(allocation)
+    check_given(allocation, compensate)
     out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
     check_writable(out)
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -86,7 +89,8 @@ def bench(
     from vispco.timing.throughput import measure_throughput  # noqa: PLC0415
 
     named = [*(pruner or ()), *(schedule or ())]
-    candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, allocation)
+    options = {"allocation": allocation, "compensate": compensate}
+    candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, **options)
     spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
     judge = spec.build()
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)

@@ -21,6 +21,10 @@ ALLOCATION = (
     "How a prompt's tokens are divided over its pictures or frames: score (the best stay wherever they are), equal, or "
     "size (in proportion)."
 )
+COMPENSATE = (
+    "Attention that text gives back to the visual tokens that are left: their logits += COMPENSATE * log(shown / left), such as "
+    "0.75; 0 is off."
+)
 COST = "What a budget is a fraction of: {costs}."
 
 
@@ -43,14 +47,15 @@ class PrunerOptions:
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)] = (
         None
     )
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
+    ] = None
 
     def spec(self) -> PrunerSpec:
         """How the model is pruned. What is wrong with it is refused now, before a model is loaded."""
         from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - torch
 
-        return PrunerSpec.choose(
-            pruner=self.pruner, method=self.method, budget=one_budget(self.budget), allocation=self.allocation
-        )
+        return PrunerSpec.choose(**asdict(self) | {"budget": one_budget(self.budget)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +85,7 @@ class PruningOptions:
         ),
     ] = None
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None
+    compensate: Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)] = None
 
     def spec(self) -> PrunerSpec:
         """How the model is pruned. What is wrong with it is refused now, before a model is loaded."""
@@ -95,21 +101,25 @@ def chain_of(text: str) -> dict[str, Any]:
     return Chain.of(text).to_dict()
 
 
-def check_given(allocation: str | None) -> None:
-    """A wrong --allocation is refused before a model is loaded."""
+def check_given(allocation: str | None, compensate: float | None) -> None:
+    """A wrong --allocation or --compensate is refused before a model is loaded."""
     if allocation is not None:
         from vispco.scorers import check_allocation  # noqa: PLC0415 - torch
 
         check_allocation(allocation)
+    if compensate is not None:
+        from vispco.scorers import check_compensation  # noqa: PLC0415 - torch
+
+        check_compensation(compensate)
 
 
-def divided(scorer: str, allocation: str | None) -> str:
-    """A scorer or a chain as a person types it, with --allocation."""
-    if allocation is None:
+def chain_with(scorer: str, allocation: str | None, compensate: float | None) -> str:
+    """A scorer or a chain as a person types it, with --allocation and --compensate."""
+    if allocation is None and compensate is None:
         return scorer
-    from vispco.scorers import Chain  # noqa: PLC0415 - torch
+    from vispco.scorers import Chain, with_options  # noqa: PLC0415 - torch
 
-    return str(Chain.of(scorer).with_allocation(allocation))
+    return str(with_options(Chain.of(scorer), allocation, compensate))
 
 
 def method_chain(method: str | None, scorer: str | None, num_layers: int) -> str | None:

@@ -17,6 +17,7 @@ from vispco.core.runs.files import write_text
 
 if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable, TableSettings
+    from vispco.compare.methods.table import Kind
 
 FILE = "methods.json"
 
@@ -34,6 +35,10 @@ def methods(
         str, typer.Option(help="The search on top of each method, or none; see vispco compare searches.")
     ] = "vispco-halving",
     search_budgets: Annotated[str, typer.Option(help="The budgets at which it is run.")] = "0.5,0.3",
+    compensations: Annotated[
+        str,
+        typer.Option(help="Tried on each method at those budgets (see --compensate of evaluate), or none."),
+    ] = "0.5,0.75,1",
     rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
@@ -47,7 +52,7 @@ def methods(
 ) -> None:
     """Published methods side by side, by one account.
 
-    Each as published, scaled to budgets, with random schedules, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
+    Each as published, scaled to budgets, with random schedules, with compensation, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
     wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
     command continues a comparison that was stopped; with other methods, it adds them.
 
@@ -75,7 +80,10 @@ def methods(
     from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
     from vispco.compare.methods.table import continued  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.scorers import check_compensation  # noqa: PLC0415
 
+    given = [] if compensations == "none" else [each for each in compensations.split(",") if each.strip()]
+    betas = tuple(check_compensation(each.strip()) for each in given)
     names = chosen_methods(None if methods is None else [name.strip() for name in methods.split(",") if name.strip()])
     if search != "none":
         rivals.get(search)  # a wrong name is told before a model is loaded
@@ -87,6 +95,7 @@ def methods(
         tuple(searched),
         seed=seed,
         rounds=rounds,
+        compensations=betas,
     )
     spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec())
     learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
@@ -131,6 +140,8 @@ def methods(
 def _is_done(table: MethodTable, settings: TableSettings, method: str) -> bool:
     """Whether nothing of a method is left to measure."""
     first = table.row(method, "published")
-    if first is None or first.accuracy is None or settings.search is None:
+    if first is None or first.accuracy is None:
         return first is not None
-    return all(table.row(method, "searched", budget) is not None for budget in settings.search_budgets)
+    kinds: dict[Kind, object] = {"compensated": settings.compensations, "searched": settings.search}
+    asked = [kind for kind, given in kinds.items() if given]
+    return all(table.row(method, kind, budget) is not None for kind in asked for budget in settings.search_budgets)

@@ -17,7 +17,7 @@ from vispco.cli.budgets import (
     not_yet,
     one_budget,
 )
-from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
+from vispco.cli.choice import ALLOCATION, COMPENSATE, COST, ONE_CHAIN, check_given, method_chain
 from vispco.cli.completion import complete_models, complete_scorers
 from vispco.cli.data import (
     PER_TASK,
@@ -55,6 +55,9 @@ def search(
     ] = False,
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [searched by a joint search, else 0]", show_default=False)
+    ] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
     mode: Annotated[
         str | None,
@@ -93,7 +96,7 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets, not_yet)
-    check_given(allocation)
+    check_given(allocation, compensate)
     joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
     folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
@@ -115,6 +118,7 @@ def search(
         None if scorers is None else read_chains(scorers),
         servable=servable,
         allocation=allocation,
+        compensate=compensate,
         kernel=kernel,
         mode=mode,  # type: ignore[arg-type]  # refused there if it is none
         solver=solver,

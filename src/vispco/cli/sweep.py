@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.budgets import budget_option, not_yet, window_of
-from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
+from vispco.cli.choice import ALLOCATION, COMPENSATE, SCORER, chain_of, chain_with, check_given, method_chain
 from vispco.cli.completion import complete_models, complete_scorers
 from vispco.cli.data import TaskOptions, tell_skipped
 from vispco.cli.options import MODEL, ModelOptions, spread
@@ -35,6 +35,7 @@ def sweep(
     scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
+    compensate: Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)] = None,
     budget: Annotated[
         str | None,
         budget_option(
@@ -70,7 +71,7 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     window_of(budget, not_yet)
-    check_given(allocation)
+    check_given(allocation, compensate)
     folder = RunFolder(out)
     folder.check(older=OLDER)
     from functools import cache  # noqa: PLC0415
@@ -83,7 +84,7 @@ def sweep(
     from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
 
     num_layers = loading.num_layers(model)
-    scorer = divided(method_chain(method, scorer, num_layers) or scorer, allocation)
+    scorer = chain_with(method_chain(method, scorer, num_layers) or scorer, allocation, compensate)
     tasks = asked.spec()
     spec = EvaluatorSpec(
         model=model,

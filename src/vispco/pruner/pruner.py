@@ -18,7 +18,7 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.families import family_of
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Pruner:
     record: keep which visual tokens were live at each layer of the last prefill, in `survivors(model)`.
     allocation: how a prompt's tokens are divided over its pictures or frames: 'score' (the best stay wherever they are),
         'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
+    compensate: beta, how much attention text gives back to the visual tokens that are left: their logits += beta *
+        log(shown / left). 0 is off. Default: what the chain says.
 
         with pruner(model):
             model.generate(**inputs)
@@ -49,13 +51,14 @@ class Pruner:
         relaxation: Relaxation | None = None,
         record: bool = False,
         allocation: str | None = None,
+        compensate: float | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule) and not callable(schedule):
             raise InvalidInputError(
                 f"{schedule!r:.60} was given as the schedule of a pruner. Give a Schedule, such as "
                 "Schedule.single(layer=2, keep=0.5, num_layers=10) or Schedule((1.0, 0.5, ...)), or a planner."
             )
-        self.chain = Chain.of(scorer) if allocation is None else Chain.of(scorer).with_allocation(allocation)
+        self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
@@ -74,19 +77,21 @@ class Pruner:
         budget: float | str | None = None,
         record: bool = False,
         allocation: str | None = None,
+        compensate: float | None = None,
     ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
-        budget: default: the one that the pruner was saved with. allocation: in place of the one that it was made with.
+        budget: default: the one that the pruner was saved with. allocation, compensate: in place of those that it was made with.
         """
         from dataclasses import replace  # noqa: PLC0415
 
         from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - only for what was saved
 
+        given: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
         spec = PrunerSpec.load(folder).at(budget)
-        return (spec if allocation is None else replace(spec, allocation=allocation)).resolve(record=record)
+        return replace(spec, **{name: each for name, each in given.items() if each is not None}).resolve(record=record)
 
     @property
     def spec(self) -> PrunerSpec:

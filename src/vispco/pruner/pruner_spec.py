@@ -14,7 +14,7 @@ from vispco.core.runs import files, provenance
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, BudgetLike
 from vispco.pruner.model_fingerprint import ModelFingerprint
-from vispco.scorers import Chain, ChainLike, check_allocation
+from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class PrunerSpec:
     budget: as a user writes it (0.5, "50%", "40ms"); None: none was chosen yet, or, of a schedule or method, none is met.
     cost: the unit of budgets, as `Cost.to_dict` gives it; None: that of the model.
     allocation: how tokens are divided over a prompt's pictures, in place of what the chains say.
+    compensate: how much attention is given back (`Chain.compensate`), in place of what the chains say.
     model, fingerprint: the model that it was made for, where known. versions: of the packages that wrote it.
     source, folder: what it was read from, as the user named it, and the folder of its files. Not saved.
     """
@@ -48,6 +49,7 @@ class PrunerSpec:
     model: str = ""
     fingerprint: Mapping[str, Any] | None = None
     allocation: str | None = None
+    compensate: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict, compare=False)
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
@@ -61,6 +63,8 @@ class PrunerSpec:
             Budget.of(self.budget)  # a wrong one is refused here
         if self.allocation is not None:
             check_allocation(self.allocation)
+        if self.compensate is not None:
+            check_compensation(self.compensate)
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -79,6 +83,7 @@ class PrunerSpec:
         schedule: Schedule | str | None = None,
         budget: BudgetLike | None = None,
         allocation: str | None = None,
+        compensate: float | None = None,
     ) -> PrunerSpec:
         """What a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
@@ -97,26 +102,27 @@ class PrunerSpec:
                 "--pruner, --method, or --schedule with --scorer."
             )
         plain = None if budget is None else Budget.of(budget).plain
+        options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
             found = PrunerSpec.load(pruner).at(plain)
-            return found if allocation is None else replace(found, allocation=allocation)
+            return replace(found, **{name: each for name, each in options.items() if each is not None})
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
 
             if plain is None or method.partition(":")[0].strip() in PRESETS:
                 parse(method)  # an unknown setting is refused here
-                return PrunerSpec(None, {"kind": "published", "method": method}, plain, allocation=allocation)
+                return PrunerSpec(None, {"kind": "published", "method": method}, plain, **options)
             scorer, schedule = method, None
         chain = Chain.of(scorer or SCORER)
         if schedule is None:
-            return PrunerSpec(chain, {"kind": "steps"}, BUDGET if plain is None else plain, allocation=allocation)
+            return PrunerSpec(chain, {"kind": "steps"}, BUDGET if plain is None else plain, **options)
         if plain is not None:
             raise InvalidInputError(
                 "--budget goes with --pruner or --method. For a schedule of your own, give --schedule alone."
             )
-        return PrunerSpec.of_schedule(chain, schedule, allocation=allocation)
+        return PrunerSpec.of_schedule(chain, schedule, **options)
 
     @classmethod
     def of_schedule(cls, scorer: ChainLike, schedule: Schedule | str, **rest: Any) -> Self:
@@ -175,6 +181,7 @@ class PrunerSpec:
             "method": None if self.source else self.planner.get("method", steps),
             "budget": None if self.budget is None else Budget.of(self.budget).plain,
             "allocation": self.allocation,
+            "compensate": self.compensate,
         }
 
     def at(self, budget: BudgetLike | None) -> Self:
@@ -200,7 +207,8 @@ class PrunerSpec:
         from vispco.pruner.pruner import Pruner  # noqa: PLC0415 - it reads specs
 
         spec = self.at(None)
-        pruner = Pruner(*PLANNERS.get(self.kind)(spec, model), record=record, allocation=self.allocation)
+        options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate}
+        pruner = Pruner(*PLANNERS.get(self.kind)(spec, model), record=record, **options)
         pruner._spec = spec  # noqa: SLF001 - what it was made of
         return pruner
 
@@ -238,6 +246,7 @@ class PrunerSpec:
             "planner": dict(self.planner),
             "budget": self.budget,
             "allocation": self.allocation,
+            "compensate": self.compensate,
             "cost": None if self.cost is None else dict(self.cost),
             "versions": dict(self.versions) or provenance.versions(),
         }
@@ -257,6 +266,7 @@ class PrunerSpec:
             data["planner"],
             budget=data.get("budget"),
             allocation=data.get("allocation"),
+            compensate=data.get("compensate"),
             cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),

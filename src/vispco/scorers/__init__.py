@@ -5,7 +5,7 @@ from vispco.scorers.allocation import ALLOCATIONS, check_allocation
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
 from vispco.scorers.btp import BTP
 from vispco.scorers.cdpruner import CDPruner
-from vispco.scorers.chain import Chain, ChainLike
+from vispco.scorers.chain import Chain, ChainLike, check_compensation, with_options
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.dart import DART
 from vispco.scorers.divprune import DivPrune
@@ -70,7 +70,9 @@ __all__ = [
     "VisionZip",
     "Withdrawal",
     "check_allocation",
+    "check_compensation",
     "get",
     "register",
     "top_tokens",
+    "with_options",
 ]

@@ -47,6 +47,7 @@ def search(
     kernel: str | Kernel = "steps",
     mode: Mode | None = None,
     allocation: str | None = None,
+    compensate: float | None = None,
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
@@ -67,6 +68,8 @@ def search(
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
     servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
     allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
+    compensate: attention that text gives back to the visual tokens that are left (`Chain.compensate`); default: a joint search
+    finds it level by level, others have none.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
     default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
@@ -82,6 +85,7 @@ def search(
         kernel=kernel,
         mode=mode,
         allocation=allocation,
+        compensate=compensate,
         solver=solver,
         budgets=tuple(budgets),
         cost=cost,

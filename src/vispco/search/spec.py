@@ -11,7 +11,7 @@ from vispco import kernels
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.cost import Cost, parse_budget
 from vispco.kernels import Kernel
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, with_options
 from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
@@ -128,11 +128,13 @@ class SearchSpec:
         kernel: str | Kernel = "steps",
         mode: Mode | None = None,
         allocation: str | None = None,
+        compensate: float | None = None,
         **rest: Any,
     ) -> Self:
         """The search that a user means: joint without a scorer or a mode, else of one chain.
 
-        allocation: of tokens over a prompt's pictures, in place of what the scorers say. rest: the other fields.
+        allocation: of tokens over a prompt's pictures, compensate: of attention to tokens that are left, in place of what the
+        scorers say (a joint search that is not given it searches it). rest: the other fields.
         """
         named = (
             kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
@@ -142,16 +144,20 @@ class SearchSpec:
         if scorer is None and scorers is not None and len(scorers) == 1 and not servable:
             scorer, scorers = scorers[0], None
         joint = mode == "joint" or (mode is None and (scorer is None or servable))
-        if allocation is not None:
+        if allocation is not None or compensate is not None:
             if scorers is None and joint and scorer is None:
                 scorers = servable_chains() if servable else default_chains()
-            scorer = None if scorer is None and joint else Chain.of(scorer or "fastv").with_allocation(allocation)
-            scorers = None if scorers is None else [Chain.of(each).with_allocation(allocation) for each in scorers]
+            given = (allocation, compensate)
+            scorer = None if scorer is None and joint else with_options(Chain.of(scorer or "fastv"), *given)
+            scorers = None if scorers is None else [with_options(Chain.of(each), *given) for each in scorers]
         if joint:
             if named != "steps" or rest.pop("solver", None) not in (None, "table"):
                 raise InvalidInputError(
                     "A joint search has curves and a solver of its own. To choose a kernel or a solver, give one scorer."
                 )
+            if compensate is not None:  # then it is not searched
+                effort = rest.pop("effort", None) or Effort(batch_size=JOINT_BATCH)
+                rest["effort"] = replace(effort, joint=replace(effort.joint, compensations=()))
             preset = rest.pop("preset", None)
             rest["preset"] = presets.get(preset) if isinstance(preset, str) else preset
             return cls.of_chains(scorers if scorer is None else [scorer], servable=servable, **rest)

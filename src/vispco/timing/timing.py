@@ -124,9 +124,12 @@ def time_candidates(
 
 
 def read_candidates(
-    named: Sequence[str], scorer: str, methods: Sequence[str], budgets: Sequence[Budget], allocation: str | None
+    named: Sequence[str], scorer: str, methods: Sequence[str], budgets: Sequence[Budget], **options: Any
 ) -> dict[str, PrunerSpec]:
-    """What a person named: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5)."""
+    """What a person named: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5).
+
+    options: fields of a spec (`allocation`, `compensate`) in place of those that were named; None leaves them.
+    """
     found: list[tuple[str, PrunerSpec]] = []
     for text in named:
         if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
@@ -147,7 +150,8 @@ def read_candidates(
         raise InvalidInputError(
             f"The candidates {', '.join(names)} have a name twice (or `{UNPRUNED}`). Give each its own."
         )
-    return {name: spec if allocation is None else replace(spec, allocation=allocation) for name, spec in found}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: replace(spec, **given) for name, spec in found}
 
 
 def resolve_candidates(candidates: Mapping[str, PrunerSpec], model: Any) -> dict[str, Pruner | None]:

@@ -30,8 +30,11 @@ from vispco.cost import BudgetWarning, Exact, Workload
 from vispco.data import dataset
 from vispco.evaluation import features
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.models.loading import load
 from vispco.pruner import presets
+from vispco.pruner.pruner import Pruner
+from vispco.scorers import Chain
 from vispco.search import calibration as calibrations
 
 SETTINGS = TableSettings(
@@ -46,7 +49,7 @@ SETTINGS = TableSettings(
 # fmt: off
 ARGUMENTS = (
     "--methods", "vtw", "--tasks", "attribute", "--test", "1", "--samples", "1", "--draws", "0", "--search", "none",
-    "--budgets", "0.5", "--rounds", "0",
+    "--budgets", "0.5", "--compensations", "none", "--rounds", "0",
 )
 # fmt: on
 
@@ -71,6 +74,7 @@ def test_every_method_is_there_in_every_way(table):
             ("published", (None,)),
             ("scaled", (0.5, 0.1)),
             ("sampled", (0.5,)),
+            ("compensated", (0.5,)),
             ("searched", (0.5,)),
         ):
             for budget in budgets:
@@ -101,6 +105,21 @@ def test_the_numbers_are_those_of_one_account(setup, table):
     assert table.row("fastv", "sampled", 0.5).deviation >= 0
 
 
+def test_compensation_is_chosen_on_the_calibration_set_and_judged_on_the_test_set(setup, table):
+    for method in SETTINGS.methods:
+        own, row = table.row(method, "scaled", 0.5), table.row(method, "compensated", 0.5)
+        chain = Chain.of(own.chain)
+        calibration = setup.evaluator(chain, calibration=True)
+        sizes = SampleSizes.of(calibration)
+        preset, setting = presets.parse(method)
+        schedule = preset.at_budget(0.5, sizes.cost, sizes.workload, setting)
+        kl = {b: calibration.kl(Pruner(chain, schedule, compensate=b)) for b in (0.0, *SETTINGS.compensations)}
+        beta = min(kl, key=kl.get)
+        assert row.note.startswith(f"compensate={beta:g}")
+        assert Chain.of(row.chain) == chain.with_compensation(beta)
+        assert row.fraction == own.fraction  # it costs nothing
+
+
 def test_times_are_of_the_first_word_beside_the_unpruned_model(setup):
     own, places = presets.pruner("vtw", setup.model, budget=0.5), []
 
@@ -117,7 +136,7 @@ def test_times_are_of_the_first_word_beside_the_unpruned_model(setup):
 
 def test_every_kind_of_row_is_timed(setup):
     found = fill_table(setup, replace(SETTINGS, methods=("divprune",), budgets=(0.5,), draws=1, rounds=1))
-    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "searched"]
+    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "compensated", "searched"]
     assert all(row.milliseconds > 0 and row.speedup > 0 for row in found.rows[1:])
 
 

@@ -175,6 +175,10 @@ def test_the_search_that_a_user_means():
     assert SearchSpec.choose(None, ["divprune+fastv"]).mode == "predictor"
     assert SearchSpec.choose(mode="static").chain == Chain.of("fastv")
     assert SearchSpec.choose(servable=True).servable
+    fixed = SearchSpec.choose(None, ["fastv", "divprune"], compensate=0.5)
+    assert [chain.compensate for chain in fixed.chains] == [0.5, 0.5]
+    assert fixed.effort.joint.compensations == ()
+    assert SearchSpec.choose("fastv", compensate=0.5).chain == Chain.of("compensate=0.5:fastv")
     again = SearchSpec.from_dict(SearchSpec.choose(None, ["fastv", "divprune"], budgets=(0.3,)).to_dict())
     assert [str(chain) for chain in again.chains] == ["fastv", "divprune"]
     assert again.budgets == (0.3,)
@@ -208,7 +212,7 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     for point in frontier.points:
         followed = point.provenance["methods"]
         assert sum(each["share"] for each in followed) == pytest.approx(1.0)
-        assert {each["chain"] for each in followed} <= set(config["scorers"])
+        assert {Chain.of(each["chain"]).with_compensation(0.0) for each in followed} <= set(CHAINS)
     pruner = Pruner.from_pretrained(tmp_path / "run", budget="mean:0.4,max:0.6")
     result = TaskEvaluator(model, processor, samples, batch_size=4, max_new_tokens=1)(pruner)
     assert result.fraction["exact"] <= 0.6
@@ -218,7 +222,7 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     pruner.save_pretrained(tmp_path / "saved")
     again = Pruner.from_pretrained(tmp_path / "saved")
     assert again.chain == pruner.chain
-    assert PrunerSpec.load(tmp_path / "run").static(0.6).chain in CHAINS
+    assert PrunerSpec.load(tmp_path / "run").static(0.6).chain.with_compensation(0.0) in CHAINS
     resumed = search(model, processor, samples, **asked)
     assert [(p.accuracy, p.schedule) for p in resumed.points] == [(p.accuracy, p.schedule) for p in frontier.points]
 
@@ -229,4 +233,4 @@ def test_a_candidate_may_read_the_vision_tower():
     spec = SearchSpec.of_chains(["divprune", "hiprune"], budgets=(0.7,), effort=effort)
     run = SearchRun.prepare(model, processor, list(dataset("calibration", limit=1))[:4], spec)
     assert run.batches.store.vision == Chain.of("hiprune").needs_vision
-    assert {str(chain) for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}
+    assert {chain.name.rpartition(":")[-1] for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}

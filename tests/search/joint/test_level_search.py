@@ -105,3 +105,21 @@ def test_a_chain_that_keeps_layers_full_is_looked_at_where_that_leaves_something
 def test_fewer_configurations_are_measured_where_they_are_dear_and_more_where_cheap(budget, number):
     assert JointSettings().at(8, budget) == number
     assert JointSettings().at(1, budget) == 1
+
+
+def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_shortlist(ground):
+    search = level_search(ground, compensations=(1.0, -0.5))
+    search.scout(CHAINS)
+    best, before = search.best(1)[0], set(search.trials)
+    search.compensate()
+    tried = [t for t in search.trials.values() if torch.equal(t.params, best.params)]
+    tried = [t for t in tried if t.chain.with_compensation(0.0) == best.chain]
+    assert {t.chain.compensate for t in tried} == {0.0, 1.0, -0.5}
+    found = min(tried, key=lambda trial: trial.loss).chain.compensate
+    others = [t for key, t in search.trials.items() if key not in before and t not in tried]
+    assert {t.chain.compensate for t in others} == ({found} if found else set())
+    assert len({float(t.kl.sum()) for t in tried}) == 3, "a compensation changed nothing"
+    unchanged = level_search(ground, compensations=())
+    unchanged.scout(CHAINS)
+    unchanged.compensate()
+    assert set(unchanged.trials) == before

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vispco.compare.methods.comparison_setup import ComparisonSetup
+from vispco.compare.methods.compensation_on_top import compensation_on_top
 from vispco.compare.methods.search_on_top import pruner_at, search_on_top
 from vispco.compare.methods.table import Kind, MethodTable, MethodTableRow, TableSettings
 from vispco.core.errors import InvalidInputError, VispcoError
@@ -65,9 +66,14 @@ def fill_table(
             if filled.row(method, "published") is None:
                 add(*_measured(setup, settings, method))
             first = filled.row(method, "published")
-            if settings.search is None or first is None or first.accuracy is None:
+            if first is None or first.accuracy is None:
                 continue
-            for budget in settings.search_budgets:
+            for budget in settings.search_budgets if settings.compensations else ():
+                if filled.row(method, "compensated", budget) is None:
+                    on_method(f"{method}, compensation at {budget:.0%}")
+                    own = filled.row(method, "scaled", budget)
+                    add(_noted(compensation_on_top(setup, settings, method, budget, own)))
+            for budget in settings.search_budgets if settings.search is not None else ():
                 if filled.row(method, "searched", budget) is None:
                     on_method(f"{method}, search at {budget:.0%}")
                     own = filled.row(method, "scaled", budget)

@@ -19,13 +19,27 @@ INFEASIBLE_KL = 50.0  # KL: more than any measured one, and finite, so that mean
 ROUNDING = 1e-9
 
 
+class _Objectives(dict[Chain, Objective]):
+    """The objective of each chain, made when it is first asked for: a chain may come with other options."""
+
+    def __init__(self, first: Objective) -> None:
+        super().__init__()
+        self.first = first
+
+    def __missing__(self, chain: Chain) -> Objective:
+        found = self[chain] = self.first.with_chain(chain)
+        return found
+
+
 class ChainObjectives:
     """The candidate chains on one model: an objective for each, with one bill and one journal."""
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
         self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
         self.objective = objective
-        self.objectives = {chain: objective.with_chain(chain) for chain in chains}
+        self.objectives = _Objectives(objective)
+        for chain in chains:
+            self.objectives[chain]
 
     def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
         """KL [K, B] of configurations at a level; those that come to the same tokens are run once.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost
+from vispco.engine.compensation import can_compensate
 from vispco.pruner.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.instruction_groups import group_instructions
@@ -94,6 +95,8 @@ def measure_joint_table(
     level below it: what is easy with less money is easy here.
     """
     settings = settings or JointSettings()
+    if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
+        settings = replace(settings, compensations=())
     candidates = ChainObjectives(objective, chains, servable=settings.servable)
     samples = StageSamples.of(batches, settings)
     searches: dict[float, LevelSearch] = {}
@@ -168,6 +171,7 @@ def search_levels(
     for level in sorted(searches):
         for near in _adjacent(level, known):
             searches[level].add_trials(known[near].best(settings.at(settings.inherited, searches[level].budget)))
+        searches[level].compensate()
         searches[level].promote()
 
 

@@ -65,7 +65,8 @@ class LevelSearch:
     def try_chains(self, chains: Sequence[Chain]) -> None:
         """The best shape under the other chains whose scorers begin at the same layers."""
         best = self.best(1)[0]
-        others = [chain for chain in chains if chain != best.chain and stage_layers(chain) == stage_layers(best.chain)]
+        same = [chain.with_compensation(best.chain.compensate) for chain in chains]
+        others = [chain for chain in same if chain != best.chain and stage_layers(chain) == stage_layers(best.chain)]
         self._measure_to([trial for chain in others for trial in self._add(chain, best.params[None])], 0)
 
     @property
@@ -95,6 +96,18 @@ class LevelSearch:
             new = [trial for trial in near if trial.rung < 0]
             wanted += new[: max(1, round(count * len(own) / len(leaders)))]
         self._measure_to(wanted, 0)
+
+    def compensate(self) -> None:
+        """The best trial with attention given back, by several betas; then the rest of the shortlist by the best of them."""
+        betas = (0.0, *self.settings.compensations)
+        if len(betas) == 1:
+            return
+        best = self.best(1)[0]
+        tried = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
+        self._measure_to(tried, 0)
+        beta = min((self.trials[trial.key] for trial in tried), key=lambda trial: trial.loss).chain.compensate
+        for trial in self._shortlist(self.settings.at(self.settings.shortlist[0], self.budget)) if beta else ():
+            self._measure_to(self._add(trial.chain.with_compensation(beta), trial.params[None]), 0)
 
     def promote(self) -> None:
         """The better ones on more samples, twice."""

@@ -21,6 +21,8 @@ class JointSettings:
     chain in the first rung. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are
     added then. carried: configurations that a level takes over from the level beside it. shortlist: configurations in the second
     and in the third rung.
+    compensations: what each level tries on its best configuration, besides none (`Chain.compensate`); the best of them is then
+    tried on the rest of the shortlist.
     anchors: configurations of each level between which the predictor may choose.
     easy: where stages end. Up to the first, levels are measured on all samples. Behind each, on the samples that hold the
     share `hard` of what is lost there, and on as many of the others as `probes` says, which stand for the rest.
@@ -35,6 +37,7 @@ class JointSettings:
     neighbours: int = 8
     inherited: int = 2
     shortlist: tuple[int, int] = (9, 6)
+    compensations: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, -0.25)
     anchors: int = 5
     stage_ends: tuple[float, ...] = (0.13, 0.3)
     hard_share: float = 0.97
@@ -60,7 +63,7 @@ class JointSettings:
         rungs = [min(samples, rung) for rung in self.rungs]
         fair = [min(level, REFERENCE_BUDGET) for level in self.levels]
         first = sum(min(level, REFERENCE_BUDGET) for level in self.ranking_levels) * chains * self.shapes / 2
-        level = (self.neighbours + 2 * self.inherited) * rungs[0]
+        level = (self.neighbours + 2 * self.inherited + len(self.compensations)) * rungs[0]
         level += sum(n * (b - a) for n, a, b in zip(self.shortlist, rungs, rungs[1:], strict=False))
         rest = sum(sum(levels) / (1 + stage) for stage, levels in enumerate(self.stages()))
         rest *= self.anchors * max(0, samples - rungs[-1])
