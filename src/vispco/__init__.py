@@ -16,7 +16,7 @@ from vispco.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
-    from vispco import presets
+    from vispco import presets, vllm
     from vispco.cost import BudgetWarning
     from vispco.errors import (
         InvalidInputError,
@@ -55,6 +55,7 @@ _HOMES = {
     "register": "vispco.scorers",
     "search": "vispco.search",
     "sweep": "vispco.sweep",
+    "vllm": "vispco.vllm",
 }
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "register",
     "search",
     "sweep",
+    "vllm",
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

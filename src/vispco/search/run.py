@@ -44,6 +44,7 @@ def search(
     scorer: ChainLike | None = None,
     scorers: Sequence[ChainLike] | None = None,
     servable: bool = False,
+    cacheable: bool = False,
     kernel: str | Kernel = "steps",
     mode: Mode | None = None,
     allocation: str | None = None,
@@ -65,7 +66,8 @@ def search(
     anything else in it is refused (`vispco.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
-    servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
+    servable: only configurations that prune once, before layer 0. cacheable: only chains whose choice does not depend on the
+    question. With one scorer, its schedules alone are searched.
     allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
@@ -79,6 +81,7 @@ def search(
         scorer,
         scorers,
         servable=servable,
+        cacheable=cacheable,
         kernel=kernel,
         mode=mode,
         allocation=allocation,

@@ -56,7 +56,7 @@ def arguments(
 ) -> list[str]:
     """The same for the command line of vLLM's server. model: whose config says which class it is."""
     settings = settings_of(scorer, keep=keep, pruner=pruner, budget=budget, max_keep=max_keep)
-    override = {"architectures": [pruned_architecture(_config_of(model))], FIELD: settings.to_dict()}
+    override = {"architectures": [pruned_architecture(config_of(model))], FIELD: settings.to_dict()}
     return ["--hf-overrides", json.dumps(override, separators=(",", ":")), "--enforce-eager"]
 
 
@@ -70,13 +70,19 @@ def settings_of(
 ) -> ServingSettings:
     """Settings from a scorer and a share, or from a pruner and a budget."""
     if (scorer is None) == (pruner is None):
-        raise InvalidInputError("Give a scorer with the share that it keeps (divprune, keep=0.25), or a pruner; not both.")
+        raise InvalidInputError(
+            "Give a scorer with the share that it keeps (divprune, keep=0.25), or a pruner; not both."
+        )
     if pruner is not None:
         if keep is not None:
-            raise InvalidInputError(f"keep={keep!r} was given beside a pruner, which has a share of its own. Leave it out.")
+            raise InvalidInputError(
+                f"keep={keep!r} was given beside a pruner, which has a share of its own. Leave it out."
+            )
         return ServingSettings.of_pruner(pruner, budget, max_keep)
     if keep is None or budget is not None:
-        raise InvalidInputError("A scorer needs keep, the share of a picture's tokens that stays; budgets are for pruners.")
+        raise InvalidInputError(
+            "A scorer needs keep, the share of a picture's tokens that stays; budgets are for pruners."
+        )
     assert scorer is not None  # noqa: S101 - one of the two was given
     return ServingSettings.of_method(scorer, keep, max_keep)
 
@@ -129,7 +135,7 @@ def pruned_architecture(config: Mapping[str, Any]) -> str:
     return ARCHITECTURES[given]
 
 
-def _config_of(model: str | Path) -> Mapping[str, Any]:
+def config_of(model: str | Path) -> Mapping[str, Any]:
     """The config of a shipped model, a folder or a hub id, as data."""
     from vispco import zoo  # noqa: PLC0415 - not needed for a folder of another's
 

@@ -40,11 +40,13 @@ class PrunedPictures:
     config: Any
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
-        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        super().__init__(vllm_config=vllm_config, prefix=prefix)  # type: ignore[call-arg]  # a model class comes behind
         config = vllm_config.model_config.hf_config
         self.picture_scorer = ServingSettings.of_config(config).chooser
         self.embedding_width: int = config.get_text_config().hidden_size
-        self._places: tuple[Tensor, Tensor] | None = None  # of the step that is about to run: columns [K], places [3, K]
+        self._places: tuple[Tensor, Tensor] | None = (
+            None  # of the step that is about to run: columns [K], places [3, K]
+        )
 
     def places(self, index: Tensor, grid: GridSize) -> Tensor:
         """What tokens' places add to the position of their picture: int64 [K] -> [K, 3]."""
@@ -151,9 +153,7 @@ class Qwen3Processor(QwenProcessor, qwen3_vl.Qwen3VLMultiModalProcessor):  # typ
     """Qwen3-VL."""
 
 
-@MULTIMODAL_REGISTRY.register_processor(
-    Qwen3Processor, info=Qwen3Info, dummy_inputs=qwen3_vl.Qwen3VLDummyInputsBuilder
-)
+@MULTIMODAL_REGISTRY.register_processor(Qwen3Processor, info=Qwen3Info, dummy_inputs=qwen3_vl.Qwen3VLDummyInputsBuilder)
 class VispcoQwen3VLForConditionalGeneration(
     QwenPictures,
     qwen3_vl.Qwen3VLForConditionalGeneration,  # type: ignore[misc]

@@ -65,23 +65,31 @@ def refusals(vllm_config: Any) -> list[str]:
             "stage alone. Use 1; tensor parallelism is for models that do not fit."
         )
     if vllm_config.speculative_config is not None:
-        found.append("Speculative decoding was asked for, and its drafts do not know the pruned positions. Leave it out.")
+        found.append(
+            "Speculative decoding was asked for, and its drafts do not know the pruned positions. Leave it out."
+        )
     if not model.enforce_eager or graphs.cudagraph_mm_encoder:
         found.append(
             "CUDA graphs or compilation were asked for, with which pruning has not been tested. Give enforce_eager=True "
             "(--enforce-eager), as vispco.vllm.options does."
         )
     if getattr(parallel, "enable_dbo", False):
-        found.append("Dual batch overlap was asked for; it splits a step, and positions are added to whole ones. Leave it out.")
+        found.append(
+            "Dual batch overlap was asked for; it splits a step, and positions are added to whole ones. Leave it out."
+        )
     if vllm_config.lora_config is not None and vllm_config.lora_config.enable_tower_connector_lora:
-        found.append("Adapters on the vision tower were asked for, with which pruning has not been tested. Leave them out.")
+        found.append(
+            "Adapters on the vision tower were asked for, with which pruning has not been tested. Leave them out."
+        )
     if vllm_config.use_v2_model_runner:
         found.append("vLLM's second model runner was chosen, which is not tested. Set VLLM_USE_V2_MODEL_RUNNER=0.")
     if media is not None:
         if media.is_multimodal_pruning_enabled():
             found.append("vLLM's own pruning of videos was asked for, too. Keep one of the two.")
         if media.enable_mm_embeds:
-            found.append("enable_mm_embeds was given, but pictures that are embeddings already are not pruned. Leave it out.")
+            found.append(
+                "enable_mm_embeds was given, but pictures that are embeddings already are not pruned. Leave it out."
+            )
         given = sorted({KEEP, PRUNE} & set(media.mm_processor_kwargs or {}))
         if given:
             found.append(f"{given[0]} was given for the engine. Give it as keep of vispco.vllm.options(...).")

@@ -53,9 +53,7 @@ class PrunedProcessor:
     def get_dummy_inputs(self, *args: Any, **options: Any) -> Any:
         """The largest picture at the largest share, with text behind it as a prompt has."""
         inputs = super().get_dummy_inputs(*args, **options)  # type: ignore[misc]
-        return replace(
-            inputs, prompt=[*inputs.prompt, 0], hf_processor_mm_kwargs={KEEP: self.info.pruning.max_keep}
-        )
+        return replace(inputs, prompt=[*inputs.prompt, 0], hf_processor_mm_kwargs={KEEP: self.info.pruning.max_keep})
 
     def apply(self, inputs: Any, timing_ctx: Any) -> Any:
         """Refuse a prompt whose last token is of a picture: its output is read, so it may not leave."""

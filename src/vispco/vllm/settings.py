@@ -55,7 +55,9 @@ class ServingSettings:
         if config.fixed:
             config = deployment.at_budget(config, budget)
         elif budget is None and config.budget is None:
-            raise InvalidInputError(f"{source} works at any budget, and none was given. Give budget=0.5 (--budget 0.5).")
+            raise InvalidInputError(
+                f"{source} works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
+            )
         else:
             config = deployment.export(source, config.budget if budget is None else budget)  # type: ignore[arg-type]
         return cls(str(config.chain), share_before_layers(config.schedule, source), max_keep)
@@ -68,7 +70,9 @@ class ServingSettings:
     def share(self, asked: Mapping[str, Any]) -> float:
         """The share of a request: what its `mm_processor_kwargs` ask for, or the engine's."""
         if KEEP in asked and PRUNE in asked:
-            raise InvalidInputError(f"Both {KEEP} and {PRUNE} were given. Give the share that stays, or the one that leaves.")
+            raise InvalidInputError(
+                f"Both {KEEP} and {PRUNE} were given. Give the share that stays, or the one that leaves."
+            )
         if PRUNE in asked:
             rate = asked[PRUNE]
             if not _is_number(rate) or not 0 <= rate < 1:
@@ -138,11 +142,15 @@ def _obstacles(chain: Chain) -> list[str]:
             f"before layer 0 only. {ALONE}"
         )
     elif scorer.needs_attention or scorer.needs_entering:
-        found.append(f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}")
+        found.append(
+            f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
+        )
     if chain.merges:
         found.append(f"merges tokens, which is not served inside vLLM. {ALONE}")
     if chain.decides_count:
-        found.append(f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}")
+        found.append(
+            f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}"
+        )
     if chain.needs_vision:
         found.append(f"reads the inside of the vision tower, which vLLM's towers do not show. {ALONE}")
     if scorer.reads_question:
@@ -150,5 +158,7 @@ def _obstacles(chain: Chain) -> list[str]:
     if type(scorer).for_model is not Scorer.for_model:
         found.append(f"has weights of its own for a model of transformers. {ALONE}")
     if chain.allocation == "equal":
-        found.append("divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out.")
+        found.append(
+            "divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out."
+        )
     return found
