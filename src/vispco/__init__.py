@@ -15,7 +15,7 @@ from vispco.core.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
-    from vispco import search, sweep
+    from vispco import search, sweep, vllm
     from vispco.core.errors import (
         InvalidInputError,
         PrunerStateError,
@@ -53,6 +53,7 @@ _HOMES = {
     "register": "vispco.scorers",
     "search": "vispco.search",
     "sweep": "vispco.sweep",
+    "vllm": "vispco.vllm",
 }
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "register",
     "search",
     "sweep",
+    "vllm",
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

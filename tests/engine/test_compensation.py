@@ -235,8 +235,8 @@ def test_a_pruner_is_saved_with_it_and_an_old_one_has_none(tmp_path):
     assert Pruner.from_pretrained(tmp_path, compensate=0.0).chain == Chain.of("divprune")
     data = Pruner("divprune", EARLY).config.to_dict()
     del data["compensate"]
-    from vispco.pruner.pruner_config import PrunerConfig
+    from vispco.pruner.pruner_spec import PrunerSpec
 
-    old = PrunerConfig.from_dict(data)
+    old = PrunerSpec.from_dict(data)
     assert old.compensate is None
     assert old.chain.compensate == 0.0

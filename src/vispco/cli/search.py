@@ -53,6 +53,9 @@ def search(
     servable: Annotated[
         bool, typer.Option("--servable", help="Only what prunes once, before layer 0, as serving engines can.")
     ] = False,
+    cacheable: Annotated[
+        bool, typer.Option("--cacheable", help="Only choices that do not read the question, so that caches hold.")
+    ] = False,
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
     compensate: Annotated[
@@ -97,7 +100,7 @@ def search(
     """
     fractions = budgets_of(budgets, not_yet)
     check_given(allocation, compensate)
-    joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
+    joint = "servable" if servable else "cacheable" if cacheable else "joint" if mode in (None, "joint") else "fastv"
     folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
@@ -117,6 +120,7 @@ def search(
         scorer,
         None if scorers is None else read_chains(scorers),
         servable=servable,
+        cacheable=cacheable,
         allocation=allocation,
         compensate=compensate,
         kernel=kernel,
@@ -189,20 +193,32 @@ def export(
             help="A JSON file for one static schedule, or a folder for all that was found [RUN/pruner-BUDGET.json]"
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Print the flags of an engine instead: vllm, openvino, or pixels (a cap).", metavar="ENGINE"
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
-    """What a search found for a budget, as a pruner in one file or folder.
+    """What a search found for a budget, as a pruner in one file or folder, or as the flags of an engine.
 
     Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the
-    predictor, or the shapes of all budgets, and works at other budgets, too.
+    predictor, or the shapes of all budgets, and works at other budgets, too. --for writes nothing: it prints the flags
+    that come nearest in an engine that cannot run the whole schedule, and what they give up.
 
     Examples:
 
         vispco export runs/qwen --budget 0.4 --out pruner.json
 
+        vispco export runs/qwen --budget 0.4 --for vllm
+
         vispco export runs/qwen --budget 0.4 --out qwen-pruner
     """
     fraction = one_budget(budget)
+    if target is not None:
+        print_engine_flags(run, fraction, target, out, json=json)
+        return
     path = (
         output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner")
         if out is None or out.suffix == ".json"
@@ -218,6 +234,25 @@ def export(
     if path.suffix == ".json":
         record_output(path)
     show(spec.to_dict(), as_json=json, table=f"{path}: {spec.chain}, {spec.kind}, {fraction:.0%} of the FLOPs")
+
+
+def print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, *, json: bool) -> None:
+    """The flags of an engine on stdout; what they give up beside it."""
+    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
+    from vispco.serving.engine_flags import engine_flags  # noqa: PLC0415
+
+    if out is not None:
+        raise InvalidInputError("--for prints flags and --out names a file for a pruner. Keep one of them.")
+    found = engine_flags(run, budget, engine)
+    if json:
+        show(found.to_dict(), as_json=True, table=None)
+        return
+    say(
+        f"{found.fraction:.1%} of the FLOPs; the full schedule {found.full_fraction:.1%}, for an input of a typical size"
+    )
+    for sentence in found.gives_up:
+        say(sentence)
+    typer.echo(found.flags)
 
 
 def unpruned_of(folder: Path) -> Evaluation:

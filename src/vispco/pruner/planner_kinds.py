@@ -78,7 +78,7 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the spec.
     """
-    cost, budget = _cost_of(spec), _budget(spec)
+    cost, budget = cost_of(spec), _budget(spec)
     if budget.kind != "flops":
         chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
 
@@ -172,7 +172,7 @@ def first_layers(chain: Chain, num_layers: int) -> list[int]:
 def static_schedule(spec: PrunerSpec, budget: float, num_text: int, num_visual: int) -> tuple[Chain, Schedule]:
     """The shape of the nearest budget that was searched, as one schedule for samples of one size."""
     chain, kernel, shape = _nearest_shape(spec, budget)
-    cost = _cost_of(spec)
+    cost = cost_of(spec)
     size = workload_under(chain, cost.dimensions, num_text, num_visual)
     return chain, FoundShape(budget, shape.params, shape.kl).schedule(kernel, size, cost)
 
@@ -214,7 +214,7 @@ def _nearest_shape(spec: PrunerSpec, budget: float) -> tuple[Chain, Kernel, Foun
     return chain, kernel, FoundShape.from_dict(dict(entry))
 
 
-def _cost_of(spec: PrunerSpec) -> Cost:
+def cost_of(spec: PrunerSpec) -> Cost:
     """The cost that its budgets are measured in."""
     if spec.cost is None:
         raise InvalidInputError(

@@ -184,6 +184,10 @@ class Chain:
         return any(scorer.needs_attention or scorer.needs_entering for scorer in self.scorers)
 
     @property
+    def reads_question(self) -> bool:
+        return any(scorer.reads_question for scorer in self.scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:
         """All that any of the scorers reads of the vision tower."""
         needs = VisionNeeds()

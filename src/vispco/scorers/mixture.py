@@ -57,6 +57,10 @@ class Mixture(Scorer):
         return any(scorer.needs_text_hidden for scorer in self._scorers)
 
     @property
+    def reads_question(self) -> bool:
+        return any(scorer.reads_question for scorer in self._scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
         return functools.reduce(operator.or_, (scorer.needs_vision for scorer in self._scorers))
 

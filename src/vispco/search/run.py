@@ -44,6 +44,7 @@ def search(
     scorer: ChainLike | None = None,
     scorers: Sequence[ChainLike] | None = None,
     servable: bool = False,
+    cacheable: bool = False,
     kernel: str | Kernel = "steps",
     mode: Mode | None = None,
     allocation: str | None = None,
@@ -66,7 +67,8 @@ def search(
     anything else in it is refused (`vispco.core.runs.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
-    servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
+    servable: only configurations that prune once, before layer 0. cacheable: only chains whose choice does not depend on the
+    question. With one scorer, its schedules alone are searched.
     allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
     compensate: attention that text gives back to the visual tokens that are left (`Chain.compensate`); default: a joint search
     finds it level by level, others have none.
@@ -82,6 +84,7 @@ def search(
         scorer,
         scorers,
         servable=servable,
+        cacheable=cacheable,
         kernel=kernel,
         mode=mode,
         allocation=allocation,

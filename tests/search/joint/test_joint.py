@@ -234,3 +234,14 @@ def test_a_candidate_may_read_the_vision_tower():
     run = SearchRun.prepare(model, processor, list(dataset("calibration", limit=1))[:4], spec)
     assert run.batches.store.vision == Chain.of("hiprune").needs_vision
     assert {chain.name.rpartition(":")[-1] for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}
+
+
+def test_cacheable_chains_do_not_read_the_question():
+    spec = SearchSpec.choose(cacheable=True)
+    assert spec.cacheable
+    assert [str(chain) for chain in spec.chains] == ["divprune", "v2drop", "divprune+v2drop"]
+    assert SearchSpec.from_dict(spec.to_dict()) == spec
+    both = SearchSpec.choose(cacheable=True, servable=True)
+    assert [str(chain) for chain in both.chains] == ["divprune", "uniform"]
+    with pytest.raises(InvalidInputError, match="reads the question"):
+        check_chains(["cdpruner"], cacheable=True)

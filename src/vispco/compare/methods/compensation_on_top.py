@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from vispco.compare.methods.search_on_top import pruner_at
 from vispco.compare.methods.comparison_setup import ComparisonSetup
+from vispco.compare.methods.search_on_top import pruner_at
 from vispco.compare.methods.table import MethodTableRow, TableSettings
 from vispco.core.errors import VispcoError
 from vispco.evaluation.sample_sizes import SampleSizes

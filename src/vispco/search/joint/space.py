@@ -35,6 +35,12 @@ def servable_chains() -> tuple[Chain, ...]:
     return tuple(Chain.of(name) for name in (*PRE_LLM, "uniform"))
 
 
+def candidate_chains(*, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:
+    """The chains of a search that names none. cacheable: those whose choice is the same for every question."""
+    chains = servable_chains() if servable else default_chains()
+    return tuple(chain for chain in chains if not (cacheable and chain.reads_question))
+
+
 def read_chains(text: str) -> tuple[Chain, ...]:
     """Chains as a person types them, separated by commas: 'fastv,divprune+fastv'. Brackets may hold commas."""
     parts, depth = [""], 0
@@ -129,7 +135,7 @@ def _every_scorer_drops(chain: Chain, counts: Tensor, num_visual: int) -> Tensor
     return used
 
 
-def check_chains(chains: Sequence[ChainLike], *, servable: bool = False) -> tuple[Chain, ...]:
+def check_chains(chains: Sequence[ChainLike], *, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:
     """Chains that a joint search can take, or a sentence."""
     found = tuple(dict.fromkeys(Chain.of(chain) for chain in chains))
     for chain in found:
@@ -137,5 +143,10 @@ def check_chains(chains: Sequence[ChainLike], *, servable: bool = False) -> tupl
             raise InvalidInputError(
                 f"--servable keeps to configurations that prune before layer 0, and {chain.name!r} begins at layer "
                 f"{chain.earliest_layer}. Give scorers such as {', '.join(PRE_LLM)}."
+            )
+        if cacheable and chain.reads_question:
+            raise InvalidInputError(
+                f"--cacheable keeps to choices that are the same for every question, and {chain.name!r} reads the question. "
+                f"Give scorers such as {', '.join(str(each) for each in candidate_chains(cacheable=True))}."
             )
     return found
