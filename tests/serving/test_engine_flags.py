@@ -11,13 +11,13 @@ from vispco import Pruner, Schedule
 from vispco.cli.main import app
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Workload
-from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.pruner.planner_kinds import cost_of
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.serving.engine_flags import engine_flags
 
-RUN = Path(__file__).parents[1] / "planning" / "old_runs" / "static"  # fastv on tiny-llava
+RUN = Path(__file__).parents[1] / "pruner" / "search_runs" / "static"  # fastv on tiny-llava
 BUDGETS = (0.3, 0.5, 0.8)
 
 

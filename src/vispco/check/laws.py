@@ -21,10 +21,10 @@ from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 
-TOLERANCE = 1e-4  # of the spread of the logits
-NEW = 4
-COMPENSATE = 0.75
-SAMPLES = (ONE, TWO, (1, "picture", 9))
+_TOLERANCE = 1e-4  # of the spread of the logits
+_NEW = 4
+_COMPENSATE = 0.75
+_SAMPLES = (ONE, TWO, (1, "picture", 9))
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class LawBrokenError(Exception):
 
 
 def full_retention_is_bit_identical(subject: Subject) -> None:
-    inputs = subject.prompter(SAMPLES)
+    inputs = subject.prompter(_SAMPLES)
     whole = _logits(subject, inputs)
     for mode in _modes(subject):
         kept = _logits(subject, inputs, subject.pruner(Schedule.full(subject.num_layers), mode=mode))
@@ -68,13 +68,13 @@ def full_retention_is_bit_identical(subject: Subject) -> None:
 
 
 def masking_equals_dropping(subject: Subject) -> None:
-    inputs = subject.prompter(SAMPLES)
+    inputs = subject.prompter(_SAMPLES)
     dropped = _logits(subject, inputs, subject.pruner())
     masked = _logits(subject, inputs, subject.pruner(mode="mask"))
     whole = _logits(subject, inputs)
     text = _text(subject, inputs)
     _compare(dropped, masked, text, "masked and dropped logits")
-    if _largest((dropped - whole)[text]) <= TOLERANCE * _spread(whole):
+    if _largest((dropped - whole)[text]) <= _TOLERANCE * _spread(whole):
         raise LawBrokenError("nothing was pruned")
 
 
@@ -141,7 +141,7 @@ def caches_hold_what_the_schedule_says(subject: Subject) -> None:
     inputs = subject.prompter([ONE])
     counts = subject.schedule.counts([int(subject.prompter.visual(inputs).sum())])[0].tolist()
     text = int((~subject.prompter.visual(inputs)).sum())
-    with no_stop(subject.model), subject.pruner()(subject.model):
+    with _no_stop(subject.model), subject.pruner()(subject.model):
         out = subject.model.generate(  # type: ignore[operator]
             **_copied(inputs), max_new_tokens=1, do_sample=False, return_dict_in_generate=True, pad_token_id=0
         )
@@ -158,12 +158,12 @@ def caches_hold_what_the_schedule_says(subject: Subject) -> None:
 
 def a_sample_in_a_batch_equals_it_alone(subject: Subject) -> None:
     for side in ("left", "right"):
-        inputs = subject.prompter(SAMPLES, side=side)
+        inputs = subject.prompter(_SAMPLES, side=side)
         together = _logits(subject, inputs, subject.pruner())
-        for b in range(len(SAMPLES)):
+        for b in range(len(_SAMPLES)):
             if not _padding_is_exact(subject, inputs, b):
                 continue  # the unpruned model itself is not the same in a batch
-            alone = subject.prompter.alone(SAMPLES, b)
+            alone = subject.prompter.alone(_SAMPLES, b)
             single = _logits(subject, alone, subject.pruner())
             mine = together[b][inputs["attention_mask"][b].bool()][None]
             _compare(mine, single, _text(subject, alone), f"logits of a sample padded on the {side} and alone")
@@ -174,7 +174,7 @@ def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
     inputs = subject.prompter([ONE])
     forced, stepwise = _forced_and_stepwise(subject, inputs, None)
     everything = torch.ones(1, stepwise.shape[1], dtype=torch.bool)
-    if _largest(forced - stepwise) > TOLERANCE * _spread(stepwise):
+    if _largest(forced - stepwise) > _TOLERANCE * _spread(stepwise):
         everything[:, 1:] = False  # the unpruned model itself reads an answer otherwise than it writes it
     forced, stepwise = _forced_and_stepwise(subject, inputs, subject.pruner(), alone=not everything.all())
     _compare(forced, stepwise, everything, "logits of decoding steps and of one pass")
@@ -182,7 +182,7 @@ def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
 
 def attention_is_given_back_by_the_formula(subject: Subject) -> None:
     """With compensation the laws above hold, and logits are those of an eager model whose mask has the bias entry by entry."""
-    compensated = replace(subject, scorer=str(Chain.of(subject.scorer).with_compensation(COMPENSATE)))
+    compensated = replace(subject, scorer=str(Chain.of(subject.scorer).with_compensation(_COMPENSATE)))
     for law in (
         full_retention_is_bit_identical,
         masking_equals_dropping,
@@ -200,10 +200,10 @@ def _forced_and_stepwise(
     subject: Subject, inputs: dict[str, Any], pruner: Pruner | None, *, alone: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Logits [1, n, V] of one pass over prompt and answer (alone: over the prompt), and of the steps that wrote it."""
-    with no_stop(subject.model), nullcontext() if pruner is None else pruner(subject.model):
+    with _no_stop(subject.model), nullcontext() if pruner is None else pruner(subject.model):
         out = subject.model.generate(  # type: ignore[operator]
             **_copied(inputs),
-            max_new_tokens=NEW,
+            max_new_tokens=_NEW,
             do_sample=False,
             return_dict_in_generate=True,
             output_logits=True,
@@ -236,7 +236,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
 
 
 @contextmanager
-def no_stop(model: Any) -> Iterator[None]:
+def _no_stop(model: Any) -> Iterator[None]:
     """Inside the block generation neither ends by itself nor writes placeholders, as a random model might."""
     config = model.generation_config
     before = config.eos_token_id, config.suppress_tokens
@@ -258,10 +258,10 @@ def _modes(subject: Subject) -> tuple[Any, ...]:
 
 def _padding_is_exact(subject: Subject, inputs: dict[str, Any], b: int) -> bool:
     whole = _logits(subject, inputs)
-    alone = subject.prompter.alone(SAMPLES, b)
+    alone = subject.prompter.alone(_SAMPLES, b)
     single = _logits(subject, alone)
     mine = whole[b][inputs["attention_mask"][b].bool()][None]
-    return _largest(mine - single) <= TOLERANCE * _spread(single)
+    return _largest(mine - single) <= _TOLERANCE * _spread(single)
 
 
 def _longer(inputs: dict[str, Any], sequences: Tensor, answer_type: int) -> dict[str, Any]:
@@ -313,5 +313,5 @@ def _largest(difference: Tensor) -> float:
 
 def _compare(found: Tensor, expected: Tensor, where: Tensor, what: str) -> None:
     off = _largest((found - expected)[where])
-    if not off <= TOLERANCE * _spread(expected):
+    if not off <= _TOLERANCE * _spread(expected):
         raise LawBrokenError(f"{what} differ by {off:.1e}, where logits spread by {_spread(expected):.1e}")

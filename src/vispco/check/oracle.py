@@ -18,7 +18,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
 from vispco.families import family_of
 
-NAME = "vispco_check_oracle"
+_NAME = "vispco_check_oracle"
 
 
 class _Oracle:
@@ -114,8 +114,8 @@ def oracle_prefill(
     text: Any = family_of(model).text_model(model)
     own = str(text.config._attn_implementation)  # noqa: SLF001 - masks are made as for this one
     oracle.implied = own != "eager"
-    AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, eager_mask if own == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[own])
+    AttentionInterface.register(_NAME, _attend)
+    AttentionMaskInterface.register(_NAME, eager_mask if own == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[own])
     configs: dict[int, Any] = {id(m.config): m.config for m in text.modules() if hasattr(m, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]  # noqa: SLF001
     handles = [
@@ -124,7 +124,7 @@ def oracle_prefill(
     _CURRENT.append(oracle)
     try:
         for config, _ in before:
-            config._attn_implementation = NAME  # noqa: SLF001
+            config._attn_implementation = _NAME  # noqa: SLF001
         copied = {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
         logits: Tensor = model(**copied, use_cache=False).logits
     finally:

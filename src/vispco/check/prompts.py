@@ -18,15 +18,15 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from vispco.check.twin import FIRST_WORD, IMAGE, OVERRIDES, PAD, VOCAB, WIDTH
 from vispco.families import family_of
 
-ROWS, COLUMNS = 3, 4
-TOKENS = ROWS * COLUMNS  # of one picture
+_ROWS, _COLUMNS = 3, 4
+_TOKENS = _ROWS * _COLUMNS  # of one picture
 Piece = int | str
 """A number of words, or 'picture'."""
 ONE: tuple[Piece, ...] = (3, "picture", 5)
 TWO: tuple[Piece, ...] = (2, "picture", 2, "picture", 7)
 
 
-class EncodedPictures(BaseModelOutputWithPooling):  # type: ignore[misc]
+class _EncodedPictures(BaseModelOutputWithPooling):  # type: ignore[misc]
     """Features as any class asks for them; the fields beyond `pooler_output` are read by few."""
 
     deepstack_features: Any = None
@@ -50,7 +50,7 @@ class Prompter:
     @property
     def tokens(self) -> int:
         """Visual tokens of a picture."""
-        return int(OVERRIDES.get(self._kind, {}).get("tokens", TOKENS))
+        return int(OVERRIDES.get(self._kind, {}).get("tokens", _TOKENS))
 
     @property
     def answer_type(self) -> int:
@@ -112,7 +112,7 @@ class Prompter:
             inputs["token_type_ids"] = torch.zeros_like(visual) if self.answer_type else visual
         if "image_grid_thw" in takes and pictures:
             merge = self._merge()
-            inputs["image_grid_thw"] = torch.tensor([[1, ROWS * merge, COLUMNS * merge]] * len(pictures))
+            inputs["image_grid_thw"] = torch.tensor([[1, _ROWS * merge, _COLUMNS * merge]] * len(pictures))
         if not pictures:
             return inputs
         odd = OVERRIDES.get(self._kind, {})
@@ -132,11 +132,11 @@ class Prompter:
             for name, shape in shapes.items()
         }
 
-    def encoded(self, pictures: list[tuple[int, int]]) -> EncodedPictures:
+    def encoded(self, pictures: list[tuple[int, int]]) -> _EncodedPictures:
         features = [self.random(number, k, self.tokens, self._width()) for number, k in pictures]
         config: Any = self.model.config
         deep = getattr(getattr(config, "vision_config", None), "deepstack_visual_indexes", None) or ()
-        out = EncodedPictures(pooler_output=torch.stack(features) if self.stacked else tuple(features))
+        out = _EncodedPictures(pooler_output=torch.stack(features) if self.stacked else tuple(features))
         out.last_hidden_state = torch.stack(features)
         layers = OVERRIDES.get(self._kind, {}).get("deepstack_layers")
         if layers:

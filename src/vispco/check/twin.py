@@ -27,15 +27,15 @@ OVERRIDES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("overrides.yaml").read_text(encoding="utf-8")
 )
 LAYERS, WIDTH, VOCAB = 4, 32, 96
-PAD, BOS, EOS = 0, 1, 2
-IMAGE, VIDEO = 5, 6
-FIRST_OTHER = 8  # special tokens that are neither pictures nor videos
+PAD, _BOS, _EOS = 0, 1, 2
+IMAGE, _VIDEO = 5, 6
+_FIRST_OTHER = 8  # special tokens that are neither pictures nor videos
 FIRST_WORD = 48
-MOST_WEIGHTS = 40_000_000
-ROTARY = 8  # dimensions of a head that are rotated
+_MOST_WEIGHTS = 40_000_000
+_ROTARY = 8  # dimensions of a head that are rotated
 
 # The size that a field of a config gets in a language model, ...
-TEXT_SIZES: dict[str, int] = {
+_TEXT_SIZES: dict[str, int] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), WIDTH),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "intermediate_size_mlp", "dense_intermediate_size"), 48),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"), 16),
@@ -61,7 +61,7 @@ TEXT_SIZES: dict[str, int] = {
     "max_position_embeddings": 512,
 }
 # ... and elsewhere: vision towers, projectors, audio towers.
-OTHER_SIZES: dict[str, int] = {
+_OTHER_SIZES: dict[str, int] = {
     **dict.fromkeys(("hidden_size", "embed_dim", "vision_hidden_size", "d_model"), 16),
     **dict.fromkeys(
         ("intermediate_size", "mlp_dim", "encoder_ffn_dim", "projector_hidden_size", "projection_hidden_size"), 16
@@ -97,7 +97,7 @@ def quiet() -> Iterator[None]:
             logging.set_verbosity(before)
 
 
-def twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = None) -> PreTrainedConfig:
+def _twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = None) -> PreTrainedConfig:
     """A config of the same class whose model has about a million weights or fewer; `changes` are made at the end."""
     data = json.loads(json.dumps(config.to_dict(), default=str))
     _shrink(data, root=True)
@@ -121,11 +121,11 @@ def twin_of(
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - it costs a second
 
     given = CONFIG_MAPPING[config]() if isinstance(config, str) else config
-    small = twin_config(given, changes)
+    small = _twin_config(given, changes)
     model_class = AutoModelForImageTextToText._model_mapping[type(small)]  # noqa: SLF001 - the only public way loads weights
     with torch.device("meta"):
         weights = sum(p.numel() for p in model_class(copy.deepcopy(small)).parameters())
-    if weights > MOST_WEIGHTS:
+    if weights > _MOST_WEIGHTS:
         raise UnsupportedModelError(
             f"The tiny twin of {model_class.__name__} would have {weights:,} weights: the sizes in its config are not known "
             "to vispco. Give the real weights instead of the config alone."
@@ -158,7 +158,7 @@ def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = Non
     is_text = "vocab_size" in data and not root if text is None else text
     if root and "text_config" not in data and "llm_config" not in data and "thinker_config" not in data:
         is_text = True
-    sizes = TEXT_SIZES if is_text else OTHER_SIZES
+    sizes = _TEXT_SIZES if is_text else _OTHER_SIZES
     if is_text:
         _pick_layers(data)
         _size_heads(data)
@@ -206,7 +206,7 @@ def _pick_layers(data: dict[str, Any]) -> None:
     if isinstance(per_layer, Mapping) and per_layer:
         by_number = {int(k): v for k, v in per_layer.items()}
         data["per_layer_config"] = {
-            str(place): {k: 2 * ROTARY if k == "head_dim" else v for k, v in by_number[i].items()}
+            str(place): {k: 2 * _ROTARY if k == "head_dim" else v for k, v in by_number[i].items()}
             for place, i in enumerate(chosen)
             if i in by_number
         }
@@ -235,7 +235,7 @@ def _size_heads(data: dict[str, Any]) -> None:
     if isinstance(heads, int) and isinstance(kv, int):
         data["num_key_value_heads"] = 4 if kv == heads else 2 if kv > 1 else 1
     if isinstance(data.get("head_dim"), int):
-        data["head_dim"] = round(ROTARY / factor)
+        data["head_dim"] = round(_ROTARY / factor)
 
 
 def _number_tokens(data: dict[str, Any], known: dict[str, int]) -> None:
@@ -249,11 +249,17 @@ def _number_tokens(data: dict[str, Any], known: dict[str, int]) -> None:
             "im_newline_id",
         ):
             name = key.removesuffix("_id").removesuffix("_index")
-            fixed = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "image_token": IMAGE, "video_token": VIDEO}
+            fixed = {
+                "pad_token": PAD,
+                "bos_token": _BOS,
+                "eos_token": _EOS,
+                "image_token": IMAGE,
+                "video_token": _VIDEO,
+            }
             if name in fixed:
                 data[key] = fixed[name]
             elif value is not None:
-                known.setdefault(name, FIRST_OTHER + len(known))
+                known.setdefault(name, _FIRST_OTHER + len(known))
                 data[key] = known[name]
 
 

@@ -20,7 +20,7 @@ from vispco.core.errors import InvalidInputError
 ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 T = TypeVar("T")
-REMEMBERED, SMALL = 64, 1 << 13  # how many layouts are kept, and of how many tokens at most
+_REMEMBERED, SMALL = 64, 1 << 13  # how many layouts are kept, and of how many tokens at most
 
 
 class _Shared(Generic[T]):
@@ -321,7 +321,7 @@ def _known_of(visible: Array, there: Array, query: Array, read: Array | None, de
     key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
     found = _KNOWN.get(key)
     if found is None:
-        if len(_KNOWN) >= REMEMBERED:
+        if len(_KNOWN) >= _REMEMBERED:
             _KNOWN.clear()
         found = _KNOWN[key] = {}
     return found

@@ -10,14 +10,14 @@ import logging
 import time
 from datetime import timedelta
 
-SECONDS = 10.0  # between two lines
+_SECONDS = 10.0  # between two lines
 LOGGER = logging.getLogger("vispco.progress")
 
 
 class ProgressLines:
     """A line when something begins, one every ten seconds, and one when it ends."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = _SECONDS) -> None:
         self.seconds = seconds
         self._began = time.monotonic()
         self._last: float | None = None

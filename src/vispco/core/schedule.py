@@ -13,10 +13,10 @@ from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 from vispco.kernels import Kernel
 
-FORMAT_VERSION = 1
-LARGEST = 1e300  # also of a whole number, which may be too large for a float
-NOISE = 1e-9  # floating-point noise that is forgiven in a retention
-HALF = 0.5 + 1e-6  # rounds halves up; the guard is far above the noise of r * N_v and far below one token
+_FORMAT_VERSION = 1
+_LARGEST = 1e300  # also of a whole number, which may be too large for a float
+_NOISE = 1e-9  # floating-point noise that is forgiven in a retention
+_HALF = 0.5 + 1e-6  # rounds halves up; the guard is far above the noise of r * N_v and far below one token
 
 
 def whole_tokens(retention: Tensor, num_visual: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def whole_tokens(retention: Tensor, num_visual: Tensor) -> Tensor:
 
 def _whole(retention: Any, num_visual: Any) -> Any:
     """`whole_tokens` of host arrays."""
-    counts = np.floor(retention * num_visual[..., None].astype(np.float64) + HALF).astype(np.int64)
+    counts = np.floor(retention * num_visual[..., None].astype(np.float64) + _HALF).astype(np.int64)
     return np.minimum.accumulate(counts, axis=-1)
 
 
@@ -136,7 +136,7 @@ class Schedule:
         return cls(_nested(torch.where(original[..., None] > 0, retention, 1.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"version": FORMAT_VERSION, "retention": self.retention}
+        return {"version": _FORMAT_VERSION, "retention": self.retention}
 
     @classmethod
     @parsing("a schedule")
@@ -170,11 +170,11 @@ def _checked(row: Iterable[Any], where: str) -> tuple[float, ...]:
     """One row as exact floats; noise of NOISE is forgiven and removed."""
     values: list[float] = []
     for layer, value in enumerate(row if isinstance(row, list | tuple) else [row]):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
             raise InvalidInputError(f"The retention{where} at layer {layer} is {value!r}. Give a number in [0, 1].")
-        if not -NOISE <= value <= 1.0 + NOISE:
+        if not -_NOISE <= value <= 1.0 + _NOISE:
             raise InvalidInputError(f"The retention{where} at layer {layer} is {value:g}. It must lie in [0, 1].")
-        if values and value > values[-1] + NOISE:
+        if values and value > values[-1] + _NOISE:
             raise InvalidInputError(
                 f"The retention{where} grows from {values[-1]:g} at layer {layer - 1} to {value:g} at layer {layer}. "
                 "A token that has left cannot come back: lower the later value or raise the earlier one."

@@ -12,10 +12,10 @@ from safetensors import SafetensorError, safe_open
 
 from vispco.core.runs.files import DamagedFileError, digest_file, read_json_object
 
-CARD = "card.json"
-PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
-RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
-WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in transformers
+_CARD = "card.json"
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+_RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
+_WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in transformers
 
 
 def check_weights(folder: Path) -> None:
@@ -34,12 +34,12 @@ def check_weights(folder: Path) -> None:
             with safe_open(file, "pt"):
                 pass
         except (SafetensorError, OSError) as error:
-            raise DamagedFileError(f"{file} is damaged ({error}). {RESTORE}") from error
-    for name, expected in _checksums(folder / CARD).items():
+            raise DamagedFileError(f"{file} is damaged ({error}). {_RESTORE}") from error
+    for name, expected in _checksums(folder / _CARD).items():
         file = folder / name
         if file.suffix == ".safetensors" and file.is_file() and digest_file(file) != expected:
             raise DamagedFileError(
-                f"{file} is damaged: its checksum is not the one in {folder / CARD}. {RESTORE} "
+                f"{file} is damaged: its checksum is not the one in {folder / _CARD}. {_RESTORE} "
                 "If it was changed on purpose, delete that card."
             )
 
@@ -47,18 +47,18 @@ def check_weights(folder: Path) -> None:
 def _check_parts(folder: Path) -> None:
     """Raise if an index of weights names a file that is not in the folder: it would be read from wherever that is."""
     for index in sorted(folder.glob("*.safetensors.index.json")):
-        found = read_json_object(index, what="index of the weights", remedy=RESTORE).get("weight_map")
+        found = read_json_object(index, what="index of the weights", remedy=_RESTORE).get("weight_map")
         names = set(map(str, found.values())) if isinstance(found, dict) else {""}
         for name in sorted(names):
             if name != Path(name).name or not (folder / name).is_file():
-                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {RESTORE}")
+                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {_RESTORE}")
 
 
 def pickle_problem(folder: Path) -> str | None:
     """A sentence on weights in a format that may run code, where a folder has no others; None elsewhere."""
     if not folder.is_dir() or any(folder.glob("*.safetensors")):
         return None
-    others = sorted(file.name for file in folder.iterdir() if file.suffix in PICKLED)
+    others = sorted(file.name for file in folder.iterdir() if file.suffix in _PICKLED)
     return (
         None
         if not others
@@ -75,7 +75,7 @@ def json_problem(folder: Path) -> str | None:
         try:
             json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            return f"{file} is damaged ({error}). {RESTORE}"
+            return f"{file} is damaged ({error}). {_RESTORE}"
     return None
 
 
@@ -93,7 +93,7 @@ def hide_weight_bars() -> Iterator[None]:
     from transformers.utils import logging as notices  # noqa: PLC0415
 
     def bar(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return factory(*args, **{**options, "disable": True} if options.get("desc") in WEIGHT_BARS else options)
+        return factory(*args, **{**options, "disable": True} if options.get("desc") in _WEIGHT_BARS else options)
 
     previous = notices.set_tqdm_hook(bar)
     try:

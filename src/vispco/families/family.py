@@ -16,10 +16,10 @@ from vispco.core.layout import TokenLayout
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
 ImageSizes = tuple[tuple[int, int, int], ...]
-ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
-ATTENTION_KINDS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+_ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
+_ATTENTION_KINDS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 """Kinds of layers in transformers' configs whose tokens meet in attention alone."""
-INNER_NAMES = ("model", "decoder", "transformer")
+_INNER_NAMES = ("model", "decoder", "transformer")
 """Modules in which wrappers of a language model keep it."""
 MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hybrid_sliding")
 """Kinds of layers in which neighbouring tokens meet outside of attention."""
@@ -71,7 +71,7 @@ class Family:
         base = self.base(model)
         found: Any = getattr(base, self._text_name(base)) if self._text_name(base) else base
         while not isinstance(getattr(found, "layers", None), nn.ModuleList):
-            inner = next((m for n in INNER_NAMES if isinstance(m := getattr(found, n, None), nn.Module)), None)
+            inner = next((m for n in _INNER_NAMES if isinstance(m := getattr(found, n, None), nn.Module)), None)
             if inner is None:
                 break
             found = inner
@@ -248,7 +248,7 @@ class Family:
             module = self.attention_of(layer, kind)
             if module is None:
                 continue
-            if not hasattr(module, "config") or not hasattr(sys.modules[type(module).__module__], ATTENTION_TABLE):
+            if not hasattr(module, "config") or not hasattr(sys.modules[type(module).__module__], _ATTENTION_TABLE):
                 raise UnsupportedModelError(
                     f"{type(module).__name__} does not run attention through transformers' attention functions, so its "
                     "attention cannot be read. Use a scorer without attention (e.g. 'random'), or add a model family."

@@ -32,7 +32,7 @@ SEATS: dict[str, Callable[[Any, Any], Any]] = {
 }
 """(places, sizes of their pictures) -> where the seats of these places come; arrays or tensors."""
 ALLOCATIONS = (SCORE, *SEATS)
-LEFT = "tokens left by picture"  # kept for a prefill once a method has decided a count by itself
+_LEFT = "tokens left by picture"  # kept for a prefill once a method has decided a count by itself
 
 
 def check_allocation(name: Any) -> str:
@@ -80,7 +80,7 @@ class Allocated(Scorer):
     def select(self, context: ScoringContext) -> Selection:
         layout, live = context.layout, context.live
         sizes = picture_sizes(layout)
-        quotas = divide(self.allocation, sizes, np.array(context.host_counts), context.memo.get(LEFT))
+        quotas = divide(self.allocation, sizes, np.array(context.host_counts), context.memo.get(_LEFT))
         picture = layout.picture_index
         if self.scorer.rates:
             scores = self.scorer.score(context)
@@ -91,7 +91,7 @@ class Allocated(Scorer):
             chosen = self._by_picture(context, sizes, quotas)
             order = ranks(chosen.keep.float() if chosen.scores is None else chosen.scores, live)
         if self.scorer.decides_count:
-            context.memo[LEFT] = _count(chosen.keep, picture, quotas.shape[1]).cpu().numpy()
+            context.memo[_LEFT] = _count(chosen.keep, picture, quotas.shape[1]).cpu().numpy()
         order = order + live.shape[1] * (~chosen.keep).long()  # those that stay come first
         size = layout.on_device(np.pad(sizes, ((0, 0), (0, 1)), constant_values=1)).gather(1, picture)
         return replace(chosen, scores=-SEATS[self.allocation](places_within(order, picture, live), size).float())
@@ -109,7 +109,7 @@ class Allocated(Scorer):
         scores = torch.zeros(keep.shape, device=keep.device)
         context = replace(context, source=None if context.source is None else _AskedOnce(context.source))
         limits = context.layout.on_device(quotas)
-        whole = context.memo.get(LEFT, sizes)
+        whole = context.memo.get(_LEFT, sizes)
         for number in range(quotas.shape[1]):
             here = context.layout.picture_index == number
             live, quota = context.live & here, quotas[:, number]

@@ -25,12 +25,12 @@ from vispco.scorers.base import Scorer, Selection, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
 
-VARIANTS = ("paper", "openvino")
-NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
-RIDGE = (
+_VARIANTS = ("paper", "openvino")
+_NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
+_RIDGE = (
     2e-6  # on the diagonal of the kernel for blocks: like tokens may stand in one, and must leave it positive definite
 )
-SPANNED = 20 * RIDGE  # `NOTHING` for blocks
+_SPANNED = 20 * _RIDGE  # `_NOTHING` for blocks
 GROWTH = 1.25  # of a block, relative to the tokens that were taken
 
 
@@ -56,9 +56,9 @@ class CDPruner(Scorer):
         split: bool | None = None,
         exact: bool | None = None,
     ) -> None:
-        if variant not in VARIANTS:
+        if variant not in _VARIANTS:
             raise InvalidInputError(
-                f"variant={variant!r} of cdpruner was asked for. Variants are {', '.join(VARIANTS)}."
+                f"variant={variant!r} of cdpruner was asked for. Variants are {', '.join(_VARIANTS)}."
             )
         if not 0 <= relevance_weight <= 1:
             raise InvalidInputError(
@@ -101,7 +101,7 @@ def _one_by_one(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) -
     factor = picks.numbers(kernel.new_zeros(kernel.shape[0], most, kernel.shape[2]))
 
     def above_nothing(gains: Numbers) -> Numbers:
-        return xp.where(gains > NOTHING, gains, barred)
+        return xp.where(gains > _NOTHING, gains, barred)
 
     def residual(step: int, picked: Numbers, gains: Numbers) -> Numbers:
         barred[samples, picked] = GONE
@@ -109,7 +109,7 @@ def _one_by_one(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) -
         if step:
             known = factor[:, :step]
             row = row - known[samples, :, picked] @ known
-        scale = xp.where(gain > NOTHING, gain.clip(NOTHING) ** -0.5, 0.0)
+        scale = xp.where(gain > _NOTHING, gain.clip(_NOTHING) ** -0.5, 0.0)
         factor[:, step] = row[:, 0] * scale
         return above_nothing(gains - factor[:, step] ** 2)
 
@@ -123,21 +123,21 @@ def _in_blocks(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) ->
     A token that may not be taken has -inf there. It is a candidate only behind all that may, whose factor it does not change.
     """
     variance = kernel.diagonal(dim1=1, dim2=2)
-    variance.add_(RIDGE).masked_fill_(~picks.live, GONE)
+    variance.add_(_RIDGE).masked_fill_(~picks.live, GONE)
 
     def unexplained(candidates: Tensor, _: Tensor) -> Tensor:
         factor, _ = torch.linalg.cholesky_ex(picks.among(kernel, candidates))
-        return functional.threshold(factor.diagonal(dim1=1, dim2=2), SPANNED**0.5, 0.0)  # the root of what is left
+        return functional.threshold(factor.diagonal(dim1=1, dim2=2), _SPANNED**0.5, 0.0)  # the root of what is left
 
     def condition(_: int, picked: Tensor, __: Tensor) -> Tensor:
         rows = kernel[picks.samples, picked]
         solved, _ = torch.linalg.solve_ex(picks.among(kernel, picked), rows)
         torch.baddbmm(kernel, rows.mT, solved, alpha=-1, out=kernel)
         variance.scatter_(1, picked, GONE)
-        return functional.hardshrink(variance, SPANNED)
+        return functional.hardshrink(variance, _SPANNED)
 
     return picks.choose_blocks(
-        counts, most, functional.hardshrink(variance, SPANNED), unexplained, condition, growth=GROWTH
+        counts, most, functional.hardshrink(variance, _SPANNED), unexplained, condition, growth=GROWTH
     )
 
 
@@ -159,4 +159,4 @@ def _scaled(relevance: Tensor, pool: Tensor) -> Tensor:
     other = ~pool
     least = relevance.masked_fill(other, torch.inf).amin(-1, keepdim=True)
     spread = relevance.masked_fill(other, -torch.inf).amax(-1, keepdim=True) - least
-    return torch.where(spread > NOTHING, (relevance - least + NOTHING) / spread, 1.0)
+    return torch.where(spread > _NOTHING, (relevance - least + _NOTHING) / spread, 1.0)

@@ -29,7 +29,7 @@ from vispco.scorers.base import Scorer, VisionNeeds, get
 ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[Mapping[str, Any]]]
 """Whatever `Chain.of` reads."""
 
-HOW_TO_WRITE = (
+_HOW_TO_WRITE = (
     "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
     "{0: 'divprune', 3: 'fastv'}."
 )
@@ -56,7 +56,7 @@ class Chain:
         check_allocation(self.allocation)
         object.__setattr__(self, "compensate", check_compensation(self.compensate))
         if not self.stages:
-            raise InvalidInputError(f"An empty chain of scorers was given. {HOW_TO_WRITE}")
+            raise InvalidInputError(f"An empty chain of scorers was given. {_HOW_TO_WRITE}")
         for layer, scorer in self.stages:
             if layer < scorer.earliest_layer:
                 raise InvalidInputError(
@@ -87,7 +87,7 @@ class Chain:
             return cls._of_mapping(given)
         if isinstance(given, Sequence):
             return cls._of_parts([_read_part(part) for part in given])
-        raise InvalidInputError(f"{given!r} was given for a scorer. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"{given!r} was given for a scorer. {_HOW_TO_WRITE}")
 
     @classmethod
     def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
@@ -99,10 +99,12 @@ class Chain:
         stages = []
         for layer, scorer in given.items():
             if not str(layer).isdigit():
-                raise InvalidInputError(f"{layer!r} was given as the layer of a scorer. {HOW_TO_WRITE}")
+                raise InvalidInputError(f"{layer!r} was given as the layer of a scorer. {_HOW_TO_WRITE}")
             inner = cls.of(scorer)
             if len(inner.stages) != 1:
-                raise InvalidInputError(f"{scorer!r} was given at layer {layer}; give one scorer there. {HOW_TO_WRITE}")
+                raise InvalidInputError(
+                    f"{scorer!r} was given at layer {layer}; give one scorer there. {_HOW_TO_WRITE}"
+                )
             stages.append((int(layer), inner.stages[0][1]))
         return cls(tuple(sorted(stages, key=lambda stage: stage[0])))
 
@@ -271,7 +273,7 @@ def _split(text: str, at: str) -> list[str]:
 def _parse_part(part: str, whole: str) -> tuple[int | None, Scorer]:
     match = _PART.match(part)
     if match is None:
-        raise InvalidInputError(f"{part.strip()!r} in {whole!r} is not a scorer. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"{part.strip()!r} in {whole!r} is not a scorer. {_HOW_TO_WRITE}")
     name, inside, layer = match.groups()
     return (None if layer is None else int(layer)), get(name, **_parse_options(inside or "", whole))
 
@@ -294,7 +296,7 @@ def _read_part(part: Any) -> tuple[int | None, Scorer]:
     if isinstance(part, Scorer):
         return None, part
     if not isinstance(part, Mapping) or not isinstance(part.get("name"), str):
-        raise InvalidInputError(f"{part!r} was given for a scorer. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"{part!r} was given for a scorer. {_HOW_TO_WRITE}")
     options = {key: value for key, value in part.items() if key not in ("name", "layer")}
     layer = part.get("layer")
     return (None if layer is None else int(layer)), get(part["name"], **options)

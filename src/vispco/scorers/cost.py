@@ -89,7 +89,7 @@ class ChainScoring:
 
 
 @dataclass(frozen=True, eq=False)
-class MixedScoring:
+class _MixedScoring:
     """The scoring of samples that follow different chains: groups [n], the number of the chain of each."""
 
     chains: Sequence[Chain]
@@ -128,7 +128,7 @@ def workload_under(
     sites, first = chain.sites(dimensions.num_layers), chain.earliest_layer
     scoring: Scoring = ChainScoring(chain, dimensions)
     if groups is not None:
-        scoring = MixedScoring(chains_of(chain), groups, dimensions)
+        scoring = _MixedScoring(chains_of(chain), groups, dimensions)
     return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)
 
 

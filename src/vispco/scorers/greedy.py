@@ -33,7 +33,7 @@ BlockGains: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 BlockUpdate: TypeAlias = Callable[[int, Tensor, Tensor], Tensor]
 """(tokens taken before, picked int64 [B, n], gains float [B, V]) -> the gains of the next step, -inf for all that were taken."""
 GONE = -float("inf")
-CANDIDATES = 4  # for each pick of a block
+_CANDIDATES = 4  # for each pick of a block
 
 
 class GreedyPicks:
@@ -89,7 +89,7 @@ class GreedyPicks:
                 picked = gains.argmax(-1, keepdim=True)
             else:
                 best = gains.sort(dim=-1, descending=True, stable=True)
-                candidates = best.indices[:, : CANDIDATES * size]
+                candidates = best.indices[:, : _CANDIDATES * size]
                 left = in_block(candidates, best.values)
                 first = left.sort(dim=-1, descending=True, stable=True).indices[:, :size]
                 picked = candidates.gather(1, first)

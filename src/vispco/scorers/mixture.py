@@ -23,7 +23,7 @@ from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.context import ScoringContext
 
 
-class Mixture(Scorer):
+class _Mixture(Scorer):
     """One stage of a mixed chain: the scorers in charge, one for each chain; None where a chain has not begun."""
 
     name = "mixture"
@@ -114,7 +114,7 @@ class MixedChain(Chain):
                 "kind; fitprune(site=entry) leaves at the entry."
             )
         layers = sorted({layer for chain in chains for layer, _ in chain.stages})
-        stages = tuple((layer, Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
+        stages = tuple((layer, _Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
         return cls(stages, chains=chains)
 
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]

@@ -15,7 +15,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, register
 from vispco.scorers.context import ScoringContext
 
-TINY = 1e-9  # beyond a sliding window attention is 0
+_TINY = 1e-9  # beyond a sliding window attention is 0
 
 
 @register
@@ -31,11 +31,11 @@ class PriorTR(Scorer):
 
     def score(self, context: ScoringContext) -> Tensor:
         asked, prior = (self._distribution(context, rows) for rows in (self.rows, "after-image"))
-        return asked * ((asked + TINY) / (prior + TINY)).log()
+        return asked * ((asked + _TINY) / (prior + _TINY)).log()
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return 1 + (num_instruction if self.rows == "text" else 1)
 
     def _distribution(self, context: ScoringContext, rows: Literal["last", "text", "after-image"]) -> Tensor:
         received = context.attention(rows) * context.live
-        return received / received.sum(-1, keepdim=True).clamp(min=TINY)
+        return received / received.sum(-1, keepdim=True).clamp(min=_TINY)

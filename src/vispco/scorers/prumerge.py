@@ -18,7 +18,7 @@ from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register,
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.ranking import key_cosine_flops, nearest
 
-REACH = 1.5  # quartile distances above the third quartile
+_REACH = 1.5  # quartile distances above the third quartile
 
 
 @register
@@ -55,7 +55,7 @@ class PruMerge(Scorer):
         attention, live, counts, most = context.vision.attention[-1], context.live, context.counts, context.max_count
         if self.acts_at(context.layer):
             lower, upper = (_quantile(attention, live, share) for share in (0.25, 0.75))
-            outliers = (live & (attention > upper + REACH * (upper - lower))).sum(-1)
+            outliers = (live & (attention > upper + _REACH * (upper - lower))).sum(-1)
             counts = counts.minimum(outliers.clamp(min=1))
             most = int(counts.max())  # the engine asks the device for its own count here, too
         keep = top_tokens(attention, live, counts)

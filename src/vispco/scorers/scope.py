@@ -20,7 +20,7 @@ from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import GONE, GreedyPicks, feature_cosine_flops, feature_cosines
 
 GROWTH = 1.0  # of a block, relative to the tokens that were taken
-FRESH = 8  # tokens whose gain is computed anew at a time, on the host
+_FRESH = 8  # tokens whose gain is computed anew at a time, on the host
 
 
 @register
@@ -82,7 +82,7 @@ def _largest_first(bounds: Numbers, table: Numbers, covered: Numbers, weight: Nu
         true = np.isneginf(bound)
         while not true[bound.argmax()]:
             stale = np.where(true, GONE, bound)
-            few = np.argpartition(stale, -FRESH)[-FRESH:] if len(stale) > FRESH else np.arange(len(stale))
+            few = np.argpartition(stale, -_FRESH)[-_FRESH:] if len(stale) > _FRESH else np.arange(len(stale))
             few = few[~true[few]]
             bound[few] = np.clip(rows[few] - reached, 0, None).sum(-1) * share[few]
             true[few] = True

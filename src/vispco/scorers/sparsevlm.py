@@ -28,7 +28,7 @@ from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, ranks, register, top_tokens
 from vispco.scorers.context import ScoringContext
 
-RANK_TOLERANCE = 1e-5  # of the largest singular value
+_RANK_TOLERANCE = 1e-5  # of the largest singular value
 
 
 @register
@@ -91,7 +91,7 @@ class SparseVLM(Scorer):
             return context.counts
         rows = context.attention_table("text") * self._raters(context)[..., None] * context.live[:, None]  # [B, R, V]
         ruled = (
-            (self.rank * torch.linalg.matrix_rank(rows, rtol=RANK_TOLERANCE) + self.bias).floor().long().clamp(min=0)
+            (self.rank * torch.linalg.matrix_rank(rows, rtol=_RANK_TOLERANCE) + self.bias).floor().long().clamp(min=0)
         )
         return context.counts.minimum(ruled)
 
@@ -115,9 +115,9 @@ class SparseVLM(Scorer):
         return raters
 
 
-NEIGHBOURS = 5
-SHARE = 0.3
-CENTRES = 0.1
+_NEIGHBOURS = 5
+_SHARE = 0.3
+_CENTRES = 0.1
 
 
 def cluster(states: Tensor, pool: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,7 +130,7 @@ def cluster(states: Tensor, pool: Tensor, centres: Tensor) -> tuple[Tensor, Tens
     pair = pool[:, :, None] & pool[:, None, :]
     distance = torch.cdist(states.float(), states.float()) / states.shape[-1] ** 0.5
     distance = distance.masked_fill(~pair, far)
-    neighbours = min(NEIGHBOURS, states.shape[1])
+    neighbours = min(_NEIGHBOURS, states.shape[1])
     nearest = distance.topk(neighbours, dim=-1, largest=False).values
     density = torch.where(nearest < far, nearest**2, 0).sum(-1).div(neighbours).neg().exp()
     tie = torch.linspace(0, 1e-6, states.shape[1], device=states.device)  # equal tokens: the earlier is denser
@@ -158,8 +158,8 @@ def recycle(context: ScoringContext, scores: Tensor, counts: Tensor) -> tuple[Te
     rest, centres = live.sum(-1) - counts, torch.zeros_like(counts)
     for _ in range(3):  # the centres depend on how many are left over, and the other way round; this settles at once
         left_over = rest + centres
-        recycled = torch.where(rest > 0, (left_over * SHARE).long() + 1, 0).minimum(left_over)
-        centres = ((recycled * CENTRES).long() + 1).minimum(counts).minimum(recycled)
+        recycled = torch.where(rest > 0, (left_over * _SHARE).long() + 1, 0).minimum(left_over)
+        centres = ((recycled * _CENTRES).long() + 1).minimum(counts).minimum(recycled)
     rank, first = ranks(scores, live), (counts - centres)[:, None]
     pool = (rank >= first) & (rank < first + recycled[:, None]) & live
     assert context.hidden is not None  # noqa: S101 - declared by needs_hidden

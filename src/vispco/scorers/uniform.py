@@ -14,7 +14,7 @@ from vispco.scorers.base import Scorer, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid, places_within
 
-BITS = 16  # of a coordinate
+_BITS = 16  # of a coordinate
 
 
 @register
@@ -39,7 +39,7 @@ def _order(grid: Grid) -> Tensor:
     """The place of each visual slot in the order of its picture's cells; int64 [B, V]."""
     row, column = grid.row - grid.rows // 2, grid.column - grid.columns // 2
     order = torch.zeros_like(row)
-    for bit in range(BITS):  # the lowest bit weighs most: even coordinates come first
+    for bit in range(_BITS):  # the lowest bit weighs most: even coordinates come first
         across, down = (row ^ column) >> bit & 1, row >> bit & 1
         order = 4 * order + 2 * across + down
     return order

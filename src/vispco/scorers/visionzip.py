@@ -21,7 +21,7 @@ from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, register,
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.ranking import Tier, fill, key_cosine_flops, nearest, share_of
 
-CONTEXTUAL = 10 / 64
+_CONTEXTUAL = 10 / 64
 
 
 @register
@@ -34,7 +34,7 @@ class VisionZip(Scorer):
     name = "visionzip"
     needs_attention = False
 
-    def __init__(self, *, contextual: float = CONTEXTUAL, merge: bool = True) -> None:
+    def __init__(self, *, contextual: float = _CONTEXTUAL, merge: bool = True) -> None:
         if not 0 <= contextual <= 1:
             raise InvalidInputError(f"contextual={contextual} was given to visionzip; it is a share between 0 and 1.")
         self.contextual, self.merge = contextual, merge

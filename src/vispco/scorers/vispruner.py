@@ -20,7 +20,7 @@ from vispco.scorers.context import ScoringContext
 from vispco.scorers.greedy import feature_cosine_flops, feature_cosines
 from vispco.scorers.ranking import Tier, fill, share_of
 
-AT_ONCE = 8  # tokens that leave in one comparison
+_AT_ONCE = 8  # tokens that leave in one comparison
 
 
 @register
@@ -42,7 +42,7 @@ class VisPruner(Scorer):
         important = share_of(counts, self.important_ratio)
         rest = context.live & ~top_tokens(attention, context.live, important)
         most = max(n - count for n, count in zip(context.layout.num_visual, context.host_counts, strict=True))
-        rounds = most // AT_ONCE + AT_ONCE.bit_length() + 1  # fewer than eight leave only when fewer than 16 are left
+        rounds = most // _AT_ONCE + _AT_ONCE.bit_length() + 1  # fewer than eight leave only when fewer than 16 are left
         diverse = _unlike(rest, ranks(attention, rest), counts - important, feature_cosines(context), rounds)
         return fill(context.live, counts, Tier(attention, limit=important), Tier(attention, diverse))
 
@@ -62,7 +62,7 @@ def _unlike(rest: Tensor, place: Tensor, wanted: Tensor, similar: Tensor, rounds
         alike = torch.add(similar, torch.where(odd, 0.0, -torch.inf)[:, None], out=compared).amax(-1)
         by_line = torch.where(even, place, width).argsort(-1)  # ties are broken by the place in line
         ahead = torch.empty_like(place).scatter_(1, by_line, ranks(alike.gather(1, by_line), even.gather(1, by_line)))
-        leaving = (rest.sum(-1) - wanted).clamp(0, AT_ONCE).minimum(even.sum(-1))[:, None]
+        leaving = (rest.sum(-1) - wanted).clamp(0, _AT_ONCE).minimum(even.sum(-1))[:, None]
         rest = rest & ~(even & (ahead < leaving))
         place = torch.where(even, ahead - leaving, even.sum(-1, keepdim=True) - leaving + place // 2)
     return rest

@@ -24,7 +24,7 @@ from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid, places_within
 from vispco.scorers.ranking import Tier, fill, nearest
 
-WINDOW = 4  # tokens to a side
+_WINDOW = 4  # tokens to a side
 
 
 @register
@@ -70,8 +70,8 @@ class VScan(Scorer):
 
 def _windows(grid: Grid, real: Tensor) -> tuple[Tensor, Tensor]:
     """The window of each visual slot, int64 [B, V], and how many windows a sample has, [B]. Edges join the last window."""
-    down, across = ((side // WINDOW).clamp(min=1) for side in (grid.rows, grid.columns))
-    row, column = torch.minimum(grid.row // WINDOW, down - 1), torch.minimum(grid.column // WINDOW, across - 1)
+    down, across = ((side // _WINDOW).clamp(min=1) for side in (grid.rows, grid.columns))
+    row, column = torch.minimum(grid.row // _WINDOW, down - 1), torch.minimum(grid.column // _WINDOW, across - 1)
     corner = real & (grid.row == 0) & (grid.column == 0)
     window = (grid.picture << 20) + row * across + column
     return window, torch.where(corner, down * across, 0).sum(-1).clamp(min=1)

@@ -26,11 +26,11 @@ from vispco.search.modes import PASSES
 from vispco.search.spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
 
-DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SHOWN_BUDGETS = (1.0, 0.5, 0.1)
-CALIBRATION = 256  # samples of a static search, as the command takes them from a file
-EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
-RUNGS = 3  # of the successive halving of a static search
+_CALIBRATION = 256  # samples of a static search, as the command takes them from a file
+_EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
+_RUNGS = 3  # of the successive halving of a static search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +99,9 @@ def describe(
             f"{name} is a config of type {config.model_type!r} without a vision tower. vispco prunes visual tokens of "
             "image-text-to-text models."
         )
-    if at.dtype is not None and at.dtype not in DTYPES:
+    if at.dtype is not None and at.dtype not in _DTYPES:
         raise InvalidInputError(
-            f"dtype={at.dtype!r} was given. Give {', '.join(DTYPES)}.{did_you_mean(at.dtype, DTYPES)}"
+            f"dtype={at.dtype!r} was given. Give {', '.join(_DTYPES)}.{did_you_mean(at.dtype, _DTYPES)}"
         )
     visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
@@ -132,7 +132,7 @@ def describe(
         "floor": {key: cost.lowest_fraction(workload).item() for key, cost in prices.items()},
         "parameters": counted.parameters,
         "vision_parameters": counted.vision,
-        "weights_bytes": {dtype: counted.parameters * number for dtype, number in DTYPES.items()},
+        "weights_bytes": {dtype: counted.parameters * number for dtype, number in _DTYPES.items()},
         "dtype_bytes": size.dtype_bytes,
         "kv_bytes": caches["100%"],
         "kv_bytes_at": caches,
@@ -155,7 +155,7 @@ def _kv_bytes(cost: Cost, workload: Workload, budget: float) -> int:
     """Of one sample, when tokens leave at layer 2 so that the budget is met; with text alone where it cannot be."""
     visual = int(workload.num_visual)
     counts = torch.arange(visual + 1)[:, None].repeat(1, cost.num_layers)  # [V + 1, L]: each number of tokens that stay
-    counts[:, :EARLY] = visual
+    counts[:, :_EARLY] = visual
     within = cost.price(counts, workload) <= budget * cost.full(workload)
     most = max(int(within.sum()) - 1, 0)
     return int(KvBytes(cost.dimensions).price(counts[most], workload))
@@ -193,7 +193,7 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         "evaluation": evaluation(at.items),
         # the teacher once, then forward and backward through the masked model on every pass
         "gradient_search": search(at.samples * (1 + 3 * PASSES)),
-        "static_search": {"samples": CALIBRATION, **search(_static_passes(CALIBRATION, BUDGETS))},
+        "static_search": {"samples": _CALIBRATION, **search(_static_passes(_CALIBRATION, BUDGETS))},
         "grid": {"configurations": len(grid), **evaluation(at.items * len(grid), share)},
     }
 
@@ -206,8 +206,8 @@ def _static_passes(samples: int, budgets: Sequence[float]) -> float:
     """
     plan, batch = DescentSettings(), Effort().batch_size
     seen = min(plan.batches * batch, samples) * plan.outer * plan.inner * plan.starts
-    batches = [0.0, *(math.pow(samples / batch, rung / RUNGS) for rung in range(1, RUNGS + 1))]
-    shapes = [math.pow(plan.explore or 0, 1 - rung / RUNGS) for rung in range(RUNGS)]
+    batches = [0.0, *(math.pow(samples / batch, rung / _RUNGS) for rung in range(1, _RUNGS + 1))]
+    shapes = [math.pow(plan.explore or 0, 1 - rung / _RUNGS) for rung in range(_RUNGS)]
     halving = sum(number * (batches[rung + 1] - batches[rung]) for rung, number in enumerate(shapes)) * batch
     tried = halving + seen * (1 + len(plan.lengths)) + plan.starts * samples
     return samples + sum(tried * budget for budget in budgets) + 3 * seen * len(budgets)

@@ -9,7 +9,7 @@ from typing import Any
 from vispco.compare.methods import MethodTable
 from vispco.report.plots import style
 
-MARGIN = 0.12  # of a budget, within which a published setting is drawn with it
+_MARGIN = 0.12  # of a budget, within which a published setting is drawn with it
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def methods_info(table: MethodTable) -> MethodsInfo:
         if row.kind != "published" or cost is None or accuracy is None or not budgets:
             continue
         away, place = min((abs(budget - cost), place) for place, budget in enumerate(budgets))
-        if away <= MARGIN:
+        if away <= _MARGIN:
             published.append((row.method, place, accuracy, cost))
     order = sorted(names, key=lambda name: [-(value or 0.0) for value in by_kind["scaled"][name]])
     whole = next((row.accuracy for row in rows if row.kind == "unpruned"), None)

@@ -12,7 +12,7 @@ from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
 
-BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RetentionInfo:
     ordered: bool
 
 
-def retention_by_budget_info(frontier: Frontier, budgets: Sequence[float] = BUDGETS) -> RetentionInfo:
+def retention_by_budget_info(frontier: Frontier, budgets: Sequence[float] = _BUDGETS) -> RetentionInfo:
     """The schedule that a frontier picks at each budget; budgets that nothing meets are left out."""
     groups: list[
         tuple[list[float], tuple[float, ...]]

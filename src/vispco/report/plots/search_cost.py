@@ -12,7 +12,7 @@ from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
 from vispco.report.progress import in_order
 
-FREE = 3.0  # what cost nothing stands so many times left of the cheapest
+_FREE = 3.0  # what cost nothing stands so many times left of the cheapest
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def draw_search_cost(info: BestSoFarInfo, path: str | Path) -> Path:
 def axis_positions(costs: Sequence[float]) -> list[float]:
     """Costs for a logarithmic axis: a search that cost nothing stands at its left end."""
     paid = [cost for cost in costs if cost > 0]
-    least = min(paid, default=1.0) / FREE
+    least = min(paid, default=1.0) / _FREE
     return [cost if cost > 0 else least for cost in costs]
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from vispco.core.errors import InvalidInputError, needs_extra
 from vispco.core.runs import files
 
-WIDE = 1e5  # from here on, an axis shows powers of ten
+_WIDE = 1e5  # from here on, an axis shows powers of ten
 CREATOR = "vispco-figure"  # in every file, by which it is known as ours
 SUFFIXES = (".png", ".svg", ".pdf")
-INK, SOFT, HAIR = "#1c2129", "#5d6470", "#e5e2da"
+_INK, SOFT, _HAIR = "#1c2129", "#5d6470", "#e5e2da"
 COLOURS = ("#0a5c9c", "#c4511a", "#0c8468", "#8d4f96", "#9a7400", "#5d6470")  # as on the report page
 MARKERS = ("o", "s", "^", "D", "P", "X")  # runs differ in shape as well as in colour
 LINES = ("-", "--", ":", "-.", (0, (4, 2)), (0, (1, 1)))
-RC: dict[str, Any] = {
+_RC: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -32,9 +32,9 @@ RC: dict[str, Any] = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
-    "grid.color": HAIR,
+    "grid.color": _HAIR,
     "grid.linewidth": 0.8,
-    "text.color": INK,
+    "text.color": _INK,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
     "ytick.left": False,
@@ -62,7 +62,7 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
     with needs_extra("Figures need matplotlib", "plots"):
         import matplotlib as mpl  # noqa: PLC0415 - seconds of import, only where something is drawn
         from matplotlib.figure import Figure  # noqa: PLC0415
-    with mpl.rc_context(RC):
+    with mpl.rc_context(_RC):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, squeeze=False)
         # no date inside: the same numbers give the same file
@@ -134,14 +134,14 @@ def log_axis(axis: Any) -> None:
 
     axis.axes.set_xscale("log")
     low, high = axis.get_view_interval()
-    if high / low > WIDE:
+    if high / low > _WIDE:
         return
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
-def cost_label(axis: str) -> str:
+def _cost_label(axis: str) -> str:
     """What a cost axis (`exact:fraction`, `paper:flops`, `seconds`) is called under a chart."""
     model, _, unit = axis.partition(":")
     if unit == "fraction":
@@ -150,6 +150,6 @@ def cost_label(axis: str) -> str:
 
 
 def label_cost(axes: Any, axis: str) -> None:
-    axes.set_xlabel(cost_label(axis))
+    axes.set_xlabel(_cost_label(axis))
     if axis.endswith(":fraction"):
         percent_axis(axes.xaxis)

@@ -14,7 +14,7 @@ from vispco.report.payload import Example
 from vispco.report.plots import style
 
 Mask = tuple[tuple[bool, ...], ...]  # [rows][columns]
-BUDGETS = (0.9, 0.5, 0.25)
+_BUDGETS = (0.9, 0.5, 0.25)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SurvivorsInfo:
 
 
 def survivors_info(
-    example: Example, budgets: Sequence[float] = BUDGETS, layers: Sequence[int] | None = None
+    example: Example, budgets: Sequence[float] = _BUDGETS, layers: Sequence[int] | None = None
 ) -> SurvivorsInfo:
     """For each budget the example's nearest one; by default six layers, evenly spread."""
     if not example.states:

@@ -27,11 +27,11 @@ from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
 from vispco.scorers.learned.network import LearnedNetwork, masked_mean
 
-BEHIND, OF = (4, 14, 24), 32
-STRIDES = (2, 3, 4)
-SHARPNESS = 10.0
-DEPTH_WEIGHT, TARGET_WEIGHT = 0.05, 0.2
-NUDGE, STEEPEST = (
+_BEHIND, _OF = (4, 14, 24), 32
+_STRIDES = (2, 3, 4)
+_SHARPNESS = 10.0
+_DEPTH_WEIGHT, _TARGET_WEIGHT = 0.05, 0.2
+_NUDGE, _STEEPEST = (
     1.0,
     0.25,
 )  # of the controller: change of the thresholds' logits for a share that is off by 1; the largest
@@ -44,7 +44,7 @@ class ThresholdNetwork(LearnedNetwork):
 
     @classmethod
     def defaults(cls, hidden: int, num_layers: int) -> dict[str, Any]:  # noqa: ARG003
-        entries = sorted({min(behind * num_layers // OF + 1, num_layers - 1) for behind in BEHIND})
+        entries = sorted({min(behind * num_layers // _OF + 1, num_layers - 1) for behind in _BEHIND})
         return {"layers": entries, "width": 32}
 
     def build(self, *, layers: list[int], width: int) -> None:  # type: ignore[override]
@@ -77,11 +77,11 @@ class ATPLLaVA(LearnedScorer):
             score = self._redundancy(context)[0] if margin is None else margin
             return Selection(top_tokens(score, context.live, context.counts), score)
         redundancy, parts = self._redundancy(context)
-        spatial = spatial_scores(context).to(redundancy.device)
+        spatial = _spatial_scores(context).to(redundancy.device)
         means = masked_mean(torch.stack([*parts, spatial], dim=-1), context.live)
         threshold = self.network(means.to(self.network.device), context.layer).to(redundancy.device)
         above = torch.stack([redundancy, spatial], dim=-1) - threshold[:, None]
-        soft = (SHARPNESS * above).sigmoid().amax(-1)
+        soft = (_SHARPNESS * above).sigmoid().amax(-1)
         margin = above.detach().amax(-1)
         context.memo[self.name] = torch.where(context.live, margin, context.memo.get(self.name, margin))
         return self.selected(context, (above > 0).any(-1), above.amax(-1), soft)
@@ -89,7 +89,7 @@ class ATPLLaVA(LearnedScorer):
     def penalty(self, target: float) -> Tensor:
         kept = torch.stack([choice.kept.mean() for choice in self.choices])
         depth = torch.tensor([float(choice.layer) for choice in self.choices], device=kept.device)
-        return DEPTH_WEIGHT * (kept * depth).sum() + TARGET_WEIGHT * (kept.mean() - target).abs()
+        return _DEPTH_WEIGHT * (kept * depth).sum() + _TARGET_WEIGHT * (kept.mean() - target).abs()
 
     def reached(self, share: Tensor, kept: Tensor) -> Tensor:  # noqa: ARG002
         """The mean share that its modules keep."""
@@ -97,7 +97,7 @@ class ATPLLaVA(LearnedScorer):
 
     def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:
         """The controller: higher thresholds keep fewer."""
-        self.network.shift += gain * max(-STEEPEST, min(STEEPEST, NUDGE * (reached - target)))
+        self.network.shift += gain * max(-_STEEPEST, min(_STEEPEST, _NUDGE * (reached - target)))
         return True
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:
@@ -111,11 +111,11 @@ class ATPLLaVA(LearnedScorer):
         """(score, (its visual half, its text half)), all [B, V] in [0, 1]; attention has no gradient here."""
         with torch.no_grad():
             own = context.attention("visual").clamp_min(torch.finfo(torch.float32).tiny).log()
-            parts = unit_scaled(own, context.live), unit_scaled(context.attention("text"), context.live)
+            parts = _unit_scaled(own, context.live), _unit_scaled(context.attention("text"), context.live)
         return (parts[0] + parts[1]) / 2, parts
 
 
-def unit_scaled(values: Tensor, live: Tensor) -> Tensor:
+def _unit_scaled(values: Tensor, live: Tensor) -> Tensor:
     """[B, V] -> least 0 and greatest 1 among the live tokens of each sample, 0 elsewhere; all 0 where all are equal."""
     least = values.masked_fill(~live, torch.inf).amin(-1, keepdim=True)
     most = values.masked_fill(~live, -torch.inf).amax(-1, keepdim=True)
@@ -123,7 +123,7 @@ def unit_scaled(values: Tensor, live: Tensor) -> Tensor:
     return ((values - least) / spread).masked_fill(~live, 0.0)
 
 
-def spatial_scores(context: ScoringContext) -> Tensor:
+def _spatial_scores(context: ScoringContext) -> Tensor:
     """1 - 3 R_s of the lowest rate at which uniform sampling takes a token, 0 where none does: float [B, V].
 
     On the token grid where it is known, else along the sequence of visual tokens with the same rates.
@@ -132,10 +132,10 @@ def spatial_scores(context: ScoringContext) -> Tensor:
     places = layout.coordinates
     if places is None:
         slots = torch.arange(context.live.shape[1], device=context.live.device).expand_as(context.live)
-        taken = [slots % stride**2 == 0 for stride in STRIDES]
+        taken = [slots % stride**2 == 0 for stride in _STRIDES]
     else:
-        taken = [(places[..., 1:] % stride == stride // 2).all(-1) for stride in STRIDES]
+        taken = [(places[..., 1:] % stride == stride // 2).all(-1) for stride in _STRIDES]
     scores = torch.zeros(context.live.shape, device=context.live.device)
-    for stride, sampled in zip(STRIDES, taken, strict=True):
+    for stride, sampled in zip(_STRIDES, taken, strict=True):
         scores = torch.where(sampled.to(scores.device), max(1 - 3 / stride**2, 0.0), scores)
     return scores

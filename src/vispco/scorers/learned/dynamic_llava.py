@@ -26,9 +26,9 @@ from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
 from vispco.scorers.learned.network import LearnedNetwork, masked_mean
 
-WIDEST = 512
-RATE_WEIGHT = 100.0
-HOTTEST, COLDEST = 1.0, 0.1
+_WIDEST = 512
+_RATE_WEIGHT = 100.0
+_HOTTEST, _COLDEST = 1.0, 0.1
 
 
 class _Block(nn.Module):
@@ -57,7 +57,7 @@ class TokenPredictor(LearnedNetwork):
 
     @classmethod
     def defaults(cls, hidden: int, num_layers: int) -> dict[str, Any]:  # noqa: ARG003
-        return {"width": min(WIDEST, hidden), "heads": 8, "blocks": 2}
+        return {"width": min(_WIDEST, hidden), "heads": 8, "blocks": 2}
 
     def build(self, *, width: int, heads: int, blocks: int) -> None:  # type: ignore[override]
         self.project = nn.Sequential(nn.LayerNorm(self.config.hidden), nn.Linear(self.config.hidden, width), nn.GELU())
@@ -118,13 +118,13 @@ class DynamicLLaVA(LearnedScorer):
         if not self.is_training:
             return super().select(context)
         logits = self._logits(context)
-        heat = HOTTEST + (COLDEST - HOTTEST) * self._progress
+        heat = _HOTTEST + (_COLDEST - _HOTTEST) * self._progress
         soft = functional.gumbel_softmax(logits, tau=heat, dim=-1)[..., 0]
         return self.selected(context, soft > 0.5, soft, soft)
 
     def penalty(self, target: float) -> Tensor:
         rate = torch.stack([choice.kept.mean() for choice in self.choices]).mean()
-        return RATE_WEIGHT * (rate - target).square()
+        return _RATE_WEIGHT * (rate - target).square()
 
     def deployed_schedule(self, num_layers: int, target: float) -> Schedule:
         return Schedule.single(self.LAYER, target, num_layers)

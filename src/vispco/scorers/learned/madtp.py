@@ -27,10 +27,10 @@ from vispco.scorers.context import ScoringContext
 from vispco.scorers.learned.learned_scorer import LearnedScorer
 from vispco.scorers.learned.network import LearnedNetwork
 
-NUDGE = 1.0  # change of the logarithm of the temperature for a share that is off by 1
-STEEPEST = 0.25  # largest change of that logarithm in one step
-LOWEST, HIGHEST = math.log(1e-3), math.log(1e3)
-SOFTNESS = 0.25  # width of the soft threshold, in units of the mean importance
+_NUDGE = 1.0  # change of the logarithm of the temperature for a share that is off by 1
+_STEEPEST = 0.25  # largest change of that logarithm in one step
+_LOWEST, _HIGHEST = math.log(1e-3), math.log(1e3)
+_SOFTNESS = 0.25  # width of the soft threshold, in units of the mean importance
 
 
 class Dictionary(LearnedNetwork):
@@ -73,7 +73,7 @@ class MADTP(LearnedScorer):
         above = (importance > threshold[:, None]) & context.live
         wanted = above | ~above.any(-1, keepdim=True)
         live = context.live.sum(-1, keepdim=True).clamp_min(1)
-        soft = ((importance - threshold[:, None]) * live / SOFTNESS).sigmoid()
+        soft = ((importance - threshold[:, None]) * live / _SOFTNESS).sigmoid()
         return self.selected(context, wanted, importance, soft)
 
     def penalty(self, target: float) -> Tensor:  # noqa: ARG002
@@ -81,9 +81,9 @@ class MADTP(LearnedScorer):
 
     def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:
         """The controller: a higher temperature flattens the weights, lifts the threshold and drops more."""
-        change = gain * max(-STEEPEST, min(STEEPEST, NUDGE * (reached - target)))
+        change = gain * max(-_STEEPEST, min(_STEEPEST, _NUDGE * (reached - target)))
         heat = self.network.log_temperature
-        heat.copy_((heat + change).clamp(LOWEST, HIGHEST))
+        heat.copy_((heat + change).clamp(_LOWEST, _HIGHEST))
         return True
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002

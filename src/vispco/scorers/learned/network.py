@@ -20,7 +20,7 @@ from vispco.core.weights import hide_weight_bars
 SHIPPED = Path(__file__).parent / "weights"
 TRAINED = "scorer"
 """The folder of the weights inside the run folder of `vispco train`."""
-KEPT = 8  # networks that stay in memory
+_KEPT = 8  # networks that stay in memory
 
 
 class LearnedConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -131,7 +131,7 @@ def load_network(kind: type[LearnedNetwork], source: str, device: torch.device) 
     return _load(made, source, str(device), changed)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _load(kind: type[LearnedNetwork], source: str, device: str, changed: tuple[int, ...]) -> LearnedNetwork:  # noqa: ARG001
     network = kind.from_pretrained(source).to(device).eval()
     return network.requires_grad_(False)  # type: ignore[no-any-return]
