@@ -15,6 +15,7 @@ from vispco.core.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
+    from vispco import search, sweep
     from vispco.core.errors import (
         InvalidInputError,
         PrunerStateError,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from vispco.evaluation.frontier import Frontier
     from vispco.models.loading import load
     from vispco.models.model_source import LoadError
-    from vispco import search, sweep
     from vispco.pruner import presets
     from vispco.pruner.pruner import Pruner
     from vispco.pruner.pruner_config import PrunerConfig

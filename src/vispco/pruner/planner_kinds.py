@@ -28,7 +28,7 @@ from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, Shape, predicted_shape, static_shape
+from vispco.pruner.planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_config import PrunerConfig
 from vispco.scorers import Chain
@@ -76,9 +76,9 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
     if budget is not None and budget.kind != "flops":
         priced = Priced(predictor.kernel, cost.dimensions, chain)
-        return chain, MeasuredPlanner(hard(budget), lambda fraction: predicted_shape(predictor, fraction), priced)
+        return chain, MeasuredPlanner(hard(budget), lambda fraction: PredictedShape(predictor, fraction), priced)
     fraction = fraction_of(budget)
-    shape = predicted_shape(predictor, fraction)
+    shape = PredictedShape(predictor, fraction)
     return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, chain=chain)
 
 

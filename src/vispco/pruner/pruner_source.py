@@ -64,8 +64,8 @@ def _read_folder(folder: Path, given: str) -> PrunerConfig:
             f"Run `vispco search MODEL --out {given}` first, or give another folder."
         )
     kind = _model_type(folder / disk.CONFIG)
-    if kind == PredictorConfig.model_type:
-        return _of_predictor(folder)
+    if kind in (PredictorConfig.model_type, JointPredictorConfig.model_type):
+        return _of_predictor(folder, kind)
     if kind is not None:
         raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
     return _of_run(folder)
@@ -109,11 +109,14 @@ def _kind(folder: Path) -> dict[str, str]:
     return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
 
 
-def _of_predictor(folder: Path) -> PrunerConfig:
-    config = PredictorConfig.from_pretrained(folder)
-    return PrunerConfig(
-        Chain.of(config.scorer), {"kind": "predictor", "folder": "."}, cost=config.make_cost().to_dict(), versions={}
-    )
+def _of_predictor(folder: Path, model_type: str) -> PrunerConfig:
+    if model_type == JointPredictorConfig.model_type:
+        joint = JointPredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "joint", "folder": "."}, joint.chains[0], joint.cost
+    else:
+        single = PredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "predictor", "folder": "."}, single.scorer, single.make_cost().to_dict()
+    return PrunerConfig(Chain.of(chain), planner, cost=cost, versions={})
 
 
 def _model_type(config: Path) -> str | None:
