@@ -20,16 +20,16 @@ from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.joint.settings import JointSettings
 from vispco.search.run import search
 from vispco.search.spec import SOLVERS, Effort
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
 
 SMALL = Effort(
     batch_size=4,
     descent=DescentSettings(starts=2, outer=1, inner=1, explore=3),
-    scouting=ScoutingSettings(anchors=3, scouts=4, shortlist=2, budgets=(0.5,), explore=4),
-    fit=FitSettings(epochs=2),
+    one_chain=JointSettings(
+        levels=(0.3, 0.6), ranking_levels=(0.3,), rungs=(4, 4, 8), shapes=4, shortlist=(3, 2), anchors=2
+    ),
     training=TrainingSettings(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},
 )

@@ -16,17 +16,16 @@ from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
-from vispco.pruner.batch_regression import BatchRegression
 from vispco.pruner.configurations import text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
+from vispco.pruner.kernel_regression import BatchRegression
 from vispco.pruner.mean_budget import KlCurves, MultiplierBracket, solve_multiplier
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
 
 MAX_CACHED_PLANS = 1 << 16
-"""How many plans are remembered at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +56,7 @@ class JointPlanner:
         self.known = predictor.configurations
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
-        self.reader = BatchRegression(
-            predictor.memory, np.arange(len(self.known)), predictor.memory.bandwidth.cpu().numpy()
-        )
+        self.reader = BatchRegression(predictor.memory)
         self.curves = MovableCurves(
             self.kernel, self.known.params, self.cost.num_layers, gamma=deployed_gamma(self.kernel)
         )

@@ -22,7 +22,6 @@ from vispco.kernels import Kernel
 from vispco.pruner.configurations import Configurations
 from vispco.pruner.kernel_regression import NUM_COMPONENTS, KernelRegression
 from vispco.pruner.observation import Observation
-from vispco.pruner.sample_features import kernel_weights
 from vispco.scorers import Chain
 
 
@@ -102,14 +101,8 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
 
     def estimate(self, observation: Observation) -> Tensor:
         """The estimated KL of each configuration: [B, K], infinite where one is not kept."""
-        estimate = self.memory.estimate(observation)
-        return torch.where(self.kept, estimate, torch.inf)
+        return torch.where(self.kept, self.memory.estimate(observation), torch.inf)
 
     def estimate_leave_one_out(self) -> Tensor:
         """The same for the calibration samples themselves, each estimated from the others: [M, K]."""
-        estimate = torch.empty_like(self.memory.kl)
-        for bandwidth in torch.unique(self.memory.bandwidth):
-            columns = (self.memory.bandwidth == bandwidth).nonzero()[:, 0]
-            weights = kernel_weights(self.memory.keys, self.memory.keys, bandwidth, leave_one_out=True)
-            estimate[:, columns] = weights @ self.memory.kl[:, columns]
-        return torch.where(self.kept, estimate, torch.inf)
+        return torch.where(self.kept, self.memory.estimate(), torch.inf)

@@ -28,7 +28,7 @@ from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, Shape, predicted_shape, static_shape
+from vispco.pruner.planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain
@@ -98,8 +98,8 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
     if budget.kind != "flops":
         priced = Priced(predictor.kernel, cost.dimensions, chain)
-        return chain, MeasuredPlanner(_hard(budget), lambda fraction: predicted_shape(predictor, fraction), priced)
-    shape = predicted_shape(predictor, budget.fraction)
+        return chain, MeasuredPlanner(_hard(budget), lambda fraction: PredictedShape(predictor, fraction), priced)
+    shape = PredictedShape(predictor, budget.fraction)
     return chain, BudgetPlanner(shape, predictor.kernel, budget.fraction, cost, chain=chain)
 
 

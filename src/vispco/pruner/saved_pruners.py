@@ -60,8 +60,8 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"Run `vispco search MODEL --out {given}` first, or give another folder."
         )
     kind = _model_type(folder / disk.CONFIG)
-    if kind == PredictorConfig.model_type:
-        return _of_predictor(folder)
+    if kind in (PredictorConfig.model_type, JointPredictorConfig.model_type):
+        return _of_predictor(folder, kind)
     if kind is not None:
         raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
     return _of_run(folder)
@@ -103,13 +103,14 @@ def _kind(folder: Path) -> dict[str, str]:
     return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
 
 
-def _of_predictor(folder: Path) -> PrunerSpec:
-    config = PredictorConfig.from_pretrained(folder)
-    return PrunerSpec(
-        Chain.of(config.scorer),
-        {"kind": "predictor", "folder": "."},
-        cost=config.make_cost().to_dict(),
-    )
+def _of_predictor(folder: Path, model_type: str) -> PrunerSpec:
+    if model_type == JointPredictorConfig.model_type:
+        joint = JointPredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "joint", "folder": "."}, joint.chains[0], joint.cost
+    else:
+        single = PredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "predictor", "folder": "."}, single.scorer, single.make_cost().to_dict()
+    return PrunerSpec(Chain.of(chain), planner, cost=cost)
 
 
 def _model_type(config: Path) -> str | None:

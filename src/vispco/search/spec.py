@@ -16,11 +16,9 @@ from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.settings import ONE_CHAIN, JointSettings
 from vispco.search.joint.space import candidate_chains, check_chains, joint_kernel
 from vispco.search.presets import SearchPreset
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
 
 Mode = Literal["joint", "static", "predictor", "line"]
 # The first is the default.
@@ -40,18 +38,14 @@ class Effort:
 
     batch_size: int = 16  # the paper's
     descent: DescentSettings = field(default_factory=DescentSettings)
-    scouting: ScoutingSettings = field(default_factory=ScoutingSettings)
-    fit: FitSettings = field(default_factory=FitSettings)
     training: TrainingSettings | None = None  # None: the preset's rate, and a few passes over the samples
     predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
     joint: JointSettings = field(default_factory=JointSettings)
+    one_chain: JointSettings = field(default_factory=lambda: ONE_CHAIN)
 
     def seeded(self, seed: int) -> Effort:
         """The same effort with another seed of what it draws; 0 leaves every part's own seed as it is."""
-        if seed == 0:
-            return self
-        training = None if self.training is None else replace(self.training, seed=seed)
-        return replace(self, fit=replace(self.fit, seed=seed), training=training)
+        return self if seed == 0 or self.training is None else replace(self, training=replace(self.training, seed=seed))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -188,7 +182,7 @@ class SearchSpec:
             scorers = candidate_chains(servable=servable, cacheable=cacheable)
         chains = check_chains(scorers, servable=servable, cacheable=cacheable)
         effort = effort or Effort(batch_size=JOINT_BATCH)
-        found = cls(chains[0], joint_kernel(), mode="joint", chains=chains, effort=effort, **rest)
+        found = cls(chains[0], joint_kernel(servable=servable), mode="joint", chains=chains, effort=effort, **rest)
         return replace(found, servable=servable, cacheable=cacheable)
 
     @property

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from vispco.search.shapes.initial import initial_shapes
 
 import tiny
 from vispco import kernels
@@ -19,8 +20,7 @@ from vispco.search.gradient.descent_step import (
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
 from vispco.search.gradient.projection import project
 from vispco.search.objective import frozen
-from vispco.search.shapes.halving import measure_shapes
-from vispco.search.shapes.initial import initial_shapes
+from vispco.search.shape_pool import measure_shapes
 
 L = tiny.LAYERS
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from vispco.pruner.instruction_groups import group_instructions, leave_one_out_means
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation
 from vispco.search.joint.anchor_selection import choose_configurations, is_gain, select_anchors
+from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
 
 
 def recognised(groups):

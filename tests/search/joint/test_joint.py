@@ -28,7 +28,7 @@ from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
+from vispco.search.joint.space import chain_shapes, check_chains, default_chains, joint_kernel, read_chains
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.run import search
@@ -141,7 +141,7 @@ def test_the_bill_counts_every_measured_pass_once():
     objective = Objective(model, "fastv")
     batch = make_batches(count=1)[0]
     chains = ChainObjectives(objective, CHAINS[:1])
-    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, torch.tensor([[8, 16, 8, 0]]))
+    pool = chain_shapes(chains.objectives[CHAINS[0]], joint_kernel(), 0.5, torch.tensor([[8, 16, 8, 0]]))
     one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
     chains.measure(batch, one, 0.5)
     once = objective.spent.measured
@@ -153,10 +153,10 @@ def test_the_bill_counts_every_measured_pass_once():
 def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
     model = tiny.build("qwen2_5_vl")
     size = torch.tensor([[8, 16, 8, 0]])
-    pool = ChainShapes.at(Objective(model, "divprune+fastv"), 0.6, size)
+    pool = chain_shapes(Objective(model, "divprune+fastv"), joint_kernel(), 0.6, size)
     assert bool((pool.curves[:, 0] < 1).all())
-    assert bool((ChainShapes.at(Objective(model, "fastv"), 0.6, size).curves[:, 0] == 1).all())
-    servable = ChainShapes.at(Objective(model, "divprune"), 0.6, size, servable=True)
+    assert bool((chain_shapes(Objective(model, "fastv"), joint_kernel(), 0.6, size).curves[:, 0] == 1).all())
+    servable = chain_shapes(Objective(model, "divprune"), joint_kernel(servable=True), 0.6, size, servable=True)
     assert len(servable) == 1
     assert len(set(servable.curves[0].tolist())) == 1
     drawn = joint_kernel(servable=True)(servable.params, tiny.LAYERS, gamma=math.inf)

@@ -12,7 +12,7 @@ from vispco.scorers import Chain
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.level_search import LevelSearch
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes
+from vispco.search.joint.space import chain_shapes, joint_kernel
 from vispco.search.objective import Objective
 
 SETTINGS = JointSettings(
@@ -40,7 +40,7 @@ def level_search(ground, level=0.4, **settings):
 def test_a_shape_of_a_chain_has_every_scorer_drop_tokens():
     size = torch.tensor([[8, 16, 8, 0]])
     for name in ("divprune+fastv", "cdpruner+v2drop"):
-        pool = ChainShapes.at(Objective(tiny.build("qwen2_5_vl"), name), 0.5, size)
+        pool = chain_shapes(Objective(tiny.build("qwen2_5_vl"), name), joint_kernel(), 0.5, size)
         assert bool((pool.curves[:, 0] < 1).all())
         assert bool((pool.curves[:, -1] < pool.curves[:, 0]).all())
 

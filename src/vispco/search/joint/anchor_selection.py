@@ -14,9 +14,8 @@ from itertools import combinations
 
 from torch import Tensor
 
-from vispco.pruner.instruction_groups import leave_one_out_means
 from vispco.pruner.kernel_regression import saturating_loss
-from vispco.search.table.memory_fit import chosen_values
+from vispco.search.joint.instruction_groups import leave_one_out_means
 
 NOISE = 0.5  # standard errors: a difference that is smaller is none
 
@@ -77,6 +76,19 @@ def select_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
     return chosen
 
 
+def greedy_anchors(kl: Tensor, estimate: Tensor, size: int) -> list[int]:
+    """The `size` columns of kl [M, N] that are best together if each row chooses by `estimate` [M, N].
+
+    The first is the best alone. Each further one lowers the mean KL of the choice the most.
+    """
+    chosen = [int(kl.mean(0).argmin())]
+    while len(chosen) < min(size, kl.shape[1]):
+        left = [i for i in range(kl.shape[1]) if i not in chosen]
+        means = [float(chosen_values(kl, estimate, [*chosen, i]).mean()) for i in left]
+        chosen.append(left[min(range(len(left)), key=means.__getitem__)])
+    return chosen
+
+
 def is_gain(gain: Tensor) -> bool:
     """Whether the mean of a gain [M] is above its noise, and above 0 without its largest value."""
     return _is_above_noise(gain) and bool(gain.sum() - gain.max() > 0)
@@ -91,3 +103,8 @@ def _sets(count: int) -> Iterator[list[int]]:
     """All sets of two and more columns."""
     for size in range(2, count + 1):
         yield from map(list, combinations(range(count), size))
+
+
+def chosen_values(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
+    """The values [M] of the one of some columns that has the least estimate in each row. values, estimate: [M, N]."""
+    return values[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from vispco.cost import BudgetWarning
-from vispco.pruner.configurations import Configurations, Request, budget_at, counts_by_chain, text_floor
+from vispco.kernels import Kernel
+from vispco.pruner.configurations import Configurations, budget_at, text_floor
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
+from vispco.search.shape_pool import measure_shapes
 
-INFEASIBLE_KL = 50.0  # KL: more than any measured one, and finite, so that means can be taken
+INFEASIBLE_KL = 50.0  # more than any measured KL, and finite, so that means can be taken
 ROUNDING = 1e-9
 
 
@@ -34,41 +34,30 @@ class _Objectives(dict[Chain, Objective]):
 class ChainObjectives:
     """The candidate chains on one model: an objective for each, with one bill and one journal."""
 
-    def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
-        self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
+    def __init__(self, objective: Objective, chains: Sequence[Chain], kernel: Kernel | None = None) -> None:
+        self.cost, self.kernel = objective.cost, kernel or joint_kernel()
         self.objective = objective
         self.objectives = _Objectives(objective)
         for chain in chains:
             self.objectives[chain]
 
     def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
-        """KL [K, B] of configurations at a level; those that come to the same tokens are run once.
+        """KL [K, B] of configurations at a level; those with the same counts are run once.
 
-        A chain that keeps its first layers full may be too dear for a sample: then it has the KL `INFEASIBLE_KL` on it.
+        A chain that keeps its first layers full may exceed a sample's budget: then its KL is `INFEASIBLE_KL`.
         """
-        found = torch.zeros(len(configurations), len(batch))
+        kl = torch.zeros(len(configurations), len(batch))
         for number in range(len(configurations.chains)):
-            places = configurations.places(number)
-            if len(places):
-                found[places] = self.measure_chain(batch, configurations, number, level)
-        return found
+            index = configurations.places(number)
+            if len(index):
+                kl[index] = self.measure_chain(batch, configurations, number, level)
+        return kl
 
     def measure_chain(self, batch: Batch, configurations: Configurations, number: int, level: float) -> Tensor:
         """The same of the configurations of one chain, in their order: KL [k, B]."""
-        chain, places = configurations.chains[number], configurations.places(number)
-        K, B = len(places), len(batch)
+        objective = self.objectives[configurations.chains[number]]
         budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
-        request = Request(
-            configurations.params[places][:, None].expand(K, B, -1).reshape(K * B, -1),
-            budgets.repeat(K),
-            torch.zeros(K * B, dtype=torch.int64),
-            batch.sizes.repeat(K, 1),
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetWarning)
-            counts = counts_by_chain(request, (chain,), self.kernel, self.cost, fill=False).view(K, B, -1)
-        unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
-        kl = self.objectives[chain].measure_kl(batch, unique.view(-1, *counts.shape[1:]))
-        size = self.objectives[chain].workload(batch.sizes)
-        dear = self.cost.lowest_fraction(size) > budgets + ROUNDING
-        return torch.where(dear, INFEASIBLE_KL, kl[place].float().cpu())
+        params = configurations.params[configurations.places(number)]
+        kl = measure_shapes(objective, batch, self.kernel, params, budgets, warn=False)
+        infeasible = self.cost.lowest_fraction(objective.workload(batch.sizes)) > budgets + ROUNDING
+        return torch.where(infeasible, INFEASIBLE_KL, kl.float().cpu())

@@ -11,16 +11,17 @@ from torch import Tensor
 
 from vispco.cost import Cost
 from vispco.engine.compensation import can_compensate
+from vispco.kernels import Kernel
 from vispco.pruner.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import FoundShape
-from vispco.pruner.instruction_groups import group_instructions
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.instruction_groups import group_instructions
 from vispco.search.joint.level_search import LevelSearch
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import joint_kernel
+from vispco.search.joint.space import chain_kernel, joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.joint.trials import MeasuredConfigurations
 from vispco.search.objective import Objective
@@ -42,6 +43,7 @@ class JointTable:
     hard: Tensor
     ranking: dict[float, list[tuple[str, float]]]
     cost: Cost
+    kernel: Kernel
     servable: bool = False
 
     @property
@@ -78,8 +80,8 @@ class JointTable:
         level = float(nearest_level(level_of(budget, self.typical_floor[None]), self.configurations.levels)[0])
         place, kl = self._best_place(level)
         chain = self.best(level)
-        kernel = replace(joint_kernel(servable=self.servable), earliest_layer=chain.earliest_layer)
-        return FoundShape(budget, self.configurations.params[place], kl, chain=chain.to_dict(), kernel=kernel.config())
+        params, kernel = self.configurations.params[place], chain_kernel(self.kernel, chain)
+        return FoundShape(budget, params, kl, chain=chain.to_dict(), kernel=kernel.config())
 
 
 def measure_joint_table(
@@ -88,6 +90,7 @@ def measure_joint_table(
     chains: Sequence[Chain],
     settings: JointSettings | None = None,
     progress: Progress = lambda *_: None,
+    kernel: Kernel | None = None,
 ) -> JointTable:
     """Everything that runs the language model, stage by stage, from low levels to high ones.
 
@@ -97,7 +100,8 @@ def measure_joint_table(
     settings = settings or JointSettings()
     if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
         settings = replace(settings, compensations=())
-    candidates = ChainObjectives(objective, chains, servable=settings.servable)
+    kernel = kernel or joint_kernel(servable=settings.servable)
+    candidates = ChainObjectives(objective, chains, kernel)
     samples = StageSamples.of(batches, settings)
     searches: dict[float, LevelSearch] = {}
     ranking: dict[float, list[Chain]] = {}
@@ -124,8 +128,9 @@ def measure_joint_table(
     assert observation is not None  # noqa: S101 - there is at least one stage
     ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].chain_ranking] for level in ranking}
     configurations, kl = Configurations.join(parts), torch.cat(tables, dim=1)
+    every_hard = torch.cat(hard, dim=1)
     return JointTable(
-        configurations, observation, kl, torch.cat(hard, dim=1), ranked_chains, objective.cost, settings.servable
+        configurations, observation, kl, every_hard, ranked_chains, objective.cost, kernel, settings.servable
     )
 
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.configurations import Configurations, budget_at, level_of, text_floor
-from vispco.pruner.instruction_groups import group_instructions, leave_one_out_means
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
-from vispco.search.joint.anchor_selection import select_anchors
+from vispco.search.joint.anchor_selection import greedy_anchors, select_anchors
 from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes, typical_counts
+from vispco.search.joint.space import chain_shapes
 from vispco.search.joint.trials import (
     UNMEASURED,
     MeasuredConfigurations,
@@ -28,7 +28,7 @@ from vispco.search.joint.trials import (
     stage_layers,
 )
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
-from vispco.search.table.memory_fit import greedy_anchors
+from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 
 MAX_LOSS_RATIO = (
     2.0  # the best of another kind of chain is kept as long as it loses no more than so many times the least
@@ -48,17 +48,17 @@ class LevelSearch:
     ) -> None:
         self.chains, self.level, self.settings, self.progress = chains, level, settings, progress
         self.batches = _split_into_rungs(batches, settings.rungs)
-        self.size = torch.cat([batch.sizes for batch in batches[:8]]).median(0, keepdim=True).values  # [1, 4]
+        self.size = median_size(batches[:8])  # [1, 4]
         self.floor = text_floor(self.size[:, 0], self.size[:, 1], chains.cost)
         self.budget = float(budget_at(level, self.floor))
         self.trials: dict[tuple[Chain, bytes], Trial] = {}
-        self.pools: dict[Chain, ChainShapes] = {}
+        self.pools: dict[Chain, ShapePool] = {}
 
     def measure_chains(self, among: Sequence[Chain]) -> None:
         """A few shapes of each chain that is worth it on the first samples."""
         for chain in [chain for chain in among if self._is_worth_it(chain)] or among:
             pool = self._pool(chain)
-            places = pool.spread(self.settings.at(self.settings.shapes, self.budget), self.settings.seed)
+            places = pool.spread(self.settings.at(self.settings.shapes, self.budget), seed=self.settings.seed)
             self._add(chain, pool.params[places])
         self._measure_to(list(self.trials.values()), 0)
 
@@ -92,7 +92,7 @@ class LevelSearch:
         for chain in dict.fromkeys(trial.chain for trial in leaders):
             own = torch.stack([trial.counts for trial in leaders if trial.chain == chain])
             pool = self._pool(chain)
-            near = self._add(chain, pool.params[pool.nearest(own.double() / self.size[:, 1], len(pool))])
+            near = self._add(chain, pool.params[pool.nearest(own.double() / self.size[:, 1])])
             new = [trial for trial in near if trial.rung < 0]
             wanted += new[: max(1, round(count * len(own) / len(leaders)))]
         self._measure_to(wanted, 0)
@@ -144,10 +144,12 @@ class LevelSearch:
         size = self.chains.objectives[chain].workload(self.size)
         return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 2
 
-    def _pool(self, chain: Chain) -> ChainShapes:
+    def _pool(self, chain: Chain) -> ShapePool:
         if chain not in self.pools:
             objective = self.chains.objectives[chain]
-            self.pools[chain] = ChainShapes.at(objective, self.budget, self.size, servable=self.settings.servable)
+            self.pools[chain] = chain_shapes(
+                objective, self.chains.kernel, self.budget, self.size, servable=self.settings.servable
+            )
         return self.pools[chain]
 
     def _add(self, chain: Chain, params: Tensor) -> list[Trial]:
@@ -155,7 +157,7 @@ class LevelSearch:
         if not len(params):
             return []
         objective = self.chains.objectives[chain]
-        counts = typical_counts(objective, params, self.budget, self.size, servable=self.settings.servable)
+        counts = typical_counts(objective, self.chains.kernel, params, self.budget, self.size)
         found = [
             Trial(chain, own, tokens, -1, UNMEASURED)
             for own, tokens in zip(params.double(), counts.long(), strict=True)

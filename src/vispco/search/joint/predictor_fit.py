@@ -15,18 +15,24 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.configurations import Configurations
-from vispco.pruner.instruction_groups import BANDWIDTH, group_centres, leave_one_out_means, shrink_to_mean
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
-from vispco.pruner.kernel_regression import KernelRegression, saturating_loss
-from vispco.pruner.sample_features import kernel_weights
+from vispco.pruner.kernel_regression import KernelRegression, kernel_weights, saturating_loss
 from vispco.search.joint.anchor_selection import ConfigurationChoice, choose_configurations
+from vispco.search.joint.instruction_groups import BANDWIDTH, group_centres, leave_one_out_means, shrink_to_mean
 from vispco.search.joint.joint_table import JointTable
-from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
-from vispco.search.table.kl_table import HeldOutKl
 
 BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 """How far similarity may reach; see `planning.similarity`."""
+
+
+@dataclass(frozen=True)
+class HeldOutKl:
+    """Mean KL on left-out samples: of the best single configuration, of the predictor's choice, of the best choice."""
+
+    static: float
+    predictor: float
+    oracle: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +76,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
         samples=len(loss),
-        kernel=joint_kernel(servable=table.servable).config(),
+        kernel=table.kernel.config(),
         servable=table.servable,
         chains=[chain.to_dict() for chain in configurations.chains],
         cost=objective.cost.to_dict(),

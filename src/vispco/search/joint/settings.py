@@ -13,20 +13,20 @@ MAX_TRIAL_SCALE = 1.5  # so many times as many at most
 
 @dataclass(frozen=True)
 class JointSettings:
-    """How much a joint search measures.
+    """How much a joint search measures. A level is a share of what can be pruned: 0 the text alone, 1 the whole model.
 
-    levels: shares of what can be pruned that get configurations of their own; each serves the budgets around it.
-    ranking: the levels at which all chains are compared. The others begin with what the levels beside them found.
-    rungs: samples of the three rungs; behind the first stage the last one has all hard samples. shapes: shapes of each kind of
-    chain in the first rung. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are
-    added then. carried: configurations that a level takes over from the level beside it. shortlist: configurations in the second
-    and in the third rung.
+    levels: those that get configurations of their own; each serves the budgets around it.
+    ranking_levels: where all chains are compared. The other levels begin with what the adjacent ones found.
+    rungs: samples of the three rungs; after the first stage the last rung has all hard samples. shapes: of each chain in the
+    first rung. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are added
+    then. inherited: trials that a level takes from each adjacent one. shortlist: trials in the second and in the third rung.
     compensations: what each level tries on its best configuration, besides none (`Chain.compensate`); the best of them is then
     tried on the rest of the shortlist.
     anchors: configurations of each level between which the predictor may choose.
-    easy: where stages end. Up to the first, levels are measured on all samples. Behind each, on the samples that hold the
-    share `hard` of what is lost there, and on as many of the others as `probes` says, which stand for the rest.
-    servable: only configurations that prune once, before layer 0. seed: of which shapes are looked at first.
+    stage_ends: the highest level of each stage but the last. The first stage is measured on all samples; each further one on
+    the samples that hold `hard_share` of the loss at the end of the stage before, and on `easy_samples` of the others, which
+    stand for the rest.
+    servable: only configurations that prune once, before layer 0. seed: of which shapes are measured first.
     """
 
     levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
@@ -68,3 +68,15 @@ class JointSettings:
         rest = sum(sum(levels) / (1 + stage) for stage, levels in enumerate(self.stages()))
         rest *= self.anchors * max(0, samples - rungs[-1])
         return first * rungs[0] + sum(fair) * (level + 2 * rungs[-1]) + rest
+
+
+ONE_CHAIN = JointSettings(
+    levels=(0.1, 0.2, 0.35, 0.6),
+    ranking_levels=(0.1, 0.2, 0.35, 0.6),
+    rungs=(16, 64, 128),
+    shapes=32,
+    shortlist=(12, 6),
+    anchors=4,
+    stage_ends=(0.2,),
+)
+"""The effort of a search with one chain: every level explores many shapes on few samples."""

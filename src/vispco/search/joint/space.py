@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from vispco import kernels
 from vispco.core.errors import InvalidInputError
-from vispco.cost import BudgetWarning, counts_for_budget
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain, ChainLike
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
-from vispco.search.shapes.initial import GOLDEN, initial_shapes
+from vispco.search.shape_pool import ShapePool
 
 PRE_LLM = ("divprune", "cdpruner")
 """Scorers that choose before the language model, as candidates."""
@@ -61,76 +59,38 @@ def joint_kernel(*, servable: bool = False) -> Kernel:
     return kernels.get("steps", earliest_layer=0, steps=1 if servable else 3)
 
 
-@dataclass(frozen=True, eq=False)
-class ChainShapes:
-    """The shapes of one chain that differ at a budget. params: [N, P]. curves: [N, L], the shares that they keep."""
-
-    chain: Chain
-    params: Tensor
-    curves: Tensor
-
-    @classmethod
-    def at(cls, objective: Objective, budget: float, size: Tensor, *, servable: bool = False) -> ChainShapes:
-        """All shapes that come to different tokens at a budget for a sample of a typical size [1, 4], simple ones first.
-
-        Every scorer of the chain has a choice: a shape that drops nothing, or all, where one of them rules is a shape of the
-        chain without it. `servable`: one step, before layer 0.
-        """
-        chain, num_layers = objective.scorer, objective.cost.num_layers
-        own = replace(joint_kernel(servable=servable), earliest_layer=chain.earliest_layer)
-        every = initial_shapes(own, num_layers)
-        if servable:
-            every = every[:1]  # simple ones come first: one step at layer 0
-        counts = typical_counts(objective, every, budget, size, servable=servable)
-        _, place = torch.unique(counts, dim=0, return_inverse=True)
-        first = torch.full((int(place.max()) + 1,), len(every))
-        first = first.scatter_reduce(0, place, torch.arange(len(every)), reduce="amin").sort().values
-        used = _every_scorer_drops(chain, counts[first], int(size[0, 1]))
-        if bool(used.any()):  # at a high budget curves are lifted until their first step is gone
-            first = first[used]
-        return cls(chain, every[first], counts[first].double() / size[:, 1].clamp_min(1))
-
-    def __len__(self) -> int:
-        return len(self.params)
-
-    def spread(self, limit: int, seed: int = 0) -> list[int]:
-        """Places of at most so many: the first one, and others spread evenly over the rest."""
-        if len(self) <= limit:
-            return list(range(len(self)))
-        hops = (torch.arange(1, len(self), dtype=torch.float64) * GOLDEN + 0.31 * seed) % 1.0
-        return [0, *(hops.argsort()[: limit - 1] + 1).sort().values.tolist()]
-
-    def nearest(self, good: Tensor, count: int) -> list[int]:
-        """Places of the `count` shapes nearest to one of the good curves [G, L], the nearest first."""
-        away = torch.cdist(self.curves, good, p=1.0).min(-1).values
-        return away.argsort(stable=True)[:count].tolist()
+def chain_kernel(kernel: Kernel, chain: Chain) -> Kernel:
+    """The kernel from the first layer on that a chain can prune."""
+    return replace(kernel, earliest_layer=max(kernel.earliest_layer, chain.earliest_layer))
 
 
-def typical_counts(
-    objective: Objective, params: Tensor, budget: float, size: Tensor, *, servable: bool = False
-) -> Tensor:
-    """Tokens [N, L] of shapes [N, P] at a budget, for a sample of a typical size [1, 4] under the objective's chain."""
-    kernel, N = joint_kernel(servable=servable), len(params)
-    own = objective.workload(size)
-    budgets = torch.full((N,), budget, dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BudgetWarning)
-        return counts_for_budget(
-            kernel, params, budgets, own.repeat(N), objective.cost, gamma=deployed_gamma(kernel), fill=False
-        )
+def chain_shapes(
+    objective: Objective, kernel: Kernel, budget: float, size: Tensor, *, servable: bool = False
+) -> ShapePool:
+    """The shapes of the objective's chain that differ at a budget for a sample of size [1, 4], simple ones first.
+
+    Every scorer of the chain has a choice: a shape that drops nothing, or all, where one of them rules is a shape of the
+    chain without it. servable: one step, before layer 0.
+    """
+    chain = objective.scorer
+    every = initial_shapes(chain_kernel(kernel, chain), objective.cost.num_layers)
+    pool = ShapePool.at(objective, kernel, every[:1] if servable else every, budget, size)
+    used = _every_scorer_drops(chain, pool.curves)
+    # at a high budget curves are lifted until their first step is gone
+    return ShapePool(pool.params[used], pool.curves[used]) if bool(used.any()) else pool
 
 
-def _every_scorer_drops(chain: Chain, counts: Tensor, num_visual: int) -> Tensor:
+def _every_scorer_drops(chain: Chain, curves: Tensor) -> Tensor:
     """Whether each scorer of a chain of several has a choice, and one before layer 0 has it there: bool [N].
 
-    A scorer that drops all tokens chooses nothing.
+    curves: [N, L]. A scorer that drops all tokens chooses nothing.
     """
-    before = torch.cat([torch.full_like(counts[:, :1], num_visual), counts[:, :-1]], dim=-1)
-    drops = (counts < before) & (counts > 0)
-    used = counts[:, 0] < num_visual if chain.earliest_layer == 0 else torch.ones(len(counts), dtype=torch.bool)
+    before = torch.cat([torch.ones_like(curves[:, :1]), curves[:, :-1]], dim=-1)
+    drops = (curves < before) & (curves > 0)
+    used = curves[:, 0] < 1 if chain.earliest_layer == 0 else torch.ones(len(curves), dtype=torch.bool)
     starts = [layer for layer, _ in chain.stages]
     if len(starts) > 1:
-        for start, end in zip(starts, [*starts[1:], counts.shape[1]], strict=True):
+        for start, end in zip(starts, [*starts[1:], curves.shape[1]], strict=True):
             used = used & drops[:, start:end].any(-1)
     return used
 

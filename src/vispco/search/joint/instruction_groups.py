@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vispco.pruner.observation import Observation
-from vispco.pruner.sample_features import feature_scales, raw_features, scaled_features
+from vispco.pruner.observation import Observation, feature_scales, raw_features, scaled_features
 
 MAX_GROUPS = 16  # groups
 MIN_GROUP_SIZE = 4  # samples of a group, on average

@@ -5,7 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from vispco.pruner.instruction_groups import (
+from vispco.pruner.kernel_regression import KernelRegression
+from vispco.pruner.observation import Observation
+from vispco.search.joint.instruction_groups import (
     BANDWIDTH,
     MAX_GROUPS,
     SHRINKAGE,
@@ -14,8 +16,6 @@ from vispco.pruner.instruction_groups import (
     leave_one_out_means,
     shrink_to_mean,
 )
-from vispco.pruner.kernel_regression import KernelRegression
-from vispco.pruner.observation import Observation
 
 WIDTH = 12
 
