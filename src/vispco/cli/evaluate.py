@@ -104,7 +104,7 @@ def evaluate(
         "split": None if spec.files else split,
         "files": dict(spec.files),
         "protocol": spec.protocol if spec.files else None,
-        "metrics": {name: spec.asking().metric(benchmark(name)) for name in spec.files},
+        "metrics": {name: spec.asking().metric(benchmark(name, own=True)) for name in spec.files},
         **result.to_dict(),
         "skipped": skipped,
         "provenance": facts(evaluator.model.device),

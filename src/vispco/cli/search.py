@@ -130,11 +130,14 @@ def search(
         cost=cost,
         seed=seed,
     )
-    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
-    questions = test_spec.samples()
+    what = asked.spec()
+    own = learned.questions(asked, test, seed)
+    what = what if own is None else {"files": {own[0].task: str(learned.data)}}
+    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if what.get("files") else 0, **what)
+    questions = test_spec.samples() if own is None else own
     loaded, processor = loading.load(model)
     per_task = PER_TASK_JOINT if spec.mode == "joint" else PER_TASK
-    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task)
+    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task, held_out=own)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)

@@ -37,7 +37,7 @@ class EvaluatorSpec:
     """Everything that `build()` needs to make the same `TaskEvaluator` in another process or on another machine.
 
     model: a shipped model's name, a folder, or a hub id. scorer: its `to_dict()`. tasks, split, limit, seed: see
-    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of synthetic tasks;
+    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their files, in place of synthetic tasks;
     a limit then draws rows by the seed; encoding, max_side: how they are read; protocol, metrics, min_pixels,
     max_pixels: how they are asked and scored (`vispco.metrics.AskSettings`). dtype: a torch dtype's name, or auto for
     the model's own. device: auto for a GPU of this process's own where there is one; device_map spreads the model
@@ -160,10 +160,11 @@ class EvaluatorSpec:
         left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else FILES_ONLY)}
         known = {name: value for name, value in self.to_dict().items() if name not in left_out}
         if self.files:  # what is in them counts, not where they are
+            from vispco.data.files import data_files  # noqa: PLC0415
             from vispco.metrics import benchmark  # noqa: PLC0415
 
-            known["files"] = {name: digest([Path(path)]) for name, path in self.files.items()}
-            known["metrics"] = {name: self.asking().metric(benchmark(name)) for name in self.files}
+            known["files"] = {name: digest(data_files(path)) for name, path in self.files.items()}
+            known["metrics"] = {name: self.asking().metric(benchmark(name, own=True)) for name in self.files}
         return known | {"weights": weights_digest(self.model)}
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +30,7 @@ _SHORT = "Answer with a single word or phrase."
 _LETTER = "Answer with the letter of the right option only."
 _YES_NO = "Please answer yes or no."
 
-_Kind = Literal["options", "words", "yes-no", "text"]
+Kind = Literal["options", "words", "yes-no", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Benchmark:
 
     name: str
     title: str
-    kind: _Kind
+    kind: Kind
     metric: str
     ending: str
     files: tuple[str, ...]
@@ -60,24 +61,36 @@ class Benchmark:
         lines = [f"Hint: {record.hint}"] if record.hint else []
         lines.append(record.question.strip())
         lines += [f"{letter}. {text}" for letter, text in record.options.items()]
-        if self.ending and self.ending.lower() not in record.question.lower():
-            lines.append(self.ending)
+        ending = self.ending or (_LETTER if record.options else "")
+        if ending and ending.lower() not in record.question.lower():
+            lines.append(ending)
         return "\n".join(lines)
+
+    def kind_of(self, record: Record) -> Kind:
+        """What an answer to this row is; a row of one's own with options is multiple choice."""
+        return "options" if self.kind == "text" and record.options else self.kind
 
     def score(self, prediction: str, item: Item) -> float:
         """The score of a prediction by the benchmark's own metric."""
         return METRICS.get(self.metric)(prediction, item)
 
 
+_OWN_NAME = re.compile(r"[\w-]+")
+
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "vispco.benchmarks")
 
 
-def benchmark(name: str) -> Benchmark:
-    """A benchmark by its name, in any spelling of it or of its file: mmbench, MMBench, A-OKVQA, MMBench_DEV_EN."""
+def benchmark(name: str, *, own: bool = False) -> Benchmark:
+    """A benchmark by its name, in any spelling of it or of its file: mmbench, MMBench, A-OKVQA, MMBench_DEV_EN.
+
+    own: a name that is none of these is a benchmark of the user's, asked as it is and scored by the metric `answer`.
+    """
     wanted = plain(name)
     for entry in map(BENCHMARKS.get, BENCHMARKS):
         if wanted in {plain(known) for known in (entry.name, entry.title, *entry.files)}:
             return entry
+    if own and _OWN_NAME.fullmatch(name):
+        return Benchmark(name, name, "text", "answer", "", ())
     raise UnknownNameError("benchmark", name, BENCHMARKS.names())
 
 
@@ -186,9 +199,13 @@ def _file_of(entry: Benchmark, present: dict[str, Path]) -> Path | None:
     return next((present[name] for name in names if name in present), None)
 
 
-def parse_tasks(tasks: str, data_root: str | Path | None = None) -> dict[str, Path]:
-    """From "mmbench=PATH,chartqa=PATH", or from names alone where a data root has their files; "all" is all that it has."""
+def parse_tasks(tasks: str, data_root: str | Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:
+    """(files, metrics) by name from "mmbench=PATH,mine=PATH:METRIC", where `mine` may be any name of one's own.
+
+    Names alone are found in a data root; "all" is all that it has.
+    """
     found: dict[str, Path] = {}
+    metrics: dict[str, str] = {}
     for part in (part.strip() for part in _SEPARATOR.split(tasks)):
         if not part:
             continue
@@ -196,7 +213,11 @@ def parse_tasks(tasks: str, data_root: str | Path | None = None) -> dict[str, Pa
         if typed == "all" and not separator and data_root is not None:
             located = find(data_root)
         elif separator:
-            located = {benchmark(typed).name: existing(typed, given)}
+            name = benchmark(typed, own=True).name
+            path, metric = _existing(typed, given)
+            _check_slip(typed, metric)
+            located = {name: path}
+            metrics |= {name: metric} if metric else {}
         elif data_root is None:
             name = benchmark(typed).name
             raise InvalidInputError(f"Task {name} has no file. Write {name}=PATH, or give --data-root.")
@@ -207,12 +228,35 @@ def parse_tasks(tasks: str, data_root: str | Path | None = None) -> dict[str, Pa
                 raise InvalidInputError(f"Task {name} is given twice, as {found[name]} and as {path}. Keep one.")
             found[name] = path
     if not found:
-        raise InvalidInputError(f"No task in {tasks!r}. Write name=PATH with a name of: {', '.join(BENCHMARKS)}.")
-    return found
+        raise InvalidInputError(
+            f"No task in {tasks!r}. Write name=PATH with a name of: {', '.join(BENCHMARKS)}, or with one of your own."
+        )
+    return found, metrics
 
 
-def existing(name: str, given: str) -> Path:
+def _check_slip(typed: str, metric: str) -> None:
+    """Refuse a name that is almost that of a benchmark, unless its metric is given."""
+    known = {
+        plain(name) for entry in map(BENCHMARKS.get, BENCHMARKS) for name in (entry.name, entry.title, *entry.files)
+    }
+    if not metric and plain(typed) not in known and get_close_matches(plain(typed), known, 1, 0.85):
+        raise InvalidInputError(
+            f"{UnknownNameError('benchmark', typed, BENCHMARKS.names())} For questions of your own, choose another name or "
+            f"give their metric: {typed}=PATH:answer."
+        )
+
+
+def _existing(name: str, given: str) -> tuple[Path, str]:
+    """(path, metric) of PATH or PATH:METRIC; the metric is empty where none is given."""
     path = Path(given).expanduser()
-    if not given or not path.is_file():
-        raise InvalidInputError(f"Task {name}: the file {given!r} does not exist. Give the path of its .tsv file.")
-    return path
+    before, colon, metric = given.rpartition(":")
+    if colon and before and not path.exists():
+        path = Path(before).expanduser()
+        if path.exists():
+            METRICS.get(metric)
+            return path, metric
+    if not given or not path.exists():
+        raise InvalidInputError(
+            f"Task {name}: the file {given!r} does not exist. Give a .tsv, .csv, .json, .jsonl or .parquet file, or a folder."
+        )
+    return path, ""

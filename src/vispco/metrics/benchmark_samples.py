@@ -13,10 +13,9 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import within_pixels
-from vispco.data.files.record import Skipped, SkipReport
-from vispco.data.files.samples import SampleSet, context_length, decoded, leave_out, refusal
+from vispco.data.files.record import Records, Skipped, SkipReport
+from vispco.data.files.samples import SampleSet, context_length, decoded, leave_out, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
-from vispco.data.files.tsv import Tsv
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
 
@@ -30,8 +29,11 @@ if TYPE_CHECKING:
     from vispco.data.sample import History, Sample
 
 
-class EvaluationSet(Tsv):
-    """The rows of `file` with the prompt of benchmark `name`; `score(prediction, record)` is in [0, 1]."""
+class EvaluationSet(Records):
+    """The rows of `file` with the prompt of benchmark `name`; `score(prediction, record)` is in [0, 1].
+
+    file: anything that `open_data` reads. name: a registered benchmark, or any name for questions of one's own.
+    """
 
     def __init__(
         self,
@@ -42,11 +44,12 @@ class EvaluationSet(Tsv):
         encoding: str = "utf-8",
         max_side: int = MAX_SIDE,
     ) -> None:
-        self.benchmark = benchmark(name)
-        super().__init__(file, images, task=self.benchmark.name, encoding=encoding, max_side=max_side)
+        self.benchmark = benchmark(name, own=True)
+        self.reader = open_data(file, images, task=self.benchmark.name, encoding=encoding, max_side=max_side)
+        super().__init__(file, task=self.benchmark.name, max_side=max_side)
 
     def _read(self) -> Iterator[Record | Skipped]:
-        for entry in super()._read():
+        for entry in self.reader._read():  # noqa: SLF001  the same class
             yield entry if isinstance(entry, Skipped) else entry.with_prompt(self.benchmark.prompt(entry))
 
     def score(self, prediction: str, record: Record) -> float:
@@ -173,6 +176,11 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
                 found[task] = compute([(item.record, scores[item.id]) for item in items])
         return found
 
+    def held_out(self, limit: int, seed: int) -> BenchmarkSet:
+        """At most `limit` of the questions and at most half of them, so that a search can learn from the others."""
+        kept = draw(self.items, max(1, min(limit, len(self) // 2)), seed)
+        return BenchmarkSet(kept, self.skipped)
+
     def _readable(self, items: Sequence[BenchmarkSample], processor: Any, context: int | None = None) -> BenchmarkSet:
         """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""
         kept = []
@@ -197,6 +205,7 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
 def read_benchmarks(
     files: Mapping[str, str | Path],
     *,
+    images: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
     encoding: str = "utf-8",
@@ -213,7 +222,7 @@ def read_benchmarks(
     items: list[BenchmarkSample] = []
     reports: dict[str, SkipReport] = {}
     for name, file in files.items():
-        table = EvaluationSet(name, file, encoding=encoding, max_side=max_side or MAX_SIDE)
+        table = EvaluationSet(name, file, images, encoding=encoding, max_side=max_side or MAX_SIDE)
         group = table.benchmark.group
         chosen = draw(table, limit, seed) if group is None else draw_groups(table, group, limit, seed)
         for record in chosen:

@@ -1,4 +1,4 @@
-"""Metrics by name, and two of them: `contains` (OCRBench) and `yes-no` (MME).
+"""Metrics by name, and four of them: `exact`, `answer` (questions of one's own), `contains` (OCRBench), `yes-no` (MME).
 
 `contains` is right if one of the accepted answers stands in the prediction; case and line breaks do not matter. For
 handwritten formulas spaces do not count either, but case does. Short answers are easily contained by chance; that is the
@@ -43,6 +43,26 @@ if TYPE_CHECKING:
 
 METRICS: Registry[Metric] = Registry("metric", "vispco.metrics")
 
+_WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*")
+
+
+@METRICS.register(name="exact")
+def exact(prediction: str, item: Item) -> float:
+    """Whether the prediction is one of the accepted answers; case, spacing and a closing full stop do not matter."""
+    given, *accepted = (" ".join(text.casefold().split()).removesuffix(".") for text in (prediction, *item.references))
+    return float(bool(given) and given in accepted)
+
+
+@METRICS.register(name="answer")
+def answer(prediction: str, item: Item) -> float:
+    """By `option` where there are options; else right if an accepted answer stands in the prediction in whole words."""
+    if item.options:
+        return METRICS.get("option")(prediction, item)
+    given, *accepted = (" ".join(_WORD.findall(text.casefold())) for text in (prediction, *item.references))
+    stands = any(f" {text} " in f" {given} " for text in accepted if text)
+    return float(stands or exact(prediction, item))
+
+
 FORMULA = "handwritten mathematical expression recognition"
 
 
@@ -62,7 +82,7 @@ def _squeeze(text: str, *, formula: bool) -> str:
 @METRICS.register(name="contains")
 def containment(prediction: str, item: Item) -> float:
     """The `contains` metric."""
-    category = str(item.meta.get("category", "")).strip().lower()
+    category = str(item.meta.get("category") or item.meta.get("type", "")).strip().lower()
     return contains_answer(prediction, item.references, formula=category == FORMULA)
 
 

@@ -76,11 +76,11 @@ class _VlmEvalKit(EvaluationProtocol):
     METRICS: ClassVar = {"option": "vlmevalkit-option", "yes-no": "vlmevalkit-yes-no", "vqa": "vlmevalkit-vqa"}
 
     def prompt(self, benchmark: Benchmark, record: Record, family: str) -> str:
-        if benchmark.kind == "options":
+        if benchmark.kind_of(record) == "options":
             return _option_prompt(record) if family == "llava" else self._listed_options(record, family)
-        if family == "qwen2_vl" and benchmark.kind != "yes-no":
+        if family == "qwen2_vl" and benchmark.kind_of(record) != "yes-no":
             return f"{record.question}\nPlease try to answer the question with short words or phrases if possible."
-        return record.question + (_SINGLE_WORD if benchmark.kind == "words" else "")
+        return record.question + (_SINGLE_WORD if benchmark.kind_of(record) == "words" else "")
 
     def _listed_options(self, record: Record, family: str) -> str:
         lines = [f"Hint: {record.hint}"] if record.hint else []
@@ -114,12 +114,12 @@ class _LlavaProtocol(EvaluationProtocol):
     name = "llava"
 
     def prompt(self, benchmark: Benchmark, record: Record, family: str) -> str:  # noqa: ARG002
-        if benchmark.kind == "options":
+        if benchmark.kind_of(record) == "options":
             return _option_prompt(record)
         if benchmark.name == "vizwiz":
             insufficient = "\nWhen the provided information is insufficient, respond with 'Unanswerable'."
             return record.question + insufficient + _SINGLE_WORD
-        return record.question + ("" if benchmark.kind == "text" else _SINGLE_WORD)
+        return record.question + ("" if benchmark.kind_of(record) == "text" else _SINGLE_WORD)
 
     def max_new_tokens(self, benchmark: Benchmark) -> int:  # noqa: ARG002
         return 128

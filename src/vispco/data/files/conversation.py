@@ -1,4 +1,4 @@
-"""One element of a dataset: its pictures or video frames, and its conversation as turns.
+"""One item of a dataset as a record: its pictures or video frames, and its question or conversation as turns.
 
 A video is a folder of frames, in the order of their names, or a list of frame files. Video files themselves are not
 decoded: that needs a decoder, which vispco does not depend on, and a choice of frames, which is the user's.
@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from vispco.data.files.limits import InputLimits
 from vispco.data.files.pictures import ImageHandle, OutsideError, find_image
-from vispco.data.files.record import Skipped, Turn
+from vispco.data.files.record import Record, Skipped, Turn
 
 _PLACEHOLDER, _VIDEO_PLACEHOLDER = "<image>", "<video>"
 _SHOWN = {
@@ -24,6 +25,16 @@ _SHOWN = {
     "video": _VIDEO_PLACEHOLDER,
     "video_url": _VIDEO_PLACEHOLDER,
 }
+# The names that a field may have, the likeliest first; ChartQA has imgname, query and label.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "image": ("image", "images", "image_path", "imgname", "file_name", "img", "picture"),
+    "question": ("question", "query", "instruction", "prompt", "problem"),
+    "answer": ("answer", "answers", "label", "response", "output", "solution"),
+    "conversations": ("conversations", "messages", "texts", "conversation"),
+    "options": ("options", "choices"),
+    "id": ("id", "question_id", "index", "idx", "uid"),
+}
+_OTHER_FIELDS = {"id", "task", "video", "fps", "hint"}
 _ASKING = {"human", "user", "question"}
 _ANSWERING = {"gpt", "assistant", "model", "answer"}
 
@@ -119,7 +130,7 @@ def brief(value: Any) -> str:
 
 _FRAMES_PER_SECOND = 2.0  # of a video that does not say it in `fps`
 _VIDEO_FILES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv")
-_FRAME_FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm")
+IMAGE_FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm")
 
 
 @dataclass(frozen=True)
@@ -152,9 +163,67 @@ class Shown:
         return len(self.handles) if self.frames_per_second is None else 1
 
 
+def field(element: Mapping[str, Any], kind: str) -> Any:
+    """The first field of a kind that holds something; None if there is none."""
+    return next((element[name] for name in FIELDS[kind] if element.get(name) not in (None, "", [])), None)
+
+
+def read_item(element: Mapping[str, Any], shown: Shown, place: Place, *, source: str, task: str) -> Record | Skipped:
+    """The record of an element: a conversation, or a question with its answers and options.
+
+    source: the first part of the id where the element has none. Ids repeat in LLaVA-Instruct, so all have their row.
+    """
+    given, talk = element.get("id"), field(element, "conversations")
+    identity = f"{source}/{place.row}" if given is None else f"{given}#{place.row}"
+    references = as_answers(field(element, "answer"))
+    try:
+        if talk is not None or "conversations" in element:
+            turns = parse_conversation(talk or element["conversations"], shown.number, shown.placeholder)
+            references = references or (turns[0].answer,)
+        else:
+            question = field(element, "question")
+            if not isinstance(question, str) or not question.strip():
+                return place.skip("no question", f"its question is {brief(question)}; give question, or conversations")
+            if not references:
+                return place.skip("no answer", "it has no answer; give answer, answers or conversations")
+            turns = place_images([make_turn(question, references[0], shown.placeholder)], shown.number)
+    except ConversationError as error:
+        return Skipped("malformed conversation", place.file, place.row, str(error), str(given or ""))
+    known = {*_OTHER_FIELDS, *(name for kind in FIELDS if kind != "id" for name in FIELDS[kind])}
+    return Record(
+        id=identity,
+        task=str(element.get("task") or task),
+        handles=shown.handles,
+        frames_per_second=shown.frames_per_second,
+        turns=turns,
+        references=references,
+        options=_as_options(field(element, "options")),
+        hint=str(element.get("hint") or ""),
+        prompt=turns[0].instruction,
+        free_text=talk is not None,
+        meta={key: value for key, value in element.items() if key not in known},
+        file=place.file,
+        row=place.row,
+    )
+
+
+def as_answers(value: Any) -> tuple[str, ...]:
+    """Accepted answers from a value or a list; numbers become text, empty ones are dropped."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(str(entry).strip() for entry in values if entry is not None and str(entry).strip())
+
+
+def _as_options(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key).strip().upper(): str(text) for key, text in value.items()}
+    if isinstance(value, list):
+        return {letter: str(text) for letter, text in zip(ascii_uppercase, value, strict=False)}
+    return {}
+
+
 def find_shown(element: Mapping[str, Any], place: Place) -> Shown | Skipped:
-    """What the keys `image`, `images`, `video` and `fps` of an element name, or what is wrong with it."""
-    images = element.get("image", element.get("images"))
+    """What the image fields, `video` and `fps` of an element name, or what is wrong with it."""
+    images = field(element, "image")
     video = element.get("video")
     if not video:
         found = find_handles(images, place)
@@ -193,7 +262,7 @@ def _frame_names(video: Any, place: Place) -> list[Any] | Skipped:
             continue
         if not (limits.allow_outside or real.startswith(base.rstrip(os.sep) + os.sep)):
             return place.skip("refused image", f"video {video[:200]!r} lies outside of the picture folder")
-        names = sorted((n for n in os.listdir(real) if n.lower().endswith(_FRAME_FILES)), key=_by_number)  # noqa: PTH208
+        names = sorted((n for n in os.listdir(real) if n.lower().endswith(IMAGE_FILES)), key=_by_number)  # noqa: PTH208
         if not names:
             return place.skip("no image", f"the folder {video[:200]!r} of its video holds no pictures")
         return [f"{video}/{name}" for name in names]

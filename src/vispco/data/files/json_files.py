@@ -1,7 +1,7 @@
-"""Readers of JSON: LLaVA-Instruct's list of conversations, and JSON Lines with one question or conversation per line.
+"""Readers of JSON: a list (LLaVA-Instruct, ChartQA, OCRBench), or JSON Lines with one item per line.
 
 LLaVA-Instruct: each element is `{"id", "image", "conversations": [{"from": "human", "value": "<image> ..."}, ...]}`.
-`image` may also be a list. `video` in its place is a folder of frames or a list of them. JSON Lines:
+Other items are questions:
 
 | field | what it is |
 |---|---|
@@ -20,19 +20,10 @@ import codecs
 import json
 import re
 from pathlib import Path
-from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.conversation import (
-    ConversationError,
-    Place,
-    brief,
-    find_shown,
-    make_turn,
-    parse_conversation,
-    place_images,
-)
+from vispco.data.files.conversation import Place, brief, field, find_shown, read_item
 from vispco.data.files.limits import MAX_SIDE, InputLimits
 from vispco.data.files.record import Record, Records, Skipped
 
@@ -177,7 +168,7 @@ def _is_text(raw: str, value: Any) -> bool:
 
 
 class LlavaInstruct(Records):
-    """The conversations of one file. `images` is the folder that holds the pictures (default: beside the file)."""
+    """The items of a JSON list. `images` is the folder that holds the pictures (default: beside the file)."""
 
     def __init__(
         self, file: str | Path, images: str | Path | None = None, *, task: str = "instruct", max_side: int = MAX_SIDE
@@ -187,49 +178,19 @@ class LlavaInstruct(Records):
 
     def _read(self) -> Iterator[Record | Skipped]:
         for entry in read_json_array(self.file):
-            yield entry if isinstance(entry, Skipped) else self.record(*entry)
+            yield entry if isinstance(entry, Skipped) else self._record(*entry)
 
-    def record(self, row: int, element: Any) -> Record | Skipped:
-        """One element as a record, or why it is none. Ids repeat in LLaVA-Instruct, so a record's id has its row."""
-        file = str(self.file)
+    def _record(self, row: int, element: Any) -> Record | Skipped:
+        """One element as a record, or why it is none. An element of a list that asks nothing is a conversation."""
+        place = Place(self.roots, str(self.file), row, self.max_side)
         if not isinstance(element, dict):
-            return Skipped("malformed item", file, row, f"it is {brief(element)}; a conversation is an object {{...}}")
-        given = element.get("id")
-        shown = find_shown(element, Place(self.roots, file, row, self.max_side))
+            return place.skip("malformed item", f"it is {brief(element)}; a conversation is an object {{...}}")
+        shown = find_shown(element, place)
         if isinstance(shown, Skipped):
             return shown
-        try:
-            turns = parse_conversation(
-                element.get("conversations", element.get("messages")), shown.number, shown.placeholder
-            )
-        except ConversationError as error:
-            return Skipped("malformed conversation", file, row, str(error), str(given or ""))
-        rest = {key: value for key, value in element.items() if key not in ("conversations", "messages")}
-        return Record(
-            id=f"{self.file.stem}/{row}" if given is None else f"{given}#{row}",
-            task=self.task,
-            handles=shown.handles,
-            frames_per_second=shown.frames_per_second,
-            turns=turns,
-            references=(turns[0].answer,),
-            prompt=turns[0].instruction,
-            meta=rest,
-            file=file,
-            row=row,
-        )
-
-
-def _image_roots(file: Path, images: str | Path | None) -> list[Path]:
-    """Where to look for pictures: the folder given, or the file's own and its `images`."""
-    if images is None:
-        return [file.parent, file.parent / "images"]
-    folder = Path(images)
-    if not folder.is_dir():
-        raise InvalidInputError(f"The image folder {folder} of {file} does not exist. Give the folder with its images.")
-    return [folder]
-
-
-_FIELDS = {"id", "task", "image", "images", "video", "fps", "question", "answer", "answers", "options", "hint"}
+        if not isinstance(self, Jsonl) and field(element, "question") is None and "messages" not in element:
+            element = {"conversations": None, **element}
+        return read_item(element, shown, place, source=self.file.stem, task=self.task)
 
 
 class Jsonl(LlavaInstruct):
@@ -251,8 +212,8 @@ class Jsonl(LlavaInstruct):
                     continue
                 yield self._line(row, line)
 
-    def _wrong(self, reason: str, row: int, detail: str, identity: str = "") -> Skipped:
-        return Skipped(reason, str(self.file), row, detail, identity)
+    def _wrong(self, reason: str, row: int, detail: str) -> Skipped:
+        return Skipped(reason, str(self.file), row, detail)
 
     def _line(self, row: int, line: bytes) -> Record | Skipped:
         try:
@@ -263,54 +224,18 @@ class Jsonl(LlavaInstruct):
             return self._wrong("malformed JSON", row, f"this line is not valid JSON ({error.msg}){cut}")
         except (RecursionError, ValueError) as error:
             return self._wrong("malformed JSON", row, f"this line cannot be read ({error})")
-        if not _is_text(text, element):
-            return self._wrong("not UTF-8", row, _NOT_UTF8)
-        if isinstance(element, dict) and "conversations" not in element and "messages" not in element:
-            return self._question(row, element)
-        return self.record(row, element)
-
-    def _question(self, row: int, element: dict[str, Any]) -> Record | Skipped:
-        shown = find_shown(element, Place(self.roots, str(self.file), row, self.max_side))
-        if isinstance(shown, Skipped):
-            return shown
-        question = element.get("question")
-        if not isinstance(question, str) or not question.strip():
-            return self._wrong(
-                "no question", row, f"its question is {brief(question)}; give question, or conversations"
-            )
-        references = as_answers(element.get("answer", element.get("answers")))
-        if not references:
-            return self._wrong("no answer", row, "it has no answer; give answer, answers or conversations")
-        try:
-            turns = place_images([make_turn(question, references[0], shown.placeholder)], shown.number)
-        except ConversationError as error:
-            return self._wrong("malformed conversation", row, str(error))
-        given = element.get("id")
-        return Record(
-            id=f"{self.file.stem}/{row}" if given is None else f"{given}#{row}",
-            task=str(element.get("task") or self.task),
-            handles=shown.handles,
-            frames_per_second=shown.frames_per_second,
-            turns=turns,
-            references=references,
-            options=as_options(element.get("options")),
-            hint=str(element.get("hint") or ""),
-            prompt=turns[0].instruction,
-            meta={key: value for key, value in element.items() if key not in _FIELDS},
-            file=str(self.file),
-            row=row,
-        )
+        return self._record(row, element) if _is_text(text, element) else self._wrong("not UTF-8", row, _NOT_UTF8)
 
 
-def as_answers(value: Any) -> tuple[str, ...]:
-    """Accepted answers from a value or a list; numbers become text, empty ones are dropped."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return tuple(str(entry).strip() for entry in values if entry is not None and str(entry).strip())
+def _image_roots(file: Path, images: str | Path | None) -> list[Path]:
+    """Where to look for pictures: the folder given, or the file's own, its `images`, and where benchmarks put them.
 
-
-def as_options(value: Any) -> dict[str, str]:
-    if isinstance(value, dict):
-        return {str(key).strip().upper(): str(text) for key, text in value.items()}
-    if isinstance(value, list):
-        return {letter: str(text) for letter, text in zip(ascii_uppercase, value, strict=False)}
-    return {}
+    ChartQA's pictures are in `png`, those of OCRBench in `OCRBench_Images`.
+    """
+    if images is None:
+        published = (file.parent / "png", file.parent / f"{file.stem}_Images")
+        return [file.parent, file.parent / "images", *(folder for folder in published if folder.is_dir())]
+    folder = Path(images)
+    if not folder.is_dir():
+        raise InvalidInputError(f"The image folder {folder} of {file} does not exist. Give the folder with its images.")
+    return [folder]

@@ -115,6 +115,7 @@ class Record:
     file: str = field(default="", compare=False)
     row: int | None = field(default=None, compare=False)
     frames_per_second: float | None = None  # of a video, whose frames the pictures are; None for pictures
+    free_text: bool = False  # a conversation, whose answers no metric can judge
 
     @property
     def question(self) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.dataset import Lazy
-from vispco.data.files.hf_folder import HfFolder
+from vispco.data.files.hf_folder import HfFolder, parquet_files
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
 from vispco.data.files.limits import MAX_SIDE
-from vispco.data.files.record import Skipped, SkippedItemError
+from vispco.data.files.record import Records, Skipped, SkippedItemError
 from vispco.data.files.sampling import AreaSample, draw, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 
@@ -102,38 +102,75 @@ _READERS: dict[str, type[LlavaInstruct | Tsv]] = {
     ".jsonl": Jsonl,
     ".ndjson": Jsonl,
     ".tsv": Tsv,
+    ".csv": Tsv,
 }
 _SAVED_DATASET = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
 def open_data(
-    path: str | Path, images: str | Path | None = None, *, task: str = "", max_side: int = MAX_SIDE
+    path: str | Path,
+    images: str | Path | None = None,
+    *,
+    task: str = "",
+    encoding: str = "utf-8",
+    max_side: int = MAX_SIDE,
 ) -> Records:
-    """Reads a LLaVA-Instruct .json, a .jsonl, a VLMEvalKit .tsv, a saved `datasets` folder, or a folder with one of them."""
-    found = Path(path)
-    if not found.exists():
-        raise InvalidInputError(f"{found} does not exist. Give a .json, .jsonl or .tsv file, or a folder.")
-    if found.is_dir():
-        if any((found / name).is_file() for name in _SAVED_DATASET):
-            return HfFolder(found, images, task=task or "instruct", max_side=max_side)
-        found = _only_file(found)
-    reader = _READERS.get(found.suffix.lower())
+    """A reader for a .json, .jsonl, .tsv, .csv or .parquet file, a saved `datasets` folder, or a folder with one of them.
+
+    A folder with ChartQA's layout (`test/test_human.json`, `test/test_augmented.json`, `test/png`) is read whole.
+    encoding: of tables.
+    """
+    files = data_files(path)
+    if files[0].suffix.lower() in (".arrow", ".parquet"):
+        return HfFolder(path, images, task=task or "instruct", max_side=max_side)
+    if len(files) > 1:
+        return _Joined(Path(path), [open_data(file, images, task=task, max_side=max_side) for file in files])
+    reader = _READERS.get(files[0].suffix.lower())
     if reader is None:
         raise InvalidInputError(
-            f"{found} is of no known kind. Known: {', '.join(_READERS)}, or a saved datasets folder."
+            f"{files[0]} is of no known kind. Known: {', '.join(_READERS)}, .parquet, or a saved datasets folder."
         )
-    return reader(found, images, task=task or ("" if reader is Tsv else "instruct"), max_side=max_side)
+    if reader is Tsv:
+        return Tsv(files[0], images, task=task, encoding=encoding, max_side=max_side)
+    return reader(files[0], images, task=task or "instruct", max_side=max_side)
 
 
-def _only_file(folder: Path) -> Path:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _READERS and path.is_file())
+def data_files(path: str | Path) -> list[Path]:
+    """The files that hold the items of a data file or folder."""
+    found = Path(path)
+    if not found.exists():
+        raise InvalidInputError(
+            f"{found} does not exist. Give a .json, .jsonl, .tsv, .csv or .parquet file, or a folder."
+        )
+    if not found.is_dir():
+        return [found]
+    if any((found / name).is_file() for name in _SAVED_DATASET):
+        return sorted(found.rglob("*.arrow")) or [found / "missing.arrow"]  # the reader says what is wrong
+    files = sorted(file for file in found.iterdir() if file.suffix.lower() in _READERS and file.is_file())
+    published = [file for file in files if file.name.startswith(f"{found.name}_")]  # ChartQA: test/test_human.json
     if len(files) == 1:
-        return files[0]
-    listed = ", ".join(path.name for path in files[:10]) or "none"
+        return files
+    if (found / "png").is_dir() and published:
+        return published
+    if not files and (parquet := parquet_files(found)):
+        return parquet
+    listed = ", ".join(file.name for file in files[:10]) or "none"
     raise InvalidInputError(
-        f"{folder} must hold one data file ({', '.join(_READERS)}) or be a saved datasets folder; it holds {listed}. "
+        f"{found} must hold one data file ({', '.join(_READERS)}) or be a saved datasets folder; it holds {listed}. "
         "Give the file itself."
     )
+
+
+class _Joined(Records):
+    """Several files, one after another."""
+
+    def __init__(self, folder: Path, readers: Sequence[Records]) -> None:
+        super().__init__(folder, task=readers[0].task, max_side=readers[0].max_side)
+        self.readers = readers
+
+    def _read(self) -> Iterator[Record | Skipped]:
+        for reader in self.readers:
+            yield from reader._read()  # noqa: SLF001  the same class
 
 
 class Turns(Lazy["Sample"]):
@@ -160,22 +197,24 @@ def training_samples(
     max_side: int | None = None,
     processor: Any = None,
     model: Any = None,
+    held_out: Collection[tuple[str, int | None]] = (),
 ) -> tuple[Turns, dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
     downsample: draw so many conversations first, their image areas equalised (the paper's 30,000).
     processor: the model's; pictures of a shape that it refuses are left out, too. model: words beyond its context, too.
+    held_out: (file, row) of the records that are left for a test.
     Every picture is decoded once here, so that one that is broken is counted now and stops nothing later.
     """
     records = open_data(path, images, max_side=max_side or MAX_SIDE)
     areas: AreaSample | None = None
     if downsample is None:
-        drawn = draw(_turns(records), limit, seed)
+        drawn = draw(_turns(records, held_out), limit, seed)
         report = records.report
     else:
         areas = equalise_areas(read_areas(records), downsample, seed=seed)
         report = records.report  # of the whole file; the second reading ends with the last record that is taken
-        drawn = draw(_turns(take(records, areas.indices)), limit, seed)
+        drawn = draw(_turns(take(records, areas.indices), held_out), limit, seed)
     turns = list(_usable(drawn, report, processor, model))
     if not turns:
         raise InvalidInputError(
@@ -197,9 +236,9 @@ def training_samples(
     return Turns(turns), facts
 
 
-def _turns(records: Iterable[Record]) -> Iterator[tuple[Record, int]]:
+def _turns(records: Iterable[Record], held_out: Collection[tuple[str, int | None]]) -> Iterator[tuple[Record, int]]:
     for record in records:
-        for number in range(len(record.turns)):
+        for number in range(0 if (record.file, record.row) in held_out else len(record.turns)):
             yield record, number
 
 

@@ -1,9 +1,9 @@
-"""VLMEvalKit's tables: one question a row, the picture in the row itself as base64.
+"""VLMEvalKit's tables (.tsv), and .csv with the same columns: one question a row, the picture in it as base64.
 
 | column | what it is |
 |---|---|
 | `index` | the id |
-| `image` | base64, a list of base64, or the index of another row that has the picture |
+| `image` | base64, a list of base64, the index of another row that has the picture, or a file name |
 | `image_path` | instead of `image`: a file name, or a list |
 | `video`, `fps` | instead of `image`: a folder of frames, or a list of their files, and how many are a second [2] |
 | `question`, `hint` | the words |
@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.conversation import Place, Shown, find_handles, find_shown
-from vispco.data.files.json_files import as_answers
+from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
 from vispco.data.files.record import Record, Records, Skipped, Turn
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow
 
 _SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
+_NAMED = tuple(ending.encode() for ending in IMAGE_FILES)
 _STEPS = 4  # a row may name a row that names a row; longer chains are circles
 
 
@@ -49,11 +49,14 @@ class _TsvImages:
     def handles(self, row: TsvRow) -> tuple[ImageHandle, ...] | Skipped:
         """A handle for each picture of the row, or why it has none that can be used."""
         cells = [] if self.header.image is None else _image_cells(row.fields[self.header.image])
+        place = Place(self.roots, str(self.file), row.number, self.max_side)
+        if cells and all(cell.lower().endswith(_NAMED) for cell in cells):  # base64 has no full stop
+            return find_handles([cell.decode("utf-8", "replace") for cell in cells], place)
         if cells:
             found: list[ImageHandle] = []
-            for place, cell in enumerate(cells):
+            for number, cell in enumerate(cells):
                 try:
-                    found += self._in_table(row, place, cell)
+                    found += self._in_table(row, number, cell)
                 except BrokenImageError as error:
                     reason = "broken base64" if "base64" in str(error) else "broken image"
                     return Skipped(reason, str(self.file), row.number, str(error))
@@ -61,7 +64,7 @@ class _TsvImages:
         column = self.header.image_path
         text = "" if column is None else row.fields[column].decode("utf-8", "replace").strip()
         names = _parse_list(text) or ([text] if text else [])
-        return find_handles(names, Place(self.roots, str(self.file), row.number, self.max_side))
+        return find_handles(names, place)
 
     def video(self, row: TsvRow, cells: Mapping[str, str]) -> Shown | Skipped | None:
         """The frames that the column `video` names; None where it names none."""

@@ -1,4 +1,4 @@
-"""Rows of a tab-separated file as bytes, with the offset of each, so that any row can be read again later; its header.
+"""Rows of a .tsv or .csv file as bytes, with the offset of each, so that any row can be read again later; its header.
 
 The rules are those of pandas and of Python's csv: a field that starts with a quote ends at the next single quote, a
 doubled quote inside it is one quote, and tabs and line breaks inside it are text. Python's reader is not used because
@@ -36,8 +36,14 @@ def _longest_row() -> int:
     return InputLimits.current().max_line
 
 
+def delimiter_of(path: Path) -> bytes:
+    """What separates columns: a comma in .csv files, a tab in all others."""
+    return b"," if path.suffix.lower() == ".csv" else b"\t"
+
+
 def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
+    delimiter = delimiter_of(path)
     with path.open("rb") as stream:
         if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
             stream.seek(0)
@@ -50,24 +56,24 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
                 return
             if not line.strip(b"\r\n"):
                 continue
-            yield _parse_row(stream, line, number, start)
+            yield _parse_row(stream, line, number, start, delimiter)
             number += 1
 
 
-def _parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
+def _parse_row(stream: BinaryIO, line: bytes, number: int, start: int, delimiter: bytes) -> TsvRow:
     """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
     if len(line) == _longest_row() and not line.endswith(b"\n"):
         while (rest := stream.readline(_longest_row())) and not rest.endswith(b"\n"):
             pass
         return TsvRow(number, start, [], f"the row is longer than {_longest_row():,} bytes")
     if b'"' not in line:
-        return TsvRow(number, start, line.rstrip(b"\r\n").split(b"\t"))
+        return TsvRow(number, start, line.rstrip(b"\r\n").split(delimiter))
     after_first_line = stream.tell()
     fields: list[bytes] = []
     at = 0
     while True:
         if line[at : at + 1] != b'"':  # a quote further on in a field is only a quote
-            end = line.find(b"\t", at)
+            end = line.find(delimiter, at)
             if end < 0:
                 fields.append(line[at:].rstrip(b"\r\n"))
                 return TsvRow(number, start, fields)
@@ -82,7 +88,7 @@ def _parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow
             if close < 0:  # take the row as lost, and go on with the line after its first
                 stream.seek(after_first_line)
                 return TsvRow(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
-        end = line.find(b"\t", close)
+        end = line.find(delimiter, close)
         tail = line[close + 1 :].rstrip(b"\r\n") if end < 0 else line[close + 1 : end]
         fields.append(line[at + 1 : close].replace(b'""', b'"') + tail)
         if end < 0:
@@ -181,13 +187,14 @@ def read_header(path: Path, encoding: str) -> Header:
         start = stream.read(2)
     if start in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidInputError(f"{path} is in UTF-16, which cannot be read row by row. Save it as UTF-8.")
+    separators = "commas" if delimiter_of(path) == b"," else "tabs"
     row = next(read_rows(path), None)
     if row is None:
         raise InvalidInputError(
             f"{path} is empty. A table starts with a header such as index, image, question, answer."
         )
     if row.wrong:
-        raise InvalidInputError(f"{path}, header: {row.wrong}. Is it a tab-separated table?")
+        raise InvalidInputError(f"{path}, header: {row.wrong}. Is it a table separated by {separators}?")
     try:
         names = [field.decode(encoding).strip() for field in row.fields]
     except UnicodeError as error:
@@ -197,7 +204,9 @@ def read_header(path: Path, encoding: str) -> Header:
     header = Header.from_names(names)
     shown = ", ".join(name[:30] for name in names[:30])
     if len(names) == 1:
-        raise InvalidInputError(f"{path}, header: it has one column, {shown!r}. The columns must be separated by tabs.")
+        raise InvalidInputError(
+            f"{path}, header: it has one column, {shown!r}. The columns must be separated by {separators}."
+        )
     if header.question is None:
         raise InvalidInputError(f"{path} has no question column. Its columns: {shown}.")
     if header.image is None and header.image_path is None and "video" not in header.names:
