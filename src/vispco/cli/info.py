@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json as jsons
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vispco.cli.output import fitted_table, show
-from vispco.core.declared_names import WEIGHTS, shipped_models
-from vispco.core.errors import InvalidInputError, did_you_mean
-from vispco.models.model_source import LoadError, looks_like_a_path
+from vispco.core.errors import InvalidInputError
+from vispco.models.model_source import read_config, read_preprocessor, source_of
 
 
 def info(
@@ -94,49 +91,6 @@ def quick_config(model: str) -> Any:
     from vispco.timing.estimates.known_config import read_known_config  # noqa: PLC0415
 
     return read_known_config(Path(source_of(model)))
-
-
-def read_config(
-    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
-) -> Any:
-    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
-    shipped = shipped_models()
-    if model not in shipped and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
-        raise LoadError(
-            f"{model} does not exist. Give a shipped model ({', '.join(shipped)}), a folder, a hub id (owner/name), or a "
-            f"config.json.{did_you_mean(model, [*shipped, *also])}"
-        )
-    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
-    from transformers import AutoConfig  # noqa: PLC0415
-
-    try:
-        return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        if isinstance(error, StrictDataclassError):  # its first line names the field alone
-            first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-        raise LoadError(
-            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(shipped)}), a "
-            "folder, a hub id that this machine can reach, or a config.json."
-        ) from error
-
-
-def read_preprocessor(model: str) -> dict[str, Any]:
-    """The settings of the image processor that lies beside a config; nothing where none does."""
-    place = Path(source_of(model))
-    file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
-    if not file.is_file() or (place.is_file() and place.name != "config.json"):
-        return {}
-    try:
-        found = jsons.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidInputError(f"{file} is not JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}
-
-
-def source_of(model: str) -> str | Path:
-    """Where a model's files are: the folder of a shipped one, else what was given."""
-    return WEIGHTS / model if model in shipped_models() else model
 
 
 def _table(data: dict[str, Any]) -> Any:

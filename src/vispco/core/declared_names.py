@@ -78,7 +78,7 @@ DECLARATIONS = {
     "strategies": Declaration("strategy", "vispco.sweep.sweep_plan:STRATEGIES", ("sweep/sweep_plan.py",), None),
     "engines": Declaration("engine", "vispco.sweep.spec:ENGINES", ("sweep/spec.py",), None),
     "splits": Declaration("split", "vispco.data.dataset:SPLITS", ("data/dataset.py",), None),
-    "dtypes": Declaration("dtype", "vispco.evaluation.spec:DTYPES", ("evaluation/spec.py",), None),
+    "dtypes": Declaration("dtype", "vispco.models.model_spec:DTYPES", ("models/model_spec.py",), None),
     "allocations": Declaration(
         "allocation",
         "vispco.scorers.allocation:ALLOCATIONS",

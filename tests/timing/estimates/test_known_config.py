@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from project.sources import ROOT
-from vispco.cli.info import read_config, read_preprocessor
 from vispco.core import schedule
-from vispco.models.model_source import LoadError
+from vispco.models.model_source import LoadError, read_config, read_preprocessor
 from vispco.timing.estimates import DescribeSettings, describe
 from vispco.timing.estimates.known_config import MODELS, known_config
 from vispco.timing.estimates.work import BATCH, BUDGETS, HALF, PASSES, RATIOS, Descent
