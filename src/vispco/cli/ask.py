@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.choice import PrunerOptions
-from vispco.cli.completion import complete_models
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
 from vispco.core.runs.files import check_writable
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.serving.ask import AnswerComparison
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 @spread
 def ask(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
     question: Annotated[str, typer.Argument(help="What to ask about it.")],
     *,
     pruning: PrunerOptions,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
-    loading: ModelOptions,
     out: Annotated[
         Path | None, typer.Option(help="The PNG to write (default: PICTURE-survivors.png in this folder).")
     ] = None,
@@ -53,8 +52,8 @@ def ask(
 
     spec = pruning.spec()
     sample = PictureQuestion.read(picture, question)
-    with bar(f"{model}, {spec.title}"):
-        loaded, processor = loading.load(model)
+    with bar(f"{model.name}, {spec.title}"):
+        loaded, processor = model.load()
         found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     seen = as_seen(sample.images[0], processor)
     files: dict[str, str] = {}
@@ -65,8 +64,8 @@ def ask(
         from vispco.serving.ask.page import write_page  # noqa: PLC0415
 
         files["page"] = str(write_page(found, seen, target.with_suffix(".html")))
-    data = {"model": model, **spec.named(), **found.to_dict(), "files": files}
-    show(data, as_json=json, table=_table(found, f"{model}: {question}", files))
+    data = {"model": model.name, **spec.named(), **found.to_dict(), "files": files}
+    show(data, as_json=json, table=_table(found, f"{model.name}: {question}", files))
     if open_page:
         from vispco.cli.browser import open_in_browser  # noqa: PLC0415
 

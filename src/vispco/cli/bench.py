@@ -10,20 +10,20 @@ import typer
 
 from vispco.cli.budgets import budgets_option
 from vispco.cli.choice import ALLOCATION, COMPENSATE, check_given
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
-from vispco.cli.place import beside_run, short_name
+from vispco.cli.place import beside_run
 from vispco.cli.telling import bar
 from vispco.core.runs.files import check_writable, write_json
+from vispco.models.model_spec import ModelSpec
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
 
 @spread
 def bench(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     pruner: Annotated[
         list[str] | None,
@@ -48,7 +48,6 @@ def bench(
     budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
     ),
-    loading: ModelOptions,
     asked: TaskOptions,
     samples: Annotated[int, typer.Option(min=1, help="Prompts of each task.")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
@@ -80,7 +79,7 @@ def bench(
 
     fractions = parse_budgets(budgets)
     check_given(allocation, compensate)
-    out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
+    out = beside_run(out, pruner or (), f"bench-{model.short_name}.json", "bench.json")
     check_writable(out)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
@@ -91,10 +90,10 @@ def bench(
     named = [*(pruner or ()), *(schedule or ())]
     options = {"allocation": allocation, "compensate": compensate}
     candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, **options)
-    spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
+    spec = EvaluatorSpec(model=model, **asked.spec(), limit=samples)
     judge = spec.build()
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
-    with bar(f"{model}: bench") as shown:
+    with bar(f"{model.name}: bench") as shown:
         tell = shown.tell
         rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
         if memory:
@@ -105,7 +104,7 @@ def bench(
             else []
         )
     data = {
-        "model": model,
+        "model": model.name,
         **facts(judge.model.device),
         "prompts": len(judge.samples),
         "rows": [row.to_dict() for row in rows],
@@ -115,7 +114,7 @@ def bench(
     show(
         data,
         as_json=json,
-        table=None if json else bench_table(data["rows"], f"{model}: {out}", data.get("throughput", ())),
+        table=None if json else bench_table(data["rows"], f"{model.name}: {out}", data.get("throughput", ())),
     )
 
 

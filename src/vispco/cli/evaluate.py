@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vispco.cli.choice import PruningOptions
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar, say
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -37,7 +37,7 @@ Examples:
 
 @spread
 def evaluate(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     asked: TaskOptions,
     pruning: PruningOptions,
@@ -46,7 +46,6 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
-    loading: ModelOptions,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Write every answer to this .tsv or .json, which VLMEvalKit's evaluate reads.")
@@ -85,19 +84,18 @@ def evaluate(
         share=0,
         details=predictions is not None,
         **asked.spec(),
-        **loading.spec(),
     )
-    with bar(f"{model}, {pruned.title}") as shown:
+    with bar(f"{model.name}, {pruned.title}") as shown:
         evaluator = spec.build(progress=shown.tell)
         for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
             check_output(path, *FIRST)
         pruner = pruned.resolve(evaluator.model)
         result = evaluator(None if pruned.unpruned else pruner)
-    title = f"{model}, {pruned.title}" if pruned.fixed else f"{model}, {pruner.chain}, {pruned.title}"
+    title = f"{model.name}, {pruned.title}" if pruned.fixed else f"{model.name}, {pruner.chain}, {pruned.title}"
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "format": FORMAT,
-        "model": model,
+        "model": model.name,
         **pruned.named(),
         "scorer": str(pruner.chain),
         "schedule": pruner.schedule.to_dict() if isinstance(pruner.schedule, Schedule) else None,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.budgets import budgets_of, budgets_option
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, tell_next
 from vispco.core.runs.files import write_text
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable, TableSettings
@@ -24,7 +24,7 @@ FILE = "methods.json"
 
 @spread
 def methods(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2",
     methods: Annotated[
@@ -43,7 +43,6 @@ def methods(
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskOptions,
-    loading: ModelOptions,
     seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/methods-MODEL]")] = None,
@@ -63,7 +62,7 @@ def methods(
         vispco compare methods tiny-qwen --methods fastv,pyramiddrop,sparsevlm:64 --search none
     """
     fractions, searched = budgets_of(budgets), budgets_of(search_budgets)
-    folder = run_folder(out or RUNS / f"methods-{short_name(model)}", overwrite=overwrite)
+    folder = run_folder(out or RUNS / f"methods-{model.short_name}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -97,10 +96,10 @@ def methods(
         rounds=rounds,
         compensations=betas,
     )
-    spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec())
+    spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec())
     learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
     about = {
-        "model": model,
+        "model": model.name,
         "test": spec.fingerprint(),
         "calibration": learned.fingerprint(),
         **settings.to_dict(),
@@ -109,7 +108,7 @@ def methods(
         table = continued(folder.path / FILE, about)
         done = sum(_is_done(table, settings, name) for name in names)
         with ComparisonBars(len(names), done) as bars:
-            loaded, processor = spec.load()
+            loaded, processor = model.load()
             setup = ComparisonSetup(
                 loaded,
                 processor,
@@ -131,7 +130,7 @@ def methods(
         write_text(folder.file("methods.csv"), csv_text(found))
         write_text(folder.file("methods.tex"), latex_text(found))
         folder.finish()
-    title = f"{model}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
+    title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found), title))
     if not json:
         tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")

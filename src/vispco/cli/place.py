@@ -22,11 +22,6 @@ def run_folder(out: Path | None, *words: str, overwrite: bool = False) -> RunFol
     return folder
 
 
-def short_name(model: str) -> str:
-    """A model's name for the name of a folder: the last part of its path or id."""
-    return Path(model.removeprefix("hub:")).resolve().name if model in (".", "..") else Path(model).name or "model"
-
-
 def output_file(out: Path | None, runs: Sequence[Path | str], name: str, mark: str) -> Path:
     """The file that was given, or NAME in the folder of the first run; refused where something else has that name."""
     first = Path(runs[0]) if runs else RUNS

@@ -9,8 +9,9 @@ import typer
 
 from vispco.cli.budgets import budget_option
 from vispco.cli.choice import PrunerOptions
-from vispco.cli.completion import complete_models
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
+from vispco.models.model_source import model_names
+from vispco.models.model_spec import MODEL, ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +21,16 @@ class SliderPruner(PrunerOptions):
     budget: Annotated[str, budget_option("Where the slider begins: 0.5 or 50%.")] = "0.5"
 
 
+@dataclass(frozen=True)
+class PlayModel(ModelSpec):
+    """The same, with a model to begin with."""
+
+    name: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)] = "tiny-qwen"
+
+
 @spread
 def play(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)] = "tiny-qwen",
+    model: PlayModel,
     *,
     pruning: SliderPruner,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
@@ -31,7 +39,6 @@ def play(
     ),
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free one from 7860 on.")] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
-    loading: ModelOptions,
 ) -> None:
     """A page to drop a picture, ask, and move the budget.
 
@@ -49,11 +56,11 @@ def play(
 
     load_gradio()  # before a model is loaded for nothing
     spec = pruning.spec()
-    session = PlaySession(*loading.load(model), spec, max_new_tokens=max_new_tokens)
-    page = build_page(session, name=model)
+    session = PlaySession(*model.load(), spec, max_new_tokens=max_new_tokens)
+    page = build_page(session, name=model.name)
     try:
         url = start(page, host=host, port=port, browser=open_page, wait=False)
     except OSError as error:
         raise InvalidInputError(f"The page cannot be served there: {error} Give another --port or --host.") from error
-    typer.echo(f"{model}: {url} (Ctrl-C stops it)", err=True)
+    typer.echo(f"{model.name}: {url} (Ctrl-C stops it)", err=True)
     page.block_thread()

@@ -18,7 +18,7 @@ from vispco.cli.budgets import (
     one_budget,
 )
 from vispco.cli.choice import ALLOCATION, COMPENSATE, COST, ONE_CHAIN, check_given, method_chain
-from vispco.cli.completion import complete_models, complete_scorers
+from vispco.cli.completion import complete_scorers
 from vispco.cli.data import (
     PER_TASK,
     PER_TASK_JOINT,
@@ -28,12 +28,13 @@ from vispco.cli.data import (
     tell_skipped,
     write_areas,
 )
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
+from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.cli.telling import draws_bars, fill_lines, is_first, say
 from vispco.core.runs.run_record import record_output
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 @spread
 def search(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
@@ -79,7 +80,6 @@ def search(
     settings: PresetOptions,
     examples: Annotated[int, typer.Option(min=0, help="Pictures with surviving tokens for the page.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    loading: ModelOptions,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget.
@@ -101,7 +101,7 @@ def search(
     fractions = budgets_of(budgets, not_yet)
     check_given(allocation, compensate)
     joint = "servable" if servable else "cacheable" if cacheable else "joint" if mode in (None, "joint") else "fastv"
-    folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
+    folder = run_folder(out, model.short_name, scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
@@ -115,7 +115,7 @@ def search(
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below
     if method is not None:
-        scorer = method_chain(method, scorer, loading.num_layers(model))
+        scorer = method_chain(method, scorer, model.num_layers())
     spec = SearchSpec.choose(
         scorer,
         None if scorers is None else read_chains(scorers),
@@ -135,7 +135,7 @@ def search(
     what = what if own is None else {"files": {own[0].task: str(learned.data)}}
     test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if what.get("files") else 0, **what)
     questions = test_spec.samples() if own is None else own
-    loaded, processor = loading.load(model)
+    loaded, processor = model.load()
     per_task = PER_TASK_JOINT if spec.mode == "joint" else PER_TASK
     samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task, held_out=own)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
@@ -159,7 +159,7 @@ def search(
             test=questions,
             facts={
                 **facts(loaded.device),
-                "model": model,
+                "model": model.name,
                 "data": about,
                 "tasks": describe_tasks(test_spec, questions),
             },
@@ -173,7 +173,7 @@ def search(
             say(f"examples for the page: {examples}")
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
         folder.finish()
-    table = None if json else points_table(frontier, f"{model}: {folder.path}", cost)
+    table = None if json else points_table(frontier, f"{model.name}: {folder.path}", cost)
     show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
     if not json:
         unpruned = unpruned_of(folder.path)
@@ -181,7 +181,7 @@ def search(
         typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, cost), sys.stdout))
         tell_next(
             folder.path,
-            f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
+            f"vispco evaluate {model.name} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
             f"vispco report {folder.path}",
         )
 

@@ -10,9 +10,9 @@ import typer
 
 from vispco.cli.budgets import budget_option
 from vispco.cli.choice import PrunerOptions
-from vispco.cli.completion import complete_models
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
+from vispco.models.model_spec import ModelSpec
 from vispco.serving.server.limits import ServerLimits
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -27,7 +27,7 @@ class ServedPruner(PrunerOptions):
 
 @spread
 def serve(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     pruning: ServedPruner,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
@@ -46,7 +46,6 @@ def serve(
     ] = None,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
     limits: ServerLimits,
-    loading: ModelOptions,
 ) -> None:
     """An OpenAI-compatible endpoint for a pruned model.
 
@@ -72,8 +71,6 @@ def serve(
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-
     spec = pruning.spec()
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
     rules = ServingRules(
@@ -82,9 +79,11 @@ def serve(
         remote=RemoteRules(allow_remote_images, tuple(host.lower() for host in allow_image_host or ())),
     )
     listening = listen(host, port)
-    app: Any = build_app(EvaluatorSpec(model=model, **loading.spec()), rules, key=key)
+    app: Any = build_app(model, rules, key=key)
     shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"{model}, {spec.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True)
+    typer.echo(
+        f"{model.name}, {spec.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True
+    )
     try:
         run_server(app, listening, limits, log_level)
     except KeyboardInterrupt:

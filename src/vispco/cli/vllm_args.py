@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from vispco.cli.budgets import budget_option
-from vispco.cli.completion import complete_models, complete_scorers
-from vispco.cli.options import MODEL
+from vispco.cli.completion import complete_scorers
+from vispco.models.model_spec import MODEL, model_names
 
 METHOD = "Who chooses before the language model, such as divprune or uniform."
 PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
 
 
 def vllm_args(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)],
     *,
     method: Annotated[str | None, typer.Option(help=METHOD, autocompletion=complete_scorers)] = None,
     keep: Annotated[float | None, typer.Option(help="The share of each picture's tokens that stays: 0.25.")] = None,

@@ -52,7 +52,7 @@ def run(
 
 def _run(settings: DemoSettings, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> Path:
     finished = FinishedStages(folder, settings.identity())
-    tell("load", None, f"loading {settings.spec.model}")
+    tell("load", None, f"loading {settings.spec.model.name}")
     judge = settings.spec.build()
     if "search" not in finished:
         with _timed(finished, "search"):
@@ -90,7 +90,7 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, fac
         spec=_spec(settings, judge),
         directory=folder,
         test=judge.samples,
-        facts={"model": settings.spec.model, **facts, "data": about, "label": "VisPCO"},
+        facts={"model": settings.spec.model.name, **facts, "data": about, "label": "VisPCO"},
         say=lambda line: tell("search", None, line),
     )
 

@@ -21,7 +21,7 @@ from PIL import Image
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.pictures import load_image
 from vispco.evaluation.encoded import collate, pad_token
-from vispco.evaluation.spec import EvaluatorSpec
+from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
 from vispco.serving.ask import PictureQuestion
 from vispco.serving.ask.prompt_inputs import read_chat_prompt
@@ -51,10 +51,8 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
     ) -> None:
         super().__init__()
         loading.pop("max_batch_size", None)
-        loading = {"dtype": "auto", "device": "auto", **{k: v for k, v in loading.items() if v is not None}}
-        loading["attention"] = loading.pop("attn_implementation", "sdpa")
         try:
-            spec = EvaluatorSpec(model=pretrained, **loading)
+            spec = ModelSpec(pretrained, **{name: value for name, value in loading.items() if value is not None})
         except TypeError as error:
             raise InvalidInputError(
                 f"--model_args of vispco: {error}. It takes pretrained, pruner, method, budget, base, dtype, device, "

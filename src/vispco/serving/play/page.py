@@ -8,6 +8,7 @@ from typing import Any
 
 from vispco.core.errors import VispcoError, needs_extra
 from vispco.families import family_of
+from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.play.session import PLAIN, Asked, PlaySession
 
@@ -120,10 +121,7 @@ def load_gradio() -> Any:
 
 
 def _session(model: str, spec: PrunerSpec) -> PlaySession:
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-
-    loaded, processor = EvaluatorSpec(model=model, dtype="auto", device="auto").load()
-    return PlaySession(loaded, processor, spec)
+    return PlaySession(*ModelSpec(model).load(), spec)
 
 
 def _methods() -> list[str]:
