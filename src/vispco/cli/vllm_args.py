@@ -9,7 +9,8 @@ import typer
 
 from vispco.cli.budgets import budget_option
 from vispco.cli.completion import complete_scorers
-from vispco.models.model_spec import MODEL, model_names
+from vispco.models.model_source import model_names
+from vispco.models.model_spec import MODEL
 
 METHOD = "Who chooses before the language model, such as divprune or uniform."
 PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
