@@ -28,9 +28,10 @@ from vispco.evaluation.encoded import Encoded, encode
 from vispco.pruner import presets
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.planner_kinds import steps_planner
 from vispco.pruner.presets.planner import pruner as preset_pruner
+from vispco.scorers import Chain
 from vispco.scorers.base import SCORERS
-from vispco.serving.ask.default_pruner import default_planner
 from vispco.timing import overhead
 from vispco.timing.prefill import kv_bytes
 
@@ -63,7 +64,7 @@ def cases(model: Any) -> Iterator[tuple[str, float, Any]]:
     """(name, the largest share of the FLOPs that is allowed, how to make the pruner)."""
     for budget in BUDGETS:
         for scorer in SCORERS:
-            yield scorer, budget, lambda s=scorer, b=budget: Pruner(s, default_planner(model, s, b))
+            yield scorer, budget, lambda s=scorer, b=budget: Pruner(s, steps_planner(model, Chain.of(s), b))
         for method in presets.PRESETS:
             yield f"preset {method}", budget, lambda m=method, b=budget: preset_pruner(m, model, budget=b)
     predictor = overhead.random_joint_predictor(model, CHAINS)

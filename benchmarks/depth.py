@@ -39,7 +39,7 @@ from vispco.cost import BudgetWarning
 from vispco.data import dataset
 from vispco.models.answers import prompt
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.table.scouting import ScoutingSettings
+from vispco.search.joint.settings import JointSettings
 from vispco_zoo.definitions import build_image_processor
 from vispco_zoo.initialization import grow
 from vispco_zoo.layer_removal import measure_layer_removal
@@ -58,7 +58,16 @@ STATIC = parts.StaticPlan(
 )
 # Algorithm 1 once more, with the kernel that is best on the calibration samples and as many budgets as its bill allows.
 PAPER = replace(STATIC, budgets=(0.2, 0.3, 0.4, 0.5, 0.7, 0.8), monotone=True)
-SCOUTING = ScoutingSettings(anchors=2, explore=24, scouts=8, shortlist=6, budgets=(0.25, 0.4, 0.6))
+ONE_CHAIN = JointSettings(
+    levels=(0.15, 0.3, 0.55),
+    ranking_levels=(0.15, 0.3, 0.55),
+    rungs=(8, 32, 96),
+    shapes=12,
+    neighbours=4,
+    shortlist=(6, 4),
+    anchors=2,
+    stage_ends=(0.3,),
+)
 Part = Callable[[], dict[str, Any]]
 
 
@@ -144,7 +153,7 @@ def searches(lab: Callable[[], Lab], cache: Path) -> dict[str, Part]:
 
     return {
         "unpruned": lambda: parts.unpruned(lab(), cache),
-        "table": lambda: parts.table(lab(), cache, SCOUTING),
+        "table": lambda: parts.table(lab(), cache, ONE_CHAIN),
         "grid": lambda: parts.grid(lab(), cache),
         "joint": lambda: depth_searches.joint(lab()),
         "line-single": static("single", "line", "line"),

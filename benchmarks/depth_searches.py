@@ -21,10 +21,10 @@ from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.batch import Batch
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at_budget
-from vispco.search.shapes.initial import initial_shapes
+from vispco.search.shape_pool import counts_at_budget
 from vispco.search.spec import SearchSpec
 
 CHAINS = ("fastv", "divprune", "divprune+fastv", "cdpruner", "cdpruner+fastv")  # of the joint search

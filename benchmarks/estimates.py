@@ -10,7 +10,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from vispco.cli.info import hours, read_config
+from vispco.cli.info import hours
+from vispco.models.model_source import read_config
 from vispco.timing.estimates import DescribeSettings, Machine, describe
 
 HERE = Path(__file__).parent

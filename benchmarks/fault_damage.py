@@ -17,7 +17,7 @@ from vispco import report
 from vispco.core.errors import VispcoError
 from vispco.core.runs.run_record import check_complete
 from vispco.demo.outcome import outcome
-from vispco.pruner import deployment
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report import run_files
 
 
@@ -35,8 +35,8 @@ def read_run(out: Path) -> Any:
         found["page"] = report.build([out]).to_dict()
         found["page"].pop("created", None)
     if kind in ("search", "demo"):
-        found["pruner"] = deployment.export(out, 0.5).to_dict()
-        chain, _ = deployment.load(out, 0.5)
+        found["pruner"] = PrunerSpec.load(out).static(0.5).to_dict()
+        chain = PrunerSpec.load(out).at(0.5).resolve().chain
         found["chain"] = str(chain)
     if kind == "demo":
         found["outcome"] = [row.to_dict() for row in outcome(out)]

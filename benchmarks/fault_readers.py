@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 import fault_commands as commands
-from vispco.cli.choice import schedule_from
 from vispco.cli.config import read_options
 from vispco.compare.methods import MethodTable
 from vispco.compare.searches.comparison import Comparison
@@ -29,10 +28,10 @@ from vispco.cost.time_profile import TimeProfile
 from vispco.data import dataset
 from vispco.data.files import Jsonl, LlavaInstruct, Tsv
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner import deployment
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
-from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.planner_kinds import read_schedule
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.payload import Example
 from vispco.scorers import Chain
 
@@ -155,7 +154,7 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
     true = {
         name: json.loads((out / f"{name}.json").read_text()) for name in ("frontier", "shapes", "config", "examples")
     }
-    pruner = deployment.export(out, 0.5).to_dict()
+    pruner = PrunerSpec.load(out).static(0.5).to_dict()
     schedule = pruner["planner"]["schedule"]
     draw = random.Random(1)
     text = place / "x.json"
@@ -202,8 +201,8 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         "schedule file": (through_file(Schedule.load), schedule),
         "frontier file": (through_file(Frontier.load), true["frontier"]),
         "shape": (FoundShape.from_dict, true["shapes"][0]),
-        "pruner": (PrunerConfig.from_dict, pruner),
-        "pruner file": (through_file(PrunerConfig.load), pruner),
+        "pruner": (PrunerSpec.from_dict, pruner),
+        "pruner file": (through_file(PrunerSpec.load), pruner),
         "fingerprint": (ModelFingerprint.from_dict, true["config"]["fingerprint"]),
         "example": (Example.from_dict, true["examples"][0] if true["examples"] else {}),
         "comparison file": (
@@ -217,7 +216,7 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         "options file": (through_file(lambda path: read_options(path, "search")), {"scorer": "fastv"}),
         "budget": (parse_budget, 0.5),
         "chain": (Chain.of, pruner["chain"]),
-        "schedule text": (lambda data: schedule_from(str(data)[:100], 10), "single:2:0.5"),
+        "schedule text": (lambda data: read_schedule(str(data)[:100], 10), "single:2:0.5"),
         "jsonl": (rows(Jsonl, ".jsonl"), {"image": "a.png", "question": "a", "answer": "b"}),
         "llava": (rows(LlavaInstruct, ".json"), {"image": "a.png", "conversations": []}),
         "tsv": (rows(Tsv, ".tsv"), "abc"),

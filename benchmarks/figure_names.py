@@ -21,6 +21,7 @@ TITLES = {
     "prefill": "Prefill",
     "protocol": "Protocols",
     "ranks": "Two processes",
+    "real_files": "Files of published benchmarks",
     "search": "The search of one scorer's schedules",
     "several": "Several pictures and videos",
     "sweep": "Sweeps",
@@ -188,6 +189,11 @@ NAMES: dict[str, dict[str, str]] = {
         "clip.unpruned": "accuracy on short videos, unpruned",
         "largest_share_of_a_budget": "largest mean cost, of its budget",
         "minutes": "all of it",
+    },
+    "real_files": {
+        "read": "questions that are read with their pictures, {}",
+        "skipped": "questions that are skipped, {}",
+        "own_answers_wrong": "questions whose own answer is scored as wrong, {}",
     },
     "sweep": {
         "shared_cost_vs_independent": "FLOPs of a sweep that shares unpruned layers, of one that does not",

@@ -19,8 +19,7 @@ from vispco import models as zoo
 from vispco import sweep
 from vispco.core.runs.files import write_text
 from vispco.evaluation import EvaluatorSpec
-from vispco.evaluation.frontier import Frontier, frontier_info
-from vispco.evaluation.frontier.frontier import FORMAT, VERSION
+from vispco.evaluation.frontier import FORMAT, VERSION, Frontier, frontier_info
 from vispco.models.shipped import MEASURED
 from vispco.report.plots import style
 

@@ -36,7 +36,7 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.calibration import CalibrationBatches
-from vispco.search.joint.measuring import Chains
+from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.spec import BUDGETS, SearchSpec
 
@@ -131,7 +131,7 @@ def gap(ground: Ground, run: SearchRun, outcome: Any) -> dict[str, dict[str, flo
     """
     batches = CalibrationBatches(ground.model, ground.processor, ground.test, batch_size=32)
     every, predictor = outcome.predictor.configurations, outcome.predictor
-    candidates, planner = Chains(run.objective, every.chains), JointPlanner(predictor, 0.5)
+    candidates, planner = ChainObjectives(run.objective, every.chains), JointPlanner(predictor, 0.5)
     middle = predictor.sizes.median(0).values
     floor = text_floor(middle[:1], middle[1:2], planner.cost)
     found = {}

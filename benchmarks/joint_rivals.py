@@ -19,7 +19,7 @@ from vispco.compare.searches import AnytimeRival, Calibration, get, run_search
 from vispco.compare.searches.registry import takes
 from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 from vispco.search.spec import BUDGETS
 
 LOW = (0.18, 0.25)

@@ -21,12 +21,12 @@ import numpy as np
 
 from figures import Figure, write
 from vispco import models as zoo
-from vispco.compare.methods import Ground, MethodTable, MethodTableRow, TableSettings, fill_table
+from vispco.compare.methods import ComparisonSetup, MethodTable, MethodTableRow, TableSettings, fill_table
 from vispco.compare.methods.fill import chosen_methods
 from vispco.compare.methods.search_on_top import STAYS
 from vispco.compare.methods.table import continued
 from vispco.data import dataset
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 
 FEWEST = 22  # methods that must run
 LONGEST = 30  # minutes
@@ -40,9 +40,9 @@ def filled(model: str, settings: TableSettings, test: int, samples: int, out: Pa
     table = continued(path, {"model": model, "test": test, "samples": samples, **settings.to_dict()})
     loaded, processor = zoo.load(model)
     tests, calibration = (list(dataset(split, limit=n)) for split, n in (("test", test), ("calibration", samples)))
-    ground = Ground(loaded, processor, tests, calibration)
+    setup = ComparisonSetup(loaded, processor, tests, calibration)
     return fill_table(
-        ground, settings, table, on_method=lambda name: print(model, name, flush=True), on_rows=lambda t: t.save(path)
+        setup, settings, table, on_method=lambda name: print(model, name, flush=True), on_rows=lambda t: t.save(path)
     )
 
 

@@ -16,13 +16,12 @@ import torch
 
 import vispco
 from figures import Figure, write
-from vispco import Pruner, Schedule, cost
+from vispco import Pruner, Schedule
 from vispco.core.small_arrays import all_on_devices
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner import BudgetPlanner, predicted_shape
 from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
@@ -57,12 +56,7 @@ def main() -> None:
     model, inputs, layers = prompts("tiny-qwen", BATCH)
     unpruned = overhead.prefill(model, inputs)
     applied = overhead.prefill(model, inputs, Pruner("fastv", Schedule.full(layers)))
-    predictor = overhead.random_predictor(model)
-
-    def planner() -> BudgetPlanner:
-        price = cost.get("exact", model.config)
-        return BudgetPlanner(predicted_shape(predictor, BUDGET), predictor.kernel, BUDGET, price)
-
+    planner = partial(JointPlanner, overhead.random_joint_predictor(model, ("fastv",), anchors=12), BUDGET)
     first, again = overhead.planning(model, inputs, planner)
     with all_on_devices():
         whole = overhead.prefill(model, inputs, Pruner("fastv", planner()))

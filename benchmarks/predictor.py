@@ -2,7 +2,7 @@
 
     python benchmarks/predictor.py [--repeats 5]
 
-The predictor has the size that a search gives it (memory of 2,048 samples, eight anchors); what it remembers does not
+The predictor has the size that a search gives it (2,048 samples, eight configurations); their values do not
 change its price. Its time is that of the whole plan: looking at the input, choosing, and solving for whole tokens.
 """
 
@@ -14,21 +14,22 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
 import torch
 
 from figures import Figure, write
 from prefill import BUDGET, LAYERS, TEXT, VISUAL, build, inputs, timed
-from vispco import Pruner, cost, kernels, scorers
-from vispco.pruner.planner import BudgetPlanner, predicted_shape
-from vispco.pruner.predictor import Predictor
+from vispco import Pruner, cost
+from vispco.pruner.joint_planner import JointPlanner
+from vispco.timing.overhead import random_joint_predictor
 
-MEMORY, ANCHORS = 2048, 8
+SAMPLES, ANCHORS = 2048, 8
 
 
 class Clocked:
     """A planner that adds up its own time."""
 
-    def __init__(self, planner: BudgetPlanner) -> None:
+    def __init__(self, planner: JointPlanner) -> None:
         self.planner, self.seconds = planner, 0.0
 
     def __call__(self, *given: Any) -> Any:
@@ -45,13 +46,10 @@ def main() -> None:
     given = parser.parse_args()
     model, x = build(given.seed), inputs()
     exact = cost.get("exact", model.config)
-    kernel, scorer = kernels.get("steps"), scorers.get("fastv")
-    predictor = Predictor.for_model(model, kernel, scorer, anchors=ANCHORS, memory=MEMORY).eval()
-    assert predictor.memory is not None
-    for part in (predictor.memory.axes, predictor.memory.keys, predictor.memory.told):
-        part.normal_()
-    planner = Clocked(BudgetPlanner(predicted_shape(predictor, BUDGET), kernel, BUDGET, exact))
-    pruner = Pruner(scorer, planner)
+    predictor = random_joint_predictor(model, ("fastv",), samples=SAMPLES, anchors=ANCHORS)
+    joint = JointPlanner(predictor, BUDGET)
+    planner = Clocked(joint)
+    pruner = Pruner("fastv", planner)
     shares, seconds = [], []
     for repeat in range(given.repeats + 1):
         whole = timed(model, x, None)
@@ -64,11 +62,15 @@ def main() -> None:
     full = int(exact.full(cost.Workload(TEXT, VISUAL)))
     figures = {
         "predictor.time": Figure(statistics.median(shares), "lower", 0.01, "fraction"),
-        "predictor.flops": Figure(predictor.flops(TEXT) / full, "lower", 0.01, "fraction"),
-        "predictor.parameters": Figure(sum(p.numel() for p in predictor.parameters()), "lower", 5e6, "parameters"),
+        "predictor.flops": Figure(
+            int(joint.reader.flops(np.array([[TEXT, VISUAL]]))[0]) / full, "lower", 0.01, "fraction"
+        ),
+        "predictor.parameters": Figure(
+            sum(t.numel() for t in predictor.state_dict().values()), "lower", 5e6, "parameters"
+        ),
     }
     details = {
-        "layers": LAYERS, "text": TEXT, "visual": VISUAL, "budget": BUDGET, "memory": MEMORY, "anchors": ANCHORS,
+        "layers": LAYERS, "text": TEXT, "visual": VISUAL, "budget": BUDGET, "samples": SAMPLES, "anchors": ANCHORS,
         "threads": torch.get_num_threads(), "rounds": seconds,
     }  # fmt: skip
     write("predictor", figures, details, given.seed)

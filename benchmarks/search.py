@@ -48,7 +48,6 @@ def plan(cache: Path) -> dict[str, Any]:
         "tpe": parts.tpe,
         "random": parts.at_random,
         "violations": parts.violations,
-        "network": parts.network,
         "projection-steps": static("steps", "static", "projection"),
         **{f"converged-{name}": partial(search_static.converged, name=name) for name in MODELS},
         "lagrangian-multi-step": static("multi-step", "static", "lagrangian"),
@@ -61,7 +60,6 @@ def plan(cache: Path) -> dict[str, Any]:
         "lagrangian-linear": static("linear", "static", "lagrangian"),
         "predictor-lagrangian-single": lambda lab, _: parts.trained(lab, cache, "single", "lagrangian"),
         "predictor-projection-steps": lambda lab, _: parts.trained(lab, cache, "steps", "projection"),
-        "predictor-table-projection": lambda lab, _: parts.trained(lab, cache, "steps", "projection", warm=True),
     }
 
 

@@ -12,14 +12,14 @@ import torch
 
 from vispco.core.schedule import whole_tokens
 from vispco.data import dataset
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at_budget
+from vispco.search.shape_pool import counts_at_budget
 
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SCORERS = ("fastv", "sparsevlm", "fitprune")

@@ -19,8 +19,10 @@ from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
 from vispco import kernels
 from vispco.cost import Workload, counts_for_budget, snap
 from vispco.data import dataset
-from vispco.kernels import KERNELS, Kernel
+from vispco.kernels import KERNELS
+from vispco.pruner.configurations import level_of, nearest_level
 from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
@@ -29,14 +31,14 @@ from vispco.search.gradient.descent_step import typical_size
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.initial_shapes import initial_shapes
+from vispco.search.joint.joint_table import measure_joint_table
+from vispco.search.joint.predictor_fit import fit_joint_predictor
+from vispco.search.joint.settings import ONE_CHAIN, JointSettings
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at_budget
-from vispco.search.shapes.initial import initial_shapes
+from vispco.search.shape_pool import counts_at_budget
 from vispco.search.spec import Effort, SearchSpec
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
-from vispco.search.table.table_predictor import TableResult, fit_predictor, scout_and_measure
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160
@@ -49,31 +51,36 @@ def unpruned(lab: Lab, _: Path) -> dict[str, Any]:
     return {"accuracy": float(whole[1]), "samples_per_task": lab.sizes}
 
 
-def table(lab: Lab, cache: Path, scouting: ScoutingSettings | None = None) -> dict[str, Any]:
-    """The predictor that learns from a table, for all budgets at once; its seconds have the teacher's passes too."""
+def table(lab: Lab, cache: Path, settings: JointSettings = ONE_CHAIN) -> dict[str, Any]:
+    """The predictor of one chain's shapes, for all budgets at once; its seconds have the teacher's passes too."""
     kernel, objective, kept = kernels.get("steps", **TWO), lab.objective("steps"), cache / "measured.pt"
     if not kept.is_file():
         started = time.perf_counter()
         samples = dataset("calibration", limit=lab.sizes["calibration"])
-        batches = list(
-            CalibrationBatches(lab.model, lab.processor, samples, batch_size=lab.batch, on_new=objective.add_teacher)
+        batches = CalibrationBatches(
+            lab.model, lab.processor, samples, batch_size=lab.batch, on_new=objective.add_teacher
         )
-        measured = scout_and_measure(objective, batches, kernel, scouting)
+        measured = measure_joint_table(objective, batches, (objective.scorer,), settings, kernel=kernel)
         spent = objective.spent
         torch.save((measured, spent.total, spent.total_shared, time.perf_counter() - started), kept)
     measured, flops, shared, seconds = torch.load(kept, weights_only=False)
     started = time.perf_counter()
-    torch.manual_seed(0)
-    result = fit_predictor(objective, kernel, *measured)
+    predictor, held_out = fit_joint_predictor(objective, measured)
     seconds += time.perf_counter() - started
-    torch.save(result, cache / "taught.pt")
-    found = lab.judged(kernel, lambda batch, budget: _asked(result.predictor, batch, budget))
+    planners = {budget: JointPlanner(predictor, budget) for budget in BUDGETS}
+    params = measured.configurations.params
+
+    def chosen(batch: Batch, budget: float) -> torch.Tensor:
+        return params[torch.from_numpy(planners[budget].choose(batch.observation).anchor)]
+
+    found = lab.judged(kernel, chosen)
     found.flops, found.shared, found.seconds = flops, shared, seconds
-    found.calibration_kl = {f"{b:g}": result.best_static(b).kl for b in BUDGETS}
-    static = {b: result.best_static(b).params for b in BUDGETS}
-    best = lab.judged(kernel, lambda batch, budget: static[budget].expand(len(batch), -1))
-    described = [kernel.describe(row, lab.L) for row in result.anchors.params]
-    return {**found.to_dict(), "fitted": vars(result.held_out), "anchors": described, "best_static": best.to_dict()}
+    static = {b: measured.found(b) for b in BUDGETS}
+    found.calibration_kl = {f"{b:g}": static[b].kl for b in BUDGETS}
+    best = lab.judged(kernel, lambda batch, budget: static[budget].params.expand(len(batch), -1))
+    described = [kernel.describe(row, lab.L) for row in params]
+    fitted = {f"{level:g}": vars(kl) for level, kl in held_out.items()}
+    return {**found.to_dict(), "fitted": fitted, "anchors": described, "best_static": best.to_dict()}
 
 
 def one_search(lab: Lab, cache: Path) -> dict[str, Any]:
@@ -92,35 +99,24 @@ def one_search(lab: Lab, cache: Path) -> dict[str, Any]:
     }
 
 
-def network(lab: Lab, cache: Path) -> dict[str, Any]:
-    """The same table, but the predictor's own layers learn to choose."""
-    measured, *_ = torch.load(cache / "measured.pt", weights_only=False)
-    kernel = kernels.get("steps", **TWO)
-    torch.manual_seed(0)
-    result = fit_predictor(lab.objective("steps"), kernel, *measured, fit=FitSettings(method="network"))
-    return {**_gap(lab, result, kernel), "fitted": vars(result.held_out)}
-
-
 def gap(lab: Lab, cache: Path) -> dict[str, Any]:
-    """Best static anchor (chosen on the calibration table), predictor, per-sample oracle over the same anchors."""
-    return _gap(lab, torch.load(cache / "taught.pt", weights_only=False), kernels.get("steps", **TWO), BUDGETS)
-
-
-def _gap(lab: Lab, result: TableResult, kernel: Kernel, budgets: tuple[float, ...] = (0.3, 0.4, 0.5)) -> dict[str, Any]:
+    """Best single configuration (on the calibration table), predictor, per-sample oracle over the same ones."""
+    measured = torch.load(cache / "measured.pt", weights_only=False)[0]
+    predictor, _ = fit_joint_predictor(lab.objective("steps"), measured)
     told: dict[str, Any] = {}
     batches = lab.by_size("test", 128)
-    for budget in budgets:
-        in_range = result.anchors.in_range(budget)
-        anchors, static = result.anchors.params[in_range], result.best_static(budget)
+    for budget in BUDGETS:
+        every = measured.configurations
+        level = float(nearest_level(level_of(budget, measured.typical_floor[None]), every.levels)[0])
+        columns = ((every.level == level) & predictor.kept.cpu()).nonzero()[:, 0]
+        anchors, static = every.params[columns], measured.found(budget)
         place = int((anchors - static.params).abs().sum(-1).argmin())
         sums = torch.zeros(3, 2)
         for batch in batches:
             kl, right = lab.judge.measure_kl_and_match(
-                batch, counts_at_budget(lab.judge, batch, kernel, anchors, budget)
+                batch, counts_at_budget(lab.judge, batch, measured.kernel, anchors, budget)
             )
-            with torch.no_grad():
-                logits = result.predictor(batch.observation, torch.full((len(batch),), budget)).logits
-            picked = logits[:, in_range].argmax(-1)
+            picked = predictor.estimate(batch.observation)[:, columns].argmin(-1)
             for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):
                 sums[row, 0] += right.float().gather(0, choice[None]).sum()
                 sums[row, 1] += kl.gather(0, choice[None]).sum()
@@ -217,19 +213,15 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     return {**found.to_dict(), "shapes": described, "curves": curves, "history": history}
 
 
-def trained(lab: Lab, cache: Path, kernel_name: str, solver: str, *, warm: bool = False) -> dict[str, Any]:
+def trained(lab: Lab, cache: Path, kernel_name: str, solver: str) -> dict[str, Any]:
     """The paper's way to a predictor: a gradient through the relaxed model, for as many FLOPs as the table took."""
     objective = lab.objective(kernel_name, teacher=lab.calibration, even=solver == "projection")
     row = presets.for_model(lab.model.config, kernel_name)
-    result: TableResult = torch.load(cache / "taught.pt", weights_only=False)
-    predictor, rate = result.predictor, row.rate
-    if not warm:
-        torch.manual_seed(0)
-        predictor = Predictor.for_model(lab.model, kernels.get(kernel_name), objective.scorer)
-        rate = 10 * row.rate
+    torch.manual_seed(0)
+    predictor = Predictor.for_model(lab.model, kernels.get(kernel_name), objective.scorer)
     one = 3 * objective.spent.teacher / len(lab.calibration)  # forward and backward of a batch, masked: all tokens
     steps = max(10, round((_flops(cache) - objective.spent.teacher) / one))
-    plan = TrainingSettings(steps=steps, rate=rate, inner=10)
+    plan = TrainingSettings(steps=steps, rate=10 * row.rate, inner=10)
     started = time.perf_counter()
     PredictorTrainer(objective, predictor, lab.calibration, solver=solver, plan=plan, settings=row.lagrangian()).run()
     seconds = time.perf_counter() - started
@@ -307,7 +299,7 @@ def violations(lab: Lab, _: Path) -> dict[str, Any]:
 
 def _asked(predictor: Predictor, batch: Batch, budget: float) -> torch.Tensor:
     with torch.no_grad():
-        params: torch.Tensor = predictor(batch.observation, torch.full((len(batch),), budget)).params
+        params: torch.Tensor = predictor(batch.observation, torch.full((len(batch),), budget))
     return params
 
 

@@ -32,8 +32,8 @@ def evaluate(name: str, limit: int) -> dict[str, Any]:
     from vispco.data import dataset
     from vispco.evaluation import TaskEvaluator
     from vispco.evaluation.encoded import shows_video
+    from vispco.pruner.pruner_spec import PrunerSpec
     from vispco.scorers import ALLOCATIONS
-    from vispco.serving.ask import PrunerChoice
 
     model, processor = vispco.load(name)
     found: dict[str, Any] = {}
@@ -45,7 +45,7 @@ def evaluate(name: str, limit: int) -> dict[str, Any]:
         whole = evaluator()
         rows: dict[str, Any] = {"unpruned": {"accuracy": whole.accuracy, "low": whole.low, "high": whole.high}}
         for budget, method, allocation in product(BUDGETS, METHODS, ALLOCATIONS):
-            pruner = PrunerChoice(method=method, budget=budget, allocation=allocation).pruner(model)
+            pruner = PrunerSpec.choose(method=method, budget=budget, allocation=allocation).resolve(model)
             result = evaluator(pruner)
             rows[f"{method}, {allocation}, {budget:.0%}"] = {
                 **{key: getattr(result, key) for key in ("accuracy", "low", "high")},

@@ -41,14 +41,13 @@ from vispco.data import dataset
 from vispco.evaluation import Evaluation, EvaluatorSpec, FeatureStore, TaskEvaluator
 from vispco.evaluation.frontier import Axis
 from vispco.models.shipped import MEASURED
-from vispco.sweep.dispatcher import Dispatcher
 from vispco.sweep.heartbeat import Heartbeat
+from vispco.sweep.pools import LocalPool
+from vispco.sweep.runner import Dispatcher
 from vispco.sweep.spaces import SingleSpace
-from vispco.sweep.storage import open_storage
-from vispco.sweep.study import SweepStudy
-from vispco.sweep.sweep_plan import make_plan
+from vispco.sweep.spec import make_plan
+from vispco.sweep.study import SweepStudy, open_storage
 from vispco.sweep.trial_queue import TrialQueue
-from vispco.sweep.workers.local import LocalPool
 
 MODEL, SCORER, DEEP = "tiny-qwen", "fastv", 36
 BLOCK, THIRD, SEVENTH = 20, 3, 7  # the last two have no divisor in common with 20, the number of ratios

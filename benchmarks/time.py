@@ -33,10 +33,11 @@ from vispco import Pruner, Schedule, cost, kernels
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
+from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.pruner.planner import static_shape
 from vispco.timing.clock import now
-from vispco.timing.overhead import random_predictor
+from vispco.timing.overhead import random_joint_predictor
 from vispco.timing.prediction import predict_batch, useful_batch
 from vispco.timing.prefill import count_flops
 from vispco.timing.profiling import language_seconds, profile_model, profile_prompts
@@ -53,9 +54,9 @@ Part = tuple[dict[str, Figure], dict[str, Any]]
 
 
 def planned(model: Any, budget: float, kind: str = "two steps") -> Pruner:
-    """FastV at a budget, by a predictor whose anchors are one shape."""
-    predictor = random_predictor(model)
-    layers = predictor.config.dimensions["num_layers"]
+    """FastV at a budget, by a predictor whose configurations are one shape."""
+    predictor = random_joint_predictor(model, ("fastv",), anchors=12)
+    layers = predictor.make_cost().num_layers
     shapes: dict[str, dict[str, list[float]]] = {  # a step at 0.5 is before the second layer
         "two steps": {"positions": [1.5, layers / 2, layers - 1.5], "heights": [0.5, 0.3, 0.3]},
         "single": {"positions": [0.5, layers - 1.0, layers - 0.5], "heights": [0.4, 0.4, 0.4]},
@@ -63,9 +64,8 @@ def planned(model: Any, budget: float, kind: str = "two steps") -> Pruner:
     }
     shape = predictor.kernel.initial(layers, **shapes[kind])
     with torch.no_grad():
-        predictor.anchors.copy_(shape.expand_as(predictor.anchors))
-    exact = cost.get("exact", model.config)
-    return Pruner("fastv", BudgetPlanner(predicted_shape(predictor, budget), predictor.kernel, budget, exact))
+        predictor.params.copy_(shape.expand_as(predictor.params))
+    return Pruner("fastv", JointPlanner(predictor, budget))
 
 
 def prompts(model: Any, processor: Any, batch: int) -> Encoded:

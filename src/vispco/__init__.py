@@ -15,7 +15,7 @@ from vispco.core.lazy_exports import lazy_exports
 from vispco.version import __version__
 
 if TYPE_CHECKING:
-    from vispco import search, sweep
+    from vispco import search, sweep, vllm
     from vispco.core.errors import (
         InvalidInputError,
         PrunerStateError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vispco.models.model_source import LoadError
     from vispco.pruner import presets
     from vispco.pruner.pruner import Pruner
-    from vispco.pruner.pruner_config import PrunerConfig
+    from vispco.pruner.pruner_spec import PrunerSpec
     from vispco.scorers import Scorer, register
 
 _HOMES = {
@@ -40,7 +40,7 @@ _HOMES = {
     "InvalidInputError": "vispco.core.errors",
     "LoadError": "vispco.models.model_source",
     "Pruner": "vispco.pruner.pruner",
-    "PrunerConfig": "vispco.pruner.pruner_config",
+    "PrunerSpec": "vispco.pruner.pruner_spec",
     "PrunerStateError": "vispco.core.errors",
     "Schedule": "vispco.core.schedule",
     "Scorer": "vispco.scorers",
@@ -53,6 +53,7 @@ _HOMES = {
     "register": "vispco.scorers",
     "search": "vispco.search",
     "sweep": "vispco.sweep",
+    "vllm": "vispco.vllm",
 }
 
 __all__ = [
@@ -61,7 +62,7 @@ __all__ = [
     "InvalidInputError",
     "LoadError",
     "Pruner",
-    "PrunerConfig",
+    "PrunerSpec",
     "PrunerStateError",
     "Schedule",
     "Scorer",
@@ -75,6 +76,7 @@ __all__ = [
     "register",
     "search",
     "sweep",
+    "vllm",
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

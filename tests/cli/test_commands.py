@@ -140,15 +140,15 @@ def test_the_version_is_the_packages(invoke):
     ],
 )
 def test_schedules_can_be_typed(text, retention):
-    from vispco.cli.choice import schedule_from
+    from vispco.pruner.planner_kinds import read_schedule
 
-    assert schedule_from(text, 4).retention == retention
+    assert read_schedule(text, 4).retention == retention
 
 
 @pytest.mark.parametrize("text", ["single:2", "single:a:b", "nowhere.json", "stages:", "withdraw:x", "single:9:0.5"])
 def test_a_schedule_that_cannot_be_read_names_the_forms(text):
-    from vispco.cli.choice import schedule_from
     from vispco.core.errors import InvalidInputError
+    from vispco.pruner.planner_kinds import read_schedule
 
     with pytest.raises(InvalidInputError):
-        schedule_from(text, 4)
+        read_schedule(text, 4)

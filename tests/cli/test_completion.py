@@ -2,9 +2,10 @@
 
 import pytest
 
-from vispco.cli.completion import complete_models, complete_scorers, complete_tasks
+from vispco.cli.completion import complete_scorers, complete_tasks
 from vispco.data import TASKS
 from vispco.models import names
+from vispco.models.model_source import model_names
 from vispco.scorers import SCORERS
 
 
@@ -13,9 +14,9 @@ def test_models_are_the_shipped_ones_and_folders_of_models(tmp_path, monkeypatch
     (tmp_path / "tiny-mine").mkdir()
     (tmp_path / "tiny-mine" / "config.json").write_text("{}")
     (tmp_path / "tiny-other").mkdir()
-    assert set(complete_models("")) >= {*names(), "tiny-mine"}
-    assert complete_models("tiny-m") == ["tiny-mine"]
-    assert complete_models("tiny-q") == ["tiny-qwen", "tiny-qwen3"]
+    assert set(model_names("")) >= {*names(), "tiny-mine"}
+    assert model_names("tiny-m") == ["tiny-mine"]
+    assert model_names("tiny-q") == ["tiny-qwen", "tiny-qwen3"]
 
 
 @pytest.mark.parametrize("before", ["", "divprune+"])

@@ -30,9 +30,9 @@ BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h", re.DOTALL)  # what a bar redraws 
 NO_TASKS = ("ask", "check", "export", "info", "plot", "report", "zoo")
 LITTLE = (
     *("--set", "descent.outer=1", "--set", "descent.explore=2", "--set", "training.steps=1", "--set", "batch_size=4"),
-    *("--set", "joint.levels=[0.25]", "--set", "joint.ranking=[0.25]", "--set", "joint.looks=[2,2,2]"),
+    *("--set", "joint.levels=[0.25]", "--set", "joint.ranking_levels=[0.25]", "--set", "joint.rungs=[2,2,2]"),
     *("--set", "joint.shapes=1", "--set", "joint.chains=1", "--set", "joint.neighbours=1"),
-    *("--set", "scouting.anchors=2", "--set", "fit.epochs=1"),
+    *("--set", "one_chain.anchors=2", "--set", "one_chain.shapes=4"),
 )
 # Added to what is typed; of an option that is given twice, the last counts. Tasks are added where no file is named.
 SMALL = {
@@ -41,6 +41,7 @@ SMALL = {
     "check": (),
     "compare methods": (
         *("--methods", "fastv", "--budgets", "0.5", "--draws", "0", "--search", "none", "--rounds", "0"),
+        *("--compensations", "none"),
         *("--samples", "1", "--test", "1", "--overwrite"),
     ),
     "compare searches": (

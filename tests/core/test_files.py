@@ -196,7 +196,7 @@ def test_digests(tmp_path):
 
 def test_temporary_files_of_dead_processes_are_removed_and_nothing_else(tmp_path):
     code = (
-        "import os, sys; from vispco import files\n"
+        "import os, sys; from vispco.core.runs import files\n"
         "with files.replacing(sys.argv[1]) as temporary: temporary.write_text('half'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "result")], check=False)

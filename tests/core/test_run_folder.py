@@ -12,8 +12,15 @@ from safetensors import SafetensorError
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import LOCK, RunFolderError
-from vispco.core.runs.run_record import RECORD, check_files, check_output, read_record, record_output
+from vispco.core.runs.run_record import (
+    LOCK,
+    RECORD,
+    RunFolderError,
+    check_files,
+    check_output,
+    read_record,
+    record_output,
+)
 
 SETTINGS = {"scorer": "fastv", "budgets": (0.2, 0.5)}
 OTHER = {"scorer": "random", "budgets": (0.2, 0.5)}

@@ -3,7 +3,7 @@
 import pytest
 
 from vispco.data.dataset import compose, random_for
-from vispco.data.vocabulary import COLORS, SHAPES, WORDS
+from vispco.data.scene import COLORS, SHAPES, WORDS
 
 
 def scenes(task, count=60):

@@ -6,10 +6,9 @@ import pytest
 
 from vispco.core.errors import UnknownNameError
 from vispco.data import dataset, select
-from vispco.data.dataset import SPLITS, random_for
+from vispco.data.dataset import SEVERAL, SPLITS, TASKS, random_for
 from vispco.data.several import FRAMES, ClipTask, PairTask
-from vispco.data.task import count_of
-from vispco.data.tasks import SEVERAL, TASKS
+from vispco.data.tasks import count_of
 
 DRAWS = 40
 

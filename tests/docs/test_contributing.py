@@ -213,7 +213,7 @@ def test_a_cost_meets_its_budget_and_can_be_searched_by(run, tmp_path):
     assert bool((tiles.fraction_of_counts(counts, workload) <= budget).all())
     samples = dataset("calibration", limit=1)[:2]
     search(model, processor, samples, kernel="single", mode="line", budgets=[0.7], cost="tiles", directory=tmp_path)
-    assert Pruner.from_pretrained(tmp_path, budget=0.6).config.cost["name"] == "tiles"
+    assert Pruner.from_pretrained(tmp_path, budget=0.6).spec.cost["name"] == "tiles"
 
 
 def test_a_kernel_is_a_curve_whose_budget_can_be_solved(run):

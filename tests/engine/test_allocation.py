@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiny import FIRST_CLASS, LAYERS, build, inputs, picture, words
 from vispco import InvalidInputError, Pruner, Schedule
 from vispco.engine.plan import TokenPlan
-from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain, MixedChain, Scorer, get
 from vispco.scorers.allocation import ALLOCATIONS, SEATS, divide, picture_sizes
 
@@ -265,7 +265,7 @@ def test_an_allocation_is_part_of_a_chain_and_of_a_saved_pruner(tmp_path):
     other = Pruner.from_pretrained(tmp_path, allocation="equal")
     assert other.chain.allocation == "equal"
     other.save_pretrained(tmp_path / "other")
-    again = PrunerConfig.load(tmp_path / "other" / "pruner.json")
+    again = PrunerSpec.load(tmp_path / "other" / "pruner.json")
     assert again.allocation == "equal"
     assert Pruner.from_pretrained(tmp_path / "other").chain.allocation == "equal"
     mixed = MixedChain.of_chains(["fastv", "divprune"]).with_allocation("equal")

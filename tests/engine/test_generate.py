@@ -177,14 +177,15 @@ def test_a_second_turn_prunes_its_own_image_and_keeps_the_first_as_it_was(family
         assert layer.keys.shape[-2] == (held if window is None else min(held, window - 1))
 
 
+@pytest.mark.parametrize("compensate", [0.0, 0.75])
 @pytest.mark.parametrize(("family", "turn"), [("llava", SECOND), ("llava", SECOND[:1]), ("gemma3", SECOND[:1])])
-def test_two_turns_on_a_cache_equal_both_at_once(family, turn):
+def test_two_turns_on_a_cache_equal_both_at_once(family, turn, compensate):
     """With scores that do not depend on the turn, one prefill must agree with two.
 
     Not for a second *image* in Gemma3, where transformers itself attends differently with a cache and without.
     """
     model, schedule = build(family), Schedule((1.0, 0.5, 0.5, 0.25))
-    two, three, _ = two_turns(model, family, Pruner("random", schedule), turn)
+    two, three, _ = two_turns(model, family, Pruner("random", schedule, compensate=compensate), turn)
     first, second = inputs(family, [DEFAULT]), inputs(family, [turn], seed=3)
     whole = {k: torch.cat([v, second[k]], dim=0 if k == "pixel_values" else 1) for k, v in first.items() if k in second}
     whole = {**first, **whole}
@@ -198,7 +199,7 @@ def test_two_turns_on_a_cache_equal_both_at_once(family, turn):
             draws = torch.rand(16, generator=torch.Generator().manual_seed(0))
             return draws.repeat(context.live.shape[1] // 16).expand_as(context.live)
 
-    once = Pruner(SameForBoth(), schedule)
+    once = Pruner(SameForBoth(), schedule, compensate=compensate)
     token = two[:, -1:].argmax(-1)
     longer = {**whole, "input_ids": torch.cat([whole["input_ids"], token], 1)}
     for key in ("attention_mask", "token_type_ids"):
@@ -211,10 +212,11 @@ def test_two_turns_on_a_cache_equal_both_at_once(family, turn):
     assert (logits[-1] - three[0, -1]).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("compensate", [0.0, 0.75])
 @pytest.mark.parametrize("family", FIRST_CLASS)
-def test_a_cache_that_is_repeated_selected_and_cropped_stays_right(family):
+def test_a_cache_that_is_repeated_selected_and_cropped_stays_right(family, compensate):
     model, x = build(family), inputs(family, SAMPLES)
-    with torch.no_grad(), PRUNER(model):
+    with torch.no_grad(), Pruner("fastv", SCHEDULE, compensate=compensate)(model):
         cache = model(**x, use_cache=True).past_key_values
         token = torch.full((2, 1), 9)
         step = {"input_ids": token, "attention_mask": torch.cat([x["attention_mask"], torch.ones_like(token)], 1)}

@@ -7,13 +7,12 @@ from functools import cache
 import pytest
 
 import vispco
-from vispco import Pruner, Schedule, cost
+from vispco import Pruner, Schedule
 from vispco.core.small_arrays import all_on_devices
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner import BudgetPlanner, predicted_shape
 from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "fitprune(site=entry)": 110, "v2drop": 60}
@@ -45,9 +44,7 @@ def applied():
 
 
 def planner_of_one_scorer():
-    model = loaded("tiny-qwen")[0]
-    predictor, price = overhead.random_predictor(model), cost.get("exact", model.config)
-    return BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, price)
+    return JointPlanner(overhead.random_joint_predictor(loaded("tiny-qwen")[0], ("fastv",), anchors=12), 0.5)
 
 
 def test_a_pruner_that_drops_nothing_adds_next_to_nothing():

@@ -7,6 +7,7 @@ import pytest
 from vispco import Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError, VispcoError
 from vispco.evaluation import EvaluatorSpec
+from vispco.models.model_spec import ModelSpec
 from vispco_zoo.export import save_model
 
 from .conftest import built
@@ -39,11 +40,13 @@ def test_it_is_json_and_comes_back(folder):
 
 def test_the_fingerprint_holds_what_the_results_depend_on():
     spec = EvaluatorSpec(model="tiny-qwen")
-    for name, value in {"batch_size": 8, "share": 0, "details": True, "device": "cuda"}.items():
+    for name, value in {"batch_size": 8, "share": 0, "details": True}.items():
         assert EvaluatorSpec(model="tiny-qwen", **{name: value}).fingerprint() == spec.fingerprint()
-    others = {"scorer": {"name": "random"}, "tasks": "word", "limit": 4, "seed": 1, "dtype": "bfloat16", "kl": True}
+    others = {"scorer": {"name": "random"}, "tasks": "word", "limit": 4, "seed": 1, "kl": True}
     for name, value in others.items():
         assert EvaluatorSpec(model="tiny-qwen", **{name: value}).fingerprint() != spec.fingerprint()
+    assert EvaluatorSpec(model=ModelSpec("tiny-qwen", device="cuda")).fingerprint() == spec.fingerprint()
+    assert EvaluatorSpec(model=ModelSpec("tiny-qwen", dtype="bfloat16")).fingerprint() != spec.fingerprint()
     json.dumps(spec.fingerprint())
 
 
@@ -67,7 +70,7 @@ def test_a_model_trained_again_in_the_same_folder_is_another_model(folder, tmp_p
         ({"split": "exam"}, UnknownNameError, "Known splits"),
         ({"limit": 0}, InvalidInputError, "limit is 0"),
         ({"scorer": {"name": "best"}}, UnknownNameError, "Known scorers"),
-        ({"dtype": "int8"}, InvalidInputError, "float32"),
+        ({"model": {"name": "tiny-qwen", "dtype": "int8"}}, InvalidInputError, "float32"),
     ],
 )
 def test_bad_settings_are_refused_in_words(folder, options, error, message):

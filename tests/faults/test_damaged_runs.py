@@ -20,12 +20,11 @@ from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.core.runs.checksums import decode_line, encode_line, is_whole, sealed
 from vispco.core.runs.files import DamagedFileError
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import RunFolderError
-from vispco.core.runs.run_record import RECORD, check_files, read_record, write_record
+from vispco.core.runs.run_record import RECORD, RunFolderError, check_files, read_record, write_record
 from vispco.data import dataset
-from vispco.pruner import deployment
 from vispco.pruner.planner_kinds import load_predictor
 from vispco.pruner.pruner import Pruner
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.run_files import read
 from vispco.search.run import search
 
@@ -36,7 +35,7 @@ def read_all(folder):
     """What readers of a search's folder give."""
     page = report.build([folder]).to_dict()
     page.pop("created", None)
-    return json.dumps([page, deployment.export(folder, 0.5).to_dict()], sort_keys=True, default=str)
+    return json.dumps([page, PrunerSpec.load(folder).static(0.5).to_dict()], sort_keys=True, default=str)
 
 
 def flipped(content, place, bit=0):
@@ -237,7 +236,7 @@ def test_the_files_of_a_saved_pruner_belong_together(learned, tmp_path, name):
     """A pruner with a predictor is two folders of files: a mixture, or a flipped bit of the weights, was deployed."""
     pruner = Pruner.from_pretrained(learned, budget=0.5)
     place = pruner.save_pretrained(tmp_path / "pruner")
-    first, again = (load_predictor(deployment.read(each).config, each).state_dict() for each in (learned, place))
+    first, again = (load_predictor(PrunerSpec.load(each)).state_dict() for each in (learned, place))
     assert first.keys() == again.keys()
     assert all(torch.equal(first[name], again[name]) for name in first), "budgets and memory used to be lost"
     file = place / "predictor" / name

@@ -17,9 +17,10 @@ from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import LOCK, RunFolderError
 from vispco.core.runs.run_record import (
+    LOCK,
     RECORD,
+    RunFolderError,
     check_complete,
     check_files,
     check_output,
@@ -28,12 +29,11 @@ from vispco.core.runs.run_record import (
     record_output,
 )
 from vispco.cost.time_profile import TimeProfile
-from vispco.pruner.pruner_config import PrunerConfig
-from vispco.pruner.pruner_source import read_source
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.pruner.run_files import read_config, read_shapes
 from vispco.report.run_files import read as read_report
 from vispco.sweep.journal import SweepJournal, file_lock
-from vispco.sweep.storage import open_storage
+from vispco.sweep.study import open_storage
 
 SETTINGS = {"scorer": "fastv"}
 LONG = "x" * 300
@@ -299,8 +299,7 @@ READERS = {
     "checkpoint": lambda place: load_checkpoint(Path(place)),
     "save checkpoint": lambda place: save_checkpoint(Path(place) / "x", {"a": torch.zeros(1)}, {}),
     "config": lambda place: read_options(Path(place), "search"),
-    "pruner": PrunerConfig.load,
-    "source": read_source,
+    "pruner": PrunerSpec.load,
     "report": read_report,
     "search config": lambda place: read_config(Path(place)),
     "shapes": lambda place: read_shapes(Path(place)),
@@ -397,7 +396,7 @@ def test_a_hostile_pruner_is_a_sentence(invoke, tmp_path, changed, told):
     place = tmp_path / "pruner.json"
     place.write_text(json.dumps({**PRUNER, **changed}))
     with pytest.raises(VispcoError, match=told) as refused:
-        PrunerConfig.load(place).schedule  # noqa: B018
+        PrunerSpec.load(place).schedule  # noqa: B018
     assert str(place) in str(refused.value) or "retention" in json.dumps(changed)
     done = invoke("evaluate", "tiny-llava", "--pruner", place, "--limit", "1", "--tasks", "attribute")
     assert done.code == 1

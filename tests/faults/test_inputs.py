@@ -14,7 +14,7 @@ import torch
 from vispco.data import dataset
 from vispco.data.files import Jsonl, LlavaInstruct, Tsv
 from vispco.data.files.limits import VARIABLE
-from vispco.data.files.training import training_samples
+from vispco.data.files.samples import training_samples
 from vispco.evaluation.encoded import encode, read, special_tokens
 from vispco.models import names
 from vispco.models.loading import load

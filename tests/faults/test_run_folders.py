@@ -13,8 +13,7 @@ from faults.conftest import LINE, SMALL, contents
 from search.random_batches import zoo_model
 from search.test_run import SMALL as EFFORT
 from vispco import models as zoo
-from vispco.core.runs.run_lock import RunFolderError, write_lock
-from vispco.core.runs.run_record import check_files, read_record, write_record
+from vispco.core.runs.run_record import RunFolderError, check_files, read_record, write_lock, write_record
 from vispco.data import dataset
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings

@@ -16,11 +16,11 @@ from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
-from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.payload import Example
 
 READERS = (
-    *(Frontier.from_dict, Evaluation.from_dict, FoundShape.from_dict, PrunerConfig.from_dict, Example.from_dict),
+    *(Frontier.from_dict, Evaluation.from_dict, FoundShape.from_dict, PrunerSpec.from_dict, Example.from_dict),
     *(Comparison.from_dict, MethodTable.from_dict, PlainSchedule.from_dict, ModelFingerprint.from_dict),
 )
 WRONG = [
@@ -64,7 +64,7 @@ def test_a_pruner_says_what_a_schedule_is(schedule):
 def test_nested_files_are_a_sentence(tmp_path, depth):
     file = tmp_path / "deep.json"
     file.write_text("[" * depth + "]" * depth)
-    for reader in (Schedule.load, Frontier.load, PrunerConfig.load):
+    for reader in (Schedule.load, Frontier.load, PrunerSpec.load):
         with pytest.raises(VispcoError):
             reader(file)
 
@@ -80,4 +80,4 @@ def test_nested_options_are_a_sentence(invoke, tmp_path, name):
 
 
 def test_a_budget_as_text_is_understood_by_a_pruner(finished):
-    assert Pruner.from_pretrained(finished, budget="0.5").config.budget == "0.5"
+    assert Pruner.from_pretrained(finished, budget="0.5").spec.budget == "0.5"

@@ -12,7 +12,7 @@ from vispco.core.errors import VispcoError
 
 EXPECTED = {
     "Pruner",
-    "PrunerConfig",
+    "PrunerSpec",
     "Schedule",
     "Scorer",
     "register",
@@ -28,8 +28,8 @@ ENTRY_POINTS = {
     "Pruner.from_pretrained": vispco.Pruner.from_pretrained,
     "Schedule.single": vispco.Schedule.single,
     "load": vispco.load,
-    "search": vispco.search,
-    "sweep": vispco.sweep,
+    "search": vispco.search.search,
+    "sweep": vispco.sweep.sweep,
     "evaluate": vispco.evaluate,
 }
 # What an argument is called wherever it is taken, and what it is therefore not called.

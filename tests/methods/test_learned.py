@@ -17,7 +17,7 @@ from vispco import Pruner, Schedule, cost
 from vispco import models as zoo
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.core.runs.run_lock import RunFolderError
+from vispco.core.runs.run_record import RunFolderError
 from vispco.data import dataset
 from vispco.families import family_of
 from vispco.scorers import SCORERS, Chain, ScoringContext

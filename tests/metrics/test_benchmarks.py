@@ -105,12 +105,24 @@ def test_tasks_are_parsed_from_what_a_user_types(root):
     chart = root / "a,b" / "c.tsv"
     chart.parent.mkdir()
     chart.touch()
-    assert parse_tasks(f"chartqa={chart}, MMBench={root / 'Other.tsv'},") == {
-        "chartqa": chart,
-        "mmbench": root / "Other.tsv",
-    }
-    assert parse_tasks(f"aokvqa,chartqa={chart}", root) == {"aokvqa": root / "inner" / "A-OKVQA.tsv", "chartqa": chart}
-    assert set(parse_tasks("all", root)) == {"aokvqa", "vizwiz", "mmbench", "chartqa"}
+    other = root / "Other.tsv"
+    assert parse_tasks(f"chartqa={chart}, MMBench={other},") == ({"chartqa": chart, "mmbench": other}, {})
+    inner = root / "inner" / "A-OKVQA.tsv"
+    assert parse_tasks(f"aokvqa,chartqa={chart}", root) == ({"aokvqa": inner, "chartqa": chart}, {})
+    assert set(parse_tasks("all", root)[0]) == {"aokvqa", "vizwiz", "mmbench", "chartqa"}
+
+
+def test_tasks_of_ones_own_have_any_name_and_any_metric(root):
+    other = root / "Other.tsv"
+    assert parse_tasks(f"mine={other},my-charts={other}:relaxed,mmbench={other}:exact") == (
+        {"mine": other, "my-charts": other, "mmbench": other},
+        {"my-charts": "relaxed", "mmbench": "exact"},
+    )
+    with pytest.raises(UnknownNameError, match=r"metric 'nearly'.*exact"):
+        parse_tasks(f"mine={other}:nearly")
+    with pytest.raises(InvalidInputError, match=r"'mmbnch'.*mmbnch=PATH:answer"):
+        parse_tasks(f"mmbnch={other}")
+    assert parse_tasks(f"mmbnch={other}:answer")[0] == {"mmbnch": other}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_tasks_are_parsed_from_what_a_user_types(root):
         ("mmbench", "mmbench=PATH"),
         ("mmbench=", "does not exist"),
         ("mmbench=/no/such.tsv", r"no/such\.tsv' does not exist"),
-        ("docvqa=x", "Unknown benchmark"),
+        ("docvqa=x", "'x' does not exist"),
         ("=x", "Unknown benchmark"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.containment import containment, contains_answer
+from vispco.metrics.metric import containment, contains_answer
 
 FORMULA = "Handwritten Mathematical Expression Recognition"
 

@@ -5,7 +5,7 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data.files import Record, Turn
-from vispco.data.files.image import within_pixels
+from vispco.data.files.pictures import within_pixels
 from vispco.metrics import BENCHMARKS, METRICS, PROTOCOLS, AskSettings, protocol
 
 OPTIONS = {"A": "dog", "B": "cat"}

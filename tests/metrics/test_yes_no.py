@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.yes_no import extract_yes_no, yes_no
+from vispco.metrics.metric import extract_yes_no, yes_no
 
 YES = [
     "Yes",

@@ -11,8 +11,7 @@ import torch
 
 from vispco.core.errors import UnknownNameError, VispcoError
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
-from vispco.data.dataset import SPLITS, random_for
-from vispco.data.tasks import TASKS
+from vispco.data.dataset import SPLITS, TASKS, random_for
 from vispco.models.shipped import ONE_OF_EACH_CLASS
 from vispco_zoo.definitions import build_image_processor, build_model
 from vispco_zoo.initialization import shift, sincos_2d

@@ -41,7 +41,7 @@ def distribution(name):
 def third_party(folder):
     """Packages by the name to install, without the standard library, vispco and modules of tests and benchmarks."""
     scripts = [path for name in ("tests", "benchmarks") for path in (ROOT / name).rglob("*")]
-    skipped = {*sys.stdlib_module_names, "vispco", *(path.stem for path in scripts)}
+    skipped = {*sys.stdlib_module_names, "vispco", "vispco_zoo", *(path.stem for path in scripts)}
     return {distribution(name): files for name, files in imported_packages(folder).items() if name not in skipped}
 
 

@@ -15,7 +15,7 @@ ENTRY_POINTS = {
     "search/run.py: search",
     "search/learned/train_scorer.py: train_scorer",
     "sweep/loaded_model.py: sweep",
-    "planning/predictor.py: PredictorConfig",  # transformers' configs are flat
+    "pruner/predictor.py: PredictorConfig",  # transformers' configs are flat
 }
 GENERIC = {"utils", "helpers", "misc", "common", "tools", "stuff", "core"}
 LONGEST = 350  # lines of a file

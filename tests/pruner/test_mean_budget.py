@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from vispco.pruner.mean_budget import KlCurves, fixed_price
+from vispco.pruner.mean_budget import KlCurves, solve_multiplier
 
 LEVELS = np.array([0.1, 0.2, 0.2, 0.4])
 
@@ -21,7 +21,7 @@ def _estimates(samples=400, seed=0):
 def test_the_price_meets_the_mean_from_below(mean, seed):
     floor = 0.05 + 0.05 * np.random.default_rng(seed).random(400)
     curves = KlCurves.of(_estimates(seed=seed), LEVELS, floor, 0.42)
-    spent = curves.spend(fixed_price(curves, mean))
+    spent = curves.spend(solve_multiplier(curves, mean))
     assert float(spent.mean()) <= mean + 1e-9
     assert float(spent.mean()) >= mean - 1e-6
     assert float(spent.max()) <= 0.42

@@ -21,24 +21,23 @@ from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.kernels import get
-from vispco.pruner import memory_reader
-from vispco.pruner.anchor_chooser import AnchorChooser
+from vispco.pruner import kernel_regression
 from vispco.pruner.configurations import Configurations, text_floor
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.kernel_regression import batch_features
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.memory_reader import describe_batch
-from vispco.pruner.observation import observe
-from vispco.pruner.planner import BudgetPlanner, predicted_shape
-from vispco.pruner.similarity import describe
+from vispco.pruner.observation import observe, raw_features
+from vispco.pruner.planner import BudgetPlanner, PredictedShape
+from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
-from vispco.timing.overhead import random_joint_predictor, random_predictor
+from vispco.timing.overhead import random_joint_predictor
 
 
 @cache
 def loaded():
     model, processor = vispco.load("tiny-qwen")
-    return model, processor, random_predictor(model)
+    return model, processor, shifted(model)
 
 
 @torch.no_grad()
@@ -50,40 +49,14 @@ def seen(samples):
     return family_of(model).layout(model, inputs), embeddings[0]
 
 
-@pytest.mark.parametrize("small", [memory_reader.SMALL, 0])
+@pytest.mark.parametrize("small", [kernel_regression.SMALL, 0])
 def test_a_batch_is_described_as_its_observation_is(small, monkeypatch):
-    monkeypatch.setattr(memory_reader, "SMALL", small)
+    monkeypatch.setattr(kernel_regression, "SMALL", small)
     layout, embeddings = seen(dataset("test", limit=1)[:8])
-    wanted = describe(observe(layout, embeddings))
-    torch.testing.assert_close(torch.from_numpy(describe_batch(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)
+    wanted = raw_features(observe(layout, embeddings))
+    torch.testing.assert_close(torch.from_numpy(batch_features(layout, embeddings)), wanted, rtol=1e-4, atol=1e-5)
     with all_on_devices():
-        torch.testing.assert_close(describe_batch(layout, embeddings), wanted, rtol=1e-4, atol=1e-5)
-
-
-@torch.no_grad()
-def test_the_chosen_anchor_is_the_predictors():
-    predictor = loaded()[2]
-    predictor.budget_range[3:] = torch.tensor([0.4, 0.6])  # some anchors are for some budgets only
-    predictor.memory.bandwidth[3:] = 0.3
-    layout, embeddings = seen(dataset("test", limit=2)[:12])
-    chosen = set()
-    for budget in (0.2, 0.5, 0.59, 0.6):
-        found = predictor(observe(layout, embeddings), torch.full((layout.batch_size,), budget))
-        chooser = AnchorChooser.of(predictor, budget)
-        assert chooser(layout, embeddings).tolist() == found.logits.argmax(-1).tolist()
-        with all_on_devices():
-            assert chooser(layout, embeddings).tolist() == found.logits.argmax(-1).tolist()
-        chosen |= set(found.logits.argmax(-1).tolist())
-    assert len(chosen) > 1, "all samples chose the same"
-
-
-def test_a_predictor_with_an_offset_is_asked_itself():
-    predictor = random_predictor(loaded()[0])
-    assert AnchorChooser.of(predictor, 0.5) is not None
-    with torch.no_grad():
-        predictor.offset.bias[0] = 0.1
-    assert AnchorChooser.of(predictor, 0.5) is None
-    assert callable(predicted_shape(predictor, 0.5))
+        torch.testing.assert_close(batch_features(layout, embeddings), wanted, rtol=1e-4, atol=1e-5)
 
 
 def exact_of(model):
@@ -95,16 +68,16 @@ def shifted(model):
     """A predictor that has a shape of its own for every sample."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        predictor = random_predictor(model)
+        predictor = Predictor.for_model(model, get("steps"), Chain.of("fastv")).eval()
         torch.nn.init.normal_(predictor.offset.weight)
     return predictor
 
 
 PLANNERS = {
-    "anchors": lambda m: BudgetPlanner(predicted_shape(random_predictor(m), 0.5), get("steps"), 0.5, exact_of(m)),
-    "shapes": lambda m: BudgetPlanner(predicted_shape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m)),
+    "one chain": lambda m: JointPlanner(random_joint_predictor(m, CHAINS[:1]), 0.5),
+    "shapes": lambda m: BudgetPlanner(PredictedShape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m)),
     "time": lambda m: MeasuredPlanner(
-        cost.Budget.of("0.5t"), partial(predicted_shape, shifted(m)), Priced(get("steps"), exact_of(m).dimensions)
+        cost.Budget.of("0.5t"), partial(PredictedShape, shifted(m)), Priced(get("steps"), exact_of(m).dimensions)
     ),
     "joint": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), 0.5),
     "joint, a mean": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), "mean:0.3,max:0.6"),
@@ -158,7 +131,7 @@ def test_a_calibration_sample_is_estimated_from_the_others():
     predictor.memory.bandwidth.fill_(1e-4)  # the nearest one speaks
     apart = torch.cdist(predictor.memory.keys, predictor.memory.keys)
     nearest = apart.fill_diagonal_(torch.inf).argmin(-1)
-    torch.testing.assert_close(predictor.estimate_known(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
+    torch.testing.assert_close(predictor.estimate_leave_one_out(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
 
 
 def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
@@ -169,7 +142,7 @@ def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
     for cap in (0.35, 0.9):
         planner = JointPlanner(predictor, f"mean:0.3,max:{cap}")
         floor = as_array(text_floor(*predictor.sizes.T[:2], planner.cost))
-        spent[cap] = planner._curves(as_array(predictor.estimate_known()), floor).spend(planner.price)
+        spent[cap] = planner._curves(as_array(predictor.estimate_leave_one_out()), floor).spend(planner.multiplier)
         assert 0.28 <= spent[cap].mean() <= 0.31
     assert spent[0.35].max() <= 0.35 + 1e-9 < spent[0.9].max()
 
@@ -190,23 +163,22 @@ def test_what_is_seen_of_a_sample_is_the_same_beside_a_longer_one(side):
     assert padded.text.shape[1] > single.text.shape[1]
     torch.testing.assert_close(padded.visual[0], single.visual[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(padded.sizes[0], single.sizes[0])
-    torch.testing.assert_close(describe(padded)[0], describe(single)[0], rtol=1e-4, atol=1e-5)
-    for small in (describe_batch(*views[0])[0], describe_batch(*views[1])[0]):
-        torch.testing.assert_close(torch.from_numpy(small), describe(single)[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(raw_features(padded)[0], raw_features(single)[0], rtol=1e-4, atol=1e-5)
+    for small in (batch_features(*views[0])[0], batch_features(*views[1])[0]):
+        torch.testing.assert_close(torch.from_numpy(small), raw_features(single)[0], rtol=1e-4, atol=1e-5)
     predictor, budget = shifted(model), torch.tensor([0.5, 0.5])
     found, wanted = predictor(padded, budget), predictor(single, budget[:1])
-    torch.testing.assert_close(found.params[0], wanted.params[0], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(found.logits[0], wanted.logits[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-4, atol=1e-4)
 
 
 def test_what_was_solved_is_remembered_and_no_sample_depends_on_its_batch():
     model, _, predictor = loaded()
     exact, samples = cost.get("exact", model.config), dataset("test", limit=1)[:6]
-    planner = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, exact)
+    planner = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact)
     whole = planner(*seen(samples)).counts
     again = planner(*seen(samples[::-1])).counts
     assert torch.equal(again, whole.flip(0))
-    fresh = BudgetPlanner(predicted_shape(predictor, 0.5), predictor.kernel, 0.5, exact)
+    fresh = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact)
     for sample, row in zip(samples[:2], whole, strict=False):
         assert fresh(*seen([sample])).counts[0].tolist() == row.tolist()
     layout, _ = seen(samples)

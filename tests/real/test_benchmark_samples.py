@@ -16,8 +16,8 @@ from vispco import models as zoo
 from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.data.files import training_samples
+from vispco.data.files.record import Skipped, SkipReport
 from vispco.data.files.sampling import draw
-from vispco.data.files.skipped import Skipped, SkipReport
 from vispco.evaluation import EvaluatorSpec, TaskEvaluator
 from vispco.evaluation.encoded import end_tokens
 from vispco.evaluation.tally import BRIEF, _skip_entry

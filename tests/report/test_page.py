@@ -155,9 +155,9 @@ def test_copy_buttons_give_a_schedule_that_works(desktop, payload):
     assert wait(desktop, "return document.getElementById('copied').textContent") == "Python copied."
 
     from vispco.core.schedule import Schedule
-    from vispco.pruner.pruner_config import PrunerConfig
+    from vispco.pruner.pruner_spec import PrunerSpec
 
-    copied = PrunerConfig.from_dict(json.loads(as_json))
+    copied = PrunerSpec.from_dict(json.loads(as_json))
     assert copied.schedule.retention == point.retention
     assert copied.chain.name == payload.runs[0].scorer
     first, second, third = as_python.splitlines()

@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from vispco.evaluation.frontier import Frontier
-from vispco.search.ranks import in_order, parts_by_weight, shares
+from vispco.search.ranks import parts_by_weight
 
 SCRIPT = Path(__file__).parent / "shared_search.py"
 TOLERANCE = 1e-5  # of KL: the batches are the same, the order of some sums is not
@@ -27,17 +27,6 @@ def launch(ranks, folder, samples=8):
     return json.loads(done.stdout.splitlines()[-1])["seconds"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-@pytest.mark.parametrize("numbers", [(), (5,), (3, 1), (4, 4, 4), (2, 7, 1, 9, 6)])
-def test_every_shape_of_every_job_is_measured_once(numbers, size):
-    done = {}
-    for rank in range(size):
-        for job, part in shares(len(numbers), numbers, rank, size):
-            for shape in range(*part.indices(numbers[job])):
-                assert done.setdefault((job, shape), rank) == rank
-    assert set(done) == {(job, shape) for job, number in enumerate(numbers) for shape in range(number)}
-
-
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("weights", [(), (5.0,), (1.0,) * 7, (7, 7, 7, 7, 21, 14), tuple(range(1, 15))])
 def test_work_is_done_once_and_ends_together(weights, size):
@@ -45,11 +34,6 @@ def test_work_is_done_once_and_ends_together(weights, size):
     assert sorted(place for part in parts for place in part) == list(range(len(weights)))
     loads = [sum(weights[place] for place in part) for part in parts]
     assert max(loads) - min(loads) <= max(weights, default=0)
-
-
-def test_parts_come_back_in_their_order():
-    assert in_order([[0, 3, 6], [1, 4], [2, 5]]) == list(range(7))
-    assert in_order([]) == []
 
 
 def test_two_ranks_find_what_one_process_finds_and_one_writes(tmp_path):

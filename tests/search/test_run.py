@@ -14,26 +14,32 @@ from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner.deployment import export, load
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers.cost import workload_under
 from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.joint.settings import JointSettings
 from vispco.search.run import search
 from vispco.search.spec import SOLVERS, Effort
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
 
 SMALL = Effort(
     batch_size=4,
     descent=DescentSettings(starts=2, outer=1, inner=1, explore=3),
-    scouting=ScoutingSettings(anchors=3, scouts=4, shortlist=2, budgets=(0.5,), explore=4),
-    fit=FitSettings(epochs=2),
+    one_chain=JointSettings(
+        levels=(0.3, 0.6), ranking_levels=(0.3,), rungs=(4, 4, 8), shapes=4, shortlist=(3, 2), anchors=2
+    ),
     training=TrainingSettings(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},
 )
 WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solvers if mode != "joint"]
+
+
+def load(folder, budget):
+    """What runs: the chain and the planner of a folder at a budget."""
+    pruner = PrunerSpec.load(folder).at(budget).resolve()
+    return pruner.chain, pruner.schedule
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def test_every_way_to_search_leaves_a_directory_that_deploys(mode, solver, sampl
     assert (tmp_path / "predictor" / "model.safetensors").is_file() == (mode == "predictor")
     for budget in (0.35, 0.83):
         assert_within(model, processor, samples, *load(tmp_path, budget), budget)
-    schedule = export(tmp_path, 0.6).schedule
+    schedule = PrunerSpec.load(tmp_path).static(0.6).schedule
     assert isinstance(schedule, Schedule)
     text, visual = config["typical"]
     cost = load(tmp_path, 0.6)[1].cost
@@ -148,7 +154,7 @@ def test_a_budget_outside_of_its_range_is_refused(budget, tmp_path):
 def test_a_folder_that_is_no_search_is_told(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="not the directory of a search"):
-        export(tmp_path, 0.5)
+        PrunerSpec.load(tmp_path).static(0.5)
 
 
 def test_presets_are_the_papers_tables():

@@ -21,7 +21,7 @@ GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LA
 @pytest.fixture
 def cluster(monkeypatch):
     """Two nodes of one CPU each, through Ray's own utility."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))  # where the nodes find the evaluator
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)  # where the nodes find the evaluator
     import ray
     from ray.cluster_utils import Cluster
 
@@ -98,7 +98,7 @@ def test_an_address_where_nothing_answers_is_refused(tmp_path):
 
 @needs_ray
 def test_something_else_at_the_address_is_refused_within_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr("vispco.sweep.storage.connection_problem.__kwdefaults__", {"grpc": False, "timeout": 0.5})
+    monkeypatch.setattr("vispco.sweep.study.connection_problem.__kwdefaults__", {"grpc": False, "timeout": 0.5})
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(

@@ -12,9 +12,9 @@ from sweep import broken
 from sweep.synthetic import LAYERS, Factory, evaluated, fraction, run_sweep
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.frontier import Frontier
+from vispco.sweep.pools import WorkerError
 from vispco.sweep.progress import ProgressDisplay
-from vispco.sweep.storage import open_storage
-from vispco.sweep.workers.worker_pool import WorkerError
+from vispco.sweep.study import open_storage
 
 
 @pytest.fixture

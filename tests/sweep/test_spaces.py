@@ -15,8 +15,8 @@ from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.kernels import KERNELS
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import CostRange
-from vispco.sweep.sweep_plan import make_plan
+from vispco.sweep.spaces import CostRange
+from vispco.sweep.spec import make_plan
 
 NAMES = ["single", "stages", "free", *(f"kernel:{name}" for name in KERNELS)]
 SPACE = st.builds(spaces.get, st.sampled_from(NAMES), st.integers(2, 40))

@@ -13,7 +13,7 @@ import pytest
 from sweep.program import children, start, until
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
 from vispco.evaluation.frontier import Frontier
-from vispco.sweep.storage import open_storage
+from vispco.sweep.study import open_storage
 
 GRID = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS}
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

@@ -12,14 +12,14 @@ from optuna.trial import TrialState
 
 from sweep.synthetic import LAYERS, Factory
 from vispco.evaluation.frontier import Axis
-from vispco.sweep import heartbeat, spaces, trials
-from vispco.sweep.dispatcher import Dispatcher
+from vispco.sweep import heartbeat, spaces
+from vispco.sweep import trial_queue as trials
 from vispco.sweep.heartbeat import KEY_PREFIX
-from vispco.sweep.storage import open_storage
-from vispco.sweep.study import SweepStudy
-from vispco.sweep.sweep_plan import make_plan
+from vispco.sweep.pools import Outcome
+from vispco.sweep.runner import Dispatcher
+from vispco.sweep.spec import make_plan
+from vispco.sweep.study import SweepStudy, open_storage
 from vispco.sweep.trial_queue import TrialQueue
-from vispco.sweep.workers.worker_pool import Outcome
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Measured, Workload
 from vispco.data import dataset
-from vispco.timing import BenchCandidate
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prediction import as_fractions, break_even, flops_share, measured_cost, predict_batch
 from vispco.timing.throughput import QueueSettings, measure_throughput
 
@@ -43,9 +43,9 @@ def test_without_a_profile_nothing_is_predicted(tmp_path, monkeypatch):
 def test_a_queue_is_answered_in_batches_of_each_size():
     model, processor = vispco.load("tiny-llava")
     layers = model.config.text_config.num_hidden_layers
-    half = BenchCandidate(name="half", schedule=Schedule.single(1, 0.5, layers))
+    half = PrunerSpec.of_schedule("fastv", Schedule.single(1, 0.5, layers))
     settings = QueueSettings(batches=(1, 2), new_tokens=2, rounds=1)
-    rows = measure_throughput(model, processor, dataset("test", "attribute", limit=2)[:], [half], settings)
+    rows = measure_throughput(model, processor, dataset("test", "attribute", limit=2)[:], {"half": half}, settings)
     assert [(row.configuration, row.batch_size) for row in rows] == [
         ("unpruned", 1), ("half", 1), ("unpruned", 2), ("half", 2)
     ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_a_queue_that_takes_too_long_ends_after_the_sizes_that_were_begun():
     model, processor = vispco.load("tiny-llava")
     samples = dataset("test", "attribute", limit=8)[:]
     settings = QueueSettings(batches=(1, 2), new_tokens=2, rounds=50, most_seconds=0.0)
-    rows = measure_throughput(model, processor, samples, [], settings)
+    rows = measure_throughput(model, processor, samples, {}, settings)
     assert [row.batch_size for row in rows] == [1]
     assert rows[0].requests_per_second > 0
 

@@ -12,16 +12,17 @@ from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import EvaluatorSpec
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain, MixedChain
 from vispco.scorers.cost import workload_under
 from vispco.scorers.mixture import chains_of
-from vispco.timing import BenchCandidate, BenchSettings, time_candidates
+from vispco.timing import BenchSettings, read_candidates, time_candidates
 from vispco.timing.clock import PartClock
 from vispco.timing.memory import Peak, peak_in_child_process
 from vispco.timing.prefill import count_flops, kv_bytes, time_parts
 
 LAYERS = 8
-HALF = BenchCandidate(name="half", scorer={"name": "fastv"}, schedule=Schedule.single(2, 0.25, LAYERS))
+HALF = PrunerSpec.of_schedule("fastv", Schedule.single(2, 0.25, LAYERS))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def ground():
 def rows(ground):
     seen = []
     found = time_candidates(
-        *ground, [HALF], BenchSettings(rounds=2, new_tokens=3), on_progress=lambda *told: seen.append(told[:2])
+        *ground, {"half": HALF}, BenchSettings(rounds=2, new_tokens=3), on_progress=lambda *told: seen.append(told[:2])
     )
     assert seen[-1] == (12, 12)  # (2 rounds + 1) x 2 prompts x 2 candidates
     return found
@@ -88,30 +89,25 @@ def test_the_parts_see_the_same_cache_as_a_plain_forward_pass(ground):
     with torch.no_grad():
         plain = model(**encoded.inputs, use_cache=True)
     assert time_parts(model, encoded, None).kv_bytes == kv_bytes(plain.past_key_values)
-    assert count_flops(model, encoded, HALF.pruner()) < count_flops(model, encoded, None)
+    assert count_flops(model, encoded, HALF.resolve()) < count_flops(model, encoded, None)
 
 
 @pytest.mark.parametrize(
-    ("candidates", "sentence"),
-    [
-        ([HALF, HALF], "a name twice"),
-        ([BenchCandidate(name="unpruned", schedule=Schedule.full(LAYERS))], "a name twice"),
-    ],
+    "named",
+    [["single:2:0.5", "single:2:0.5"], ["single:2:0.5", "single:2:0.5", "full"]],
 )
-def test_names_must_differ(ground, candidates, sentence):
-    with pytest.raises(InvalidInputError, match=sentence):
-        time_candidates(*ground, candidates)
+def test_names_must_differ(ground, named):
+    with pytest.raises(InvalidInputError, match="a name twice"):
+        read_candidates(named, "fastv", [], [], None)
+    with pytest.raises(InvalidInputError, match="Give it another name"):
+        time_candidates(*ground, {"unpruned": HALF})
 
 
 def test_a_race_needs_prompts_and_rounds(ground):
     with pytest.raises(InvalidInputError, match="No samples"):
-        time_candidates(*ground[:2], [], [HALF])
+        time_candidates(*ground[:2], [], {"half": HALF})
     with pytest.raises(InvalidInputError, match="new_tokens=1"):
         BenchSettings(new_tokens=1)
-
-
-def test_a_contender_is_data():
-    assert BenchCandidate.from_dict(json.loads(json.dumps(HALF.to_dict()))) == HALF
 
 
 def test_the_child_is_told_what_to_measure_and_its_failure_is_a_sentence(monkeypatch):
@@ -125,7 +121,7 @@ def test_the_child_is_told_what_to_measure_and_its_failure_is_a_sentence(monkeyp
     assert peak_in_child_process(spec, HALF) == Peak(5, 2)
     assert told["command"] == [sys.executable, "-m", "vispco.timing.memory"]
     assert EvaluatorSpec.from_dict(told["given"]["spec"]) == spec
-    assert BenchCandidate.from_dict(told["given"]["candidate"]) == HALF
+    assert PrunerSpec.from_dict(told["given"]["pruner"]) == HALF
     failed = subprocess.CompletedProcess([], 9, "", "out of memory\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(RuntimeError, match="ended with code 9: out of memory"):

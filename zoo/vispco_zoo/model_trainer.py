@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
-from vispco.data.dataset import random_for
-from vispco.data.tasks import TASKS
+from vispco.data.dataset import TASKS, random_for
 from vispco.models.shipped import load
 from vispco_zoo.definitions import build_image_processor, build_model
 from vispco_zoo.initialization import grow, scale_branches

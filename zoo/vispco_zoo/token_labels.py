@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vispco.data.vocabulary import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADERS, SHAPES
+from vispco.data.scene import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADERS, SHAPES
 from vispco_zoo.tokenizer import token_ids
 
 if TYPE_CHECKING:

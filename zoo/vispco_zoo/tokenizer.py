@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
-from vispco.data.vocabulary import COLORS, SHAPES
+from vispco.data.scene import COLORS, SHAPES
 
 PAD, UNKNOWN, END, USER, ASSISTANT, IMAGE, IMAGE_START, IMAGE_END, VIDEO = SPECIAL = (
     "<pad>",

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 from PIL.Image import Resampling
 
-from vispco.data.dataset import SPLITS, compose
-from vispco.data.drawing import draw
-from vispco.data.scene import Board, Mark, ink_on, picture_size, tint
-from vispco.data.task import board, how_many
-from vispco.data.tasks import TASKS
-from vispco.data.vocabulary import COLORS, DIGITS, LETTERS, SHAPES
+from vispco.data.dataset import SPLITS, TASKS, compose
+from vispco.data.scene import COLORS, DIGITS, LETTERS, SHAPES, Board, Mark, draw, ink_on, picture_size, tint
+from vispco.data.tasks import board, how_many
 
 if TYPE_CHECKING:
     from random import Random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vispco.data.tasks import TASKS
+from vispco.data.dataset import TASKS
 
 SMOOTH = 0.97  # share of the old value in a moving average
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,9 +19,11 @@ from vispco.core.schedule import Schedule
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
+from vispco.scorers import Chain
 
 _TOLERANCE = 1e-4  # of the spread of the logits
 _NEW = 4
+_COMPENSATE = 0.75
 _SAMPLES = (ONE, TWO, (1, "picture", 9))
 
 
@@ -83,7 +85,8 @@ def kept_tokens_are_those_of_eager_attention(subject: Subject) -> None:
         logits = _call(subject, inputs)
         live = [mask[0].tolist() for mask in pruner.survivors(subject.model)]
     visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
-    expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, subject.scorer)
+    beta = Chain.of(subject.scorer).compensate
+    expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, compensate=beta)
     found = [[p for p, alive in zip(visual, mask, strict=True) if alive] for mask in live]
     if found != kept:
         layer = next(i for i, (a, b) in enumerate(zip(found, kept, strict=True)) if a != b)
@@ -128,9 +131,7 @@ def outputs_that_are_read_are_right(subject: Subject) -> None:
                 continue  # this class takes the argument and does not heed it
             found = found[:, -len(asked) :]
             read = [position for position in asked if position in visual]
-            expected, _ = oracle_prefill(
-                subject.model, inputs, visual, withdrawn.retention, subject.scorer, read=read
-            )  # fmt: skip
+            expected, _ = oracle_prefill(subject.model, inputs, visual, withdrawn.retention, read=read)
             everything = torch.ones(1, len(asked), dtype=torch.bool)
             what = f"logits that are read of a prompt {sample} and those of the oracle"
             _compare(found, expected[:, asked], everything, what)
@@ -179,6 +180,22 @@ def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
     _compare(forced, stepwise, everything, "logits of decoding steps and of one pass")
 
 
+def attention_is_given_back_by_the_formula(subject: Subject) -> None:
+    """With compensation the laws above hold, and logits are those of an eager model whose mask has the bias entry by entry."""
+    compensated = replace(subject, scorer=str(Chain.of(subject.scorer).with_compensation(_COMPENSATE)))
+    for law in (
+        full_retention_is_bit_identical,
+        masking_equals_dropping,
+        kept_tokens_are_those_of_eager_attention,
+        a_sample_in_a_batch_equals_it_alone,
+        generated_tokens_are_those_of_one_pass,
+    ):
+        law(compensated)
+    inputs = subject.prompter([ONE])
+    if torch.equal(*(_logits(each, inputs, each.pruner()) for each in (subject, compensated))):
+        raise LawBrokenError("compensation changed nothing")
+
+
 def _forced_and_stepwise(
     subject: Subject, inputs: dict[str, Any], pruner: Pruner | None, *, alone: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -213,6 +230,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         caches_hold_what_the_schedule_says,
         a_sample_in_a_batch_equals_it_alone,
         generated_tokens_are_those_of_one_pass,
+        attention_is_given_back_by_the_formula,
     )
 }
 

@@ -23,7 +23,7 @@ _NAME = "vispco_check_oracle"
 
 class _Oracle:
     def __init__(
-        self, model: nn.Module, visual: list[int], retention: Sequence[Any], scorer: str, read: Sequence[int]
+        self, model: nn.Module, visual: list[int], retention: Sequence[Any], read: Sequence[int], compensate: float
     ) -> None:
         family = family_of(model)
         self.layers = list(family.layers(model))
@@ -33,7 +33,7 @@ class _Oracle:
             for module in layer.modules()
             if hasattr(module, "config")
         }
-        self.visual, self.retention, self.scorer, self.read = visual, retention, scorer, list(read)
+        self.visual, self.retention, self.read, self.compensate = visual, retention, list(read), compensate
         self.live = list(visual)
         self.kept: list[list[int]] = []
         self.weights: Tensor | None = None
@@ -47,6 +47,15 @@ class _Oracle:
             best = sorted(self.live, key=lambda v: (v not in self.read, -float(row[v]), v))[:count]
             self.live = [v for v in self.live if v in best]
         self.kept.append(list(self.live))
+
+    def pictures(self) -> list[list[int]]:
+        """Runs of neighbouring visual tokens."""
+        found: list[list[int]] = []
+        for position in self.visual:
+            if not found or position != found[-1][-1] + 1:
+                found.append([])
+            found[-1].append(position)
+        return found
 
     def attend(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
@@ -66,6 +75,12 @@ class _Oracle:
             own = mask[..., column, column].clone()
             mask[..., column] = torch.finfo(mask.dtype).min
             mask[..., column, column] = own
+        if self.compensate and gone:
+            text = [row for row in range(mask.shape[-2]) if row not in self.visual]
+            for picture in self.pictures():
+                left = [v for v in picture if v in self.live]
+                for column in left:
+                    mask[..., text, column] += self.compensate * math.log(len(picture) / len(left))
         out, weights = function(module, query, key, value, mask, **options)
         if id(module) in self.place:
             self.weights = weights
@@ -87,12 +102,15 @@ def oracle_prefill(
     inputs: dict[str, Any],
     visual: list[int],
     retention: Sequence[Any],
-    scorer: str,
     *,
     read: Sequence[int] = (),
+    compensate: float = 0.0,
 ) -> tuple[Tensor, list[list[int]]]:
-    """(logits, visual tokens that each layer sees) of one sample without padding. read: visual tokens that never leave."""
-    oracle = _Oracle(model, visual, retention, scorer, read)
+    """(logits, visual tokens that each layer sees) of one sample without padding, chosen by the attention of the last token.
+
+    read: visual tokens that never leave. compensate: see `Chain`.
+    """
+    oracle = _Oracle(model, visual, retention, read, compensate)
     text: Any = family_of(model).text_model(model)
     own = str(text.config._attn_implementation)  # noqa: SLF001 - masks are made as for this one
     oracle.implied = own != "eager"

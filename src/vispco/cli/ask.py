@@ -7,37 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION
-from vispco.cli.completion import complete_models
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.choice import PrunerOptions
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
 from vispco.core.runs.files import check_writable
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.serving.ask import AnswerComparison
 
-PRUNER = "The folder of a search, or a saved predictor (in place of --method)."
-METHOD = "A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
-BUDGET = "A fraction of the unpruned language model's FLOPs, met by every prompt: 0.4 or 40%."
-
 
 @spread
 def ask(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
     question: Annotated[str, typer.Argument(help="What to ask about it.")],
     *,
-    budget: Annotated[str, budget_option(BUDGET)] = "0.5",
-    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
-    method: Annotated[str | None, typer.Option(help=METHOD)] = None,
-    allocation: Annotated[
-        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
-    ] = None,
+    pruning: PrunerOptions,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
-    loading: ModelOptions,
     out: Annotated[
         Path | None, typer.Option(help="The PNG to write (default: PICTURE-survivors.png in this folder).")
     ] = None,
@@ -58,28 +47,25 @@ def ask(
     """
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.report.picture import as_seen  # noqa: PLC0415
-    from vispco.serving.ask import PictureQuestion, PrunerChoice, compare, draw_sheet  # noqa: PLC0415
+    from vispco.report.examples import as_seen  # noqa: PLC0415
+    from vispco.serving.ask import PictureQuestion, compare, draw_sheet  # noqa: PLC0415
 
-    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
+    spec = pruning.spec()
     sample = PictureQuestion.read(picture, question)
-    if pruner is not None:
-        deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
-    with bar(f"{model}, {choice.title}"):
-        loaded, processor = loading.load(model)
-        found = compare(loaded, processor, sample, choice.pruner(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
+    with bar(f"{model.name}, {spec.title}"):
+        loaded, processor = model.load()
+        found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     seen = as_seen(sample.images[0], processor)
     files: dict[str, str] = {}
     if found.depth is not None:
-        title_line = f"{question}  unpruned: {found.unpruned.answer}  {choice.title}: {found.pruned.answer}"
+        title_line = f"{question}  unpruned: {found.unpruned.answer}  {spec.title}: {found.pruned.answer}"
         files["picture"] = str(draw_sheet(seen, found.depth, found.layers, title_line, target))
     if open_page:
         from vispco.serving.ask.page import write_page  # noqa: PLC0415
 
         files["page"] = str(write_page(found, seen, target.with_suffix(".html")))
-    data = {"model": model, **choice.to_dict(), **found.to_dict(), "files": files}
-    show(data, as_json=json, table=_table(found, f"{model}: {question}", files))
+    data = {"model": model.name, **spec.named(), **found.to_dict(), "files": files}
+    show(data, as_json=json, table=_table(found, f"{model.name}: {question}", files))
     if open_page:
         from vispco.cli.browser import open_in_browser  # noqa: PLC0415
 

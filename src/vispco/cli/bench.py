@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vispco.cli.budgets import budgets_option
-from vispco.cli.choice import ALLOCATION, check_given
-from vispco.cli.completion import complete_models
+from vispco.cli.choice import ALLOCATION, COMPENSATE, check_given
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
-from vispco.cli.place import beside_run, short_name
+from vispco.cli.place import beside_run
 from vispco.cli.telling import bar
-from vispco.core.errors import InvalidInputError
-from vispco.core.runs.files import check_writable, read_json, write_json
-
-if TYPE_CHECKING:
-    from vispco.cost import Budget
-    from vispco.timing import BenchCandidate
+from vispco.core.runs.files import check_writable, write_json
+from vispco.models.model_spec import ModelSpec
 
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
 
 @spread
 def bench(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     pruner: Annotated[
         list[str] | None,
@@ -47,10 +42,12 @@ def bench(
     allocation: Annotated[
         str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
     ] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
+    ] = None,
     budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
         "0.25,0.5,0.75"
     ),
-    loading: ModelOptions,
     asked: TaskOptions,
     samples: Annotated[int, typer.Option(min=1, help="Prompts of each task.")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
@@ -81,27 +78,22 @@ def bench(
     from vispco.cost.budget import parse_budgets  # noqa: PLC0415
 
     fractions = parse_budgets(budgets)
-    check_given(allocation)
-    out = beside_run(out, pruner or (), f"bench-{short_name(model)}.json", "bench.json")
+    check_given(allocation, compensate)
+    out = beside_run(out, pruner or (), f"bench-{model.short_name}.json", "bench.json")
     check_writable(out)
-    from dataclasses import replace  # noqa: PLC0415
-
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.families import family_of  # noqa: PLC0415
-    from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
+    from vispco.timing import BenchSettings, read_candidates, time_candidates  # noqa: PLC0415
     from vispco.timing.memory import add_peaks  # noqa: PLC0415
     from vispco.timing.throughput import measure_throughput  # noqa: PLC0415
 
-    spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=samples)
-    judge = spec.build()
-    layers = len(family_of(judge.model).layers(judge.model))
     named = [*(pruner or ()), *(schedule or ())]
-    candidates = chosen(named if named or method else [FASTV], scorer, fractions, layers)
-    candidates += [method_candidate(text, judge.model.config) for text in method or ()]
-    candidates = [replace(each, allocation=allocation) for each in candidates]
+    options = {"allocation": allocation, "compensate": compensate}
+    candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, **options)
+    spec = EvaluatorSpec(model=model, **asked.spec(), limit=samples)
+    judge = spec.build()
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
-    with bar(f"{model}: bench") as shown:
+    with bar(f"{model.name}: bench") as shown:
         tell = shown.tell
         rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
         if memory:
@@ -112,7 +104,7 @@ def bench(
             else []
         )
     data = {
-        "model": model,
+        "model": model.name,
         **facts(judge.model.device),
         "prompts": len(judge.samples),
         "rows": [row.to_dict() for row in rows],
@@ -122,46 +114,7 @@ def bench(
     show(
         data,
         as_json=json,
-        table=None if json else bench_table(data["rows"], f"{model}: {out}", data.get("throughput", ())),
-    )
-
-
-def chosen(given: Sequence[str], scorer: str, budgets: Sequence[Budget], layers: int) -> list[BenchCandidate]:
-    """What a person named: folders of searches at each budget, schedules under the scorer."""
-    from vispco.cli.choice import FORMS, chain_of, schedule_from  # noqa: PLC0415
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.pruner.pruner_config import is_pruner  # noqa: PLC0415
-    from vispco.timing import BenchCandidate  # noqa: PLC0415
-
-    found: list[BenchCandidate] = []
-    rated = chain_of(scorer)
-    for text in given:
-        if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
-            source = deployment.read(text)
-            for budget in (None,) if source.config.fixed else budgets:
-                deployment.load(
-                    source, None if budget is None else budget.plain
-                )  # what is wrong with it is refused before anything is timed
-                title = Path(text).name if budget is None else f"{Path(text).name} {budget.label}"
-                found.append(BenchCandidate(name=title, run=text, budget=None if budget is None else budget.plain))
-        elif ":" not in text and text != "full" and not Path(text).exists():
-            raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
-        else:
-            found.append(BenchCandidate(name=f"{scorer} {text}", scorer=rated, schedule=schedule_from(text, layers)))
-    return found
-
-
-def method_candidate(text: str, config: Any) -> BenchCandidate:
-    """A published method as a person types it: pyramiddrop, sparsevlm:64, or pyramiddrop@0.5 at a budget."""
-    from vispco import cost  # noqa: PLC0415
-    from vispco.cli.budgets import budgets_of  # noqa: PLC0415
-    from vispco.pruner.presets import parse  # noqa: PLC0415
-    from vispco.timing import BenchCandidate  # noqa: PLC0415
-
-    name, at, budget = text.partition("@")
-    parse(name)
-    return BenchCandidate(
-        name=text, method=name, budget=budgets_of(budget)[0] if at else None, cost=cost.get("exact", config).to_dict()
+        table=None if json else bench_table(data["rows"], f"{model.name}: {out}", data.get("throughput", ())),
     )
 
 

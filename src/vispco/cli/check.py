@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.info import read_config
-from vispco.cli.options import ModelOptions
 from vispco.cli.output import show
 from vispco.core.errors import UnsupportedModelError, VispcoError
+from vispco.models.model_source import read_config
+from vispco.models.model_spec import ModelSpec
 
 SIGNS = {
     "holds": "[green]holds[/]",
@@ -48,9 +48,9 @@ def check(
     Chain.of(scorer)  # a wrong name is refused before a model is made
     with quiet():
         if weights:
-            loaded, _ = ModelOptions(
-                dtype="float32", device="cpu", revision=revision, trust_remote_code=trust_remote_code
-            ).load(model)
+            loaded, _ = ModelSpec(
+                model, dtype="float32", device="cpu", revision=revision, trust_remote_code=trust_remote_code
+            ).load()
         elif model in classes():
             loaded = _twin(model)
         else:

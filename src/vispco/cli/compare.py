@@ -9,13 +9,14 @@ import typer
 
 from vispco.cli.budgets import FRACTION, budgets_of, one_budget
 from vispco.cli.choice import COST, SCORER, chain_of
-from vispco.cli.completion import complete_models, complete_scorers
+from vispco.cli.completion import complete_scorers
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, tell_next
 from vispco.cli.registered_names import Group
 from vispco.core.errors import needs_extra
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.compare.searches import Comparison
@@ -34,7 +35,7 @@ def group() -> None:
 @app.command("searches")
 @spread
 def searches(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5",
     budgets: Annotated[
@@ -56,7 +57,6 @@ def searches(
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskOptions,
-    loading: ModelOptions,
     seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/compare-MODEL-SCORER]")] = None,
@@ -77,7 +77,7 @@ def searches(
         vispco compare searches tiny-qwen --budgets none --searches vtw,random-40,vispco-static,scaled:pyramiddrop
     """
     fraction = one_budget(budget)
-    folder = run_folder(out or RUNS / f"compare-{short_name(model)}-{scorer}", overwrite=overwrite)
+    folder = run_folder(out or RUNS / f"compare-{model.short_name}-{scorer}", overwrite=overwrite)
     more = [] if budgets.strip() == "none" else budgets_of(budgets)
     from dataclasses import replace  # noqa: PLC0415
 
@@ -100,12 +100,10 @@ def searches(
     given = DEFAULT if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]
-    spec = EvaluatorSpec(
-        model=model, scorer=chain_of(scorer), limit=test, batch_size=batch_size, **asked.spec(), **loading.spec()
-    )
+    spec = EvaluatorSpec(model=model, scorer=chain_of(scorer), limit=test, batch_size=batch_size, **asked.spec())
     learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
     ground = {
-        "model": model,
+        "model": model.name,
         "scorer": scorer,
         "calibration": learned.fingerprint(),
         "test": spec.fingerprint(),
@@ -135,7 +133,7 @@ def searches(
         found.save(folder.file(FILE))
         draw_searches(search_cost_info(found), folder.file(FIGURE))
         folder.finish()
-    title = f"{model} at {fraction:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
+    title = f"{model.name} at {fraction:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
         tell_next(folder.path, f"vispco plot {folder.path}")

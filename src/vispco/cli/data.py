@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from vispco.data.files import SampleSet, SkipReport
     from vispco.data.sample import Sample
     from vispco.evaluation.spec import EvaluatorSpec
+    from vispco.metrics import BenchmarkSet
 
 PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
 
@@ -30,7 +32,7 @@ class TaskOptions:
     tasks: Annotated[
         str,
         typer.Option(
-            help="'all', names of synthetic tasks, or benchmarks with files (mmbench=PATH,chartqa=PATH): {benchmarks}.",
+            help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}.",
             autocompletion=complete_tasks,
         ),
     ] = "all"
@@ -65,13 +67,13 @@ class TaskOptions:
         from vispco.data.files.limits import InputLimits  # noqa: PLC0415
 
         InputLimits(self.allow_outside, self.max_image_bytes, self.max_text, self.max_line).use()
-        files = self._files()
+        files, metrics = self._files()
         if files:
             from vispco.metrics import AskSettings  # noqa: PLC0415
 
             asking: dict[str, Any] = {
                 "protocol": self.protocol,
-                "metrics": self._metrics(),
+                "metrics": {**metrics, **self._metrics()},
                 "min_pixels": self.min_pixels,
                 "max_pixels": self.max_pixels,
                 "max_new_tokens": self.max_new_tokens,
@@ -94,16 +96,17 @@ class TaskOptions:
             name, separator, metric = part.partition("=")
             if not separator:
                 raise InvalidInputError(f"--metrics has {part!r}. Write benchmark=metric: chartqa=relaxed-lenient.")
-            found[benchmark(name).name] = metric.strip()
+            found[benchmark(name.strip(), own=True).name] = metric.strip()
         return found
 
-    def _files(self) -> dict[str, str]:
+    def _files(self) -> tuple[dict[str, str], dict[str, str]]:
         from vispco.metrics import BENCHMARKS, parse_tasks  # noqa: PLC0415
 
         named = {part.strip() for part in self.tasks.split(",")}
         if self.data_root is None and "=" not in self.tasks and not named & set(BENCHMARKS):
-            return {}
-        return {name: str(path) for name, path in parse_tasks(self.tasks, self.data_root).items()}
+            return {}, {}
+        files, metrics = parse_tasks(self.tasks, self.data_root)
+        return {name: str(path) for name, path in files.items()}, metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +145,42 @@ class TrainingOptions:
 
         next(iter(open_data(self.data, self.images)))
 
+    def questions(self, tasks: TaskOptions, limit: int, seed: int) -> BenchmarkSet | None:
+        """Questions of --data that are held out to report accuracy on; None if --tasks names others or there are none.
+
+        At most half of them. A conversation is no question: its answer is a free text.
+        """
+        from vispco.data.files import open_data  # noqa: PLC0415
+        from vispco.metrics import AskSettings, read_benchmarks  # noqa: PLC0415
+
+        if self.data is None or tasks.tasks != "all" or tasks.data_root is not None:
+            return None
+        if next(iter(open_data(self.data, self.images))).free_text:
+            return None
+        name = re.sub(r"[^\w-]", "-", self.data.stem)
+        settings = AskSettings(max_new_tokens=tasks.max_new_tokens)
+        files: dict[str, str | Path] = {name: self.data}
+        options: dict[str, Any] = {
+            "images": self.images,
+            "max_side": tasks.max_side,
+            "settings": settings,
+            "seed": seed,
+        }
+        return read_benchmarks(files, limit=2 * limit, **options).held_out(limit, seed)
+
     def load(
-        self, tasks: TaskOptions, processor: Any, *, seed: int = 0, model: Any = None, per_task: int = PER_TASK
+        self,
+        tasks: TaskOptions,
+        processor: Any,
+        *,
+        seed: int = 0,
+        model: Any = None,
+        per_task: int = PER_TASK,
+        held_out: BenchmarkSet | None = None,
     ) -> tuple[Sequence[Sample], dict[str, Any]]:
         """The samples, and what a run should remember of them: file, counts, what was skipped and why.
 
-        per_task: items of each synthetic task, where nothing else is asked for.
+        per_task: items of each synthetic task, where nothing else is asked for. held_out: questions of --data for a test.
         """
         self.check()
         if self.data is None:
@@ -157,7 +190,7 @@ class TrainingOptions:
             names = spec.get("tasks", "all")  # benchmarks are for evaluation, not for training
             drawn = list(dataset("calibration", names, limit=self.samples or per_task, seed=seed))
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
-        from vispco.data.files.training import training_samples  # noqa: PLC0415
+        from vispco.data.files.samples import training_samples  # noqa: PLC0415
 
         limit = self.samples or (None if self.downsample else FROM_FILE)
         return training_samples(
@@ -169,6 +202,7 @@ class TrainingOptions:
             max_side=tasks.max_side,
             processor=processor,
             model=model,
+            held_out={(item.record.file, item.record.row) for item in held_out or ()},
         )
 
 

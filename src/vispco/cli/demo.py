@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +15,13 @@ from vispco.cli.budgets import budgets_of, budgets_option
 from vispco.cli.choice import ONE_CHAIN, chain_of
 from vispco.cli.completion import complete_scorers
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped, write_areas
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
 from vispco.cli.place import OVERWRITE, run_folder
 from vispco.cli.telling import draws_bars, say
 from vispco.core.progress_lines import ProgressLines
 from vispco.core.runs.files import read_json
+from vispco.models.model_spec import MODEL, ModelSpec
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -35,17 +36,23 @@ STAGES: tuple[Stage, ...] = ("load", "search", "sweep", "bench", "examples", "pa
 SWEPT = "fastv"  # the scorer of the sweep beside a joint search
 
 
+@dataclass(frozen=True)
+class DemoModel(ModelSpec):
+    """The same, with a model to begin with."""
+
+    name: Annotated[str, typer.Option("--model", help=MODEL)] = "tiny-qwen"
+
+
 @spread
 def demo(
     *,
-    model: Annotated[str, typer.Option(help=MODEL)] = "tiny-qwen",
+    model: DemoModel,
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN, autocompletion=complete_scorers)] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched.")] = "steps",
     mode: Annotated[str | None, typer.Option(help="joint, predictor, static or line (default: by --scorer).")] = None,
     budgets: Annotated[str, budgets_option()] = ("0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"),
-    loading: ModelOptions,
     asked: TaskOptions,
     training: TrainingOptions,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16,
@@ -93,9 +100,7 @@ def demo(
     used = threads or cores()
     torch.set_num_threads(used)
     settings = DemoSettings(
-        spec=EvaluatorSpec(
-            model=model, scorer=chain_of(scorer or SWEPT), **loading.spec(), **asked.spec(), limit=test, details=False
-        ),
+        spec=EvaluatorSpec(model=model, scorer=chain_of(scorer or SWEPT), **asked.spec(), limit=test, details=False),
         learn=learn,
         calibration=str(training),
         mode=mode or ("joint" if scorer is None else "predictor"),
@@ -113,7 +118,7 @@ def demo(
         page = run(settings, folder, facts=facts(), tell=tell)
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
-    title = f"{model}, {scorer or 'joint search'}: {out}"
+    title = f"{model.name}, {scorer or 'joint search'}: {out}"
     show(data, as_json=json, table=None if json else _table(rows, title, batch_of(out)))
     if not json:
         typer.echo(f"{page} is ready: open it in a browser.")

@@ -126,7 +126,7 @@ def _check_space(text: str) -> None:
 
 
 def _check_tasks(text: str) -> None:
-    from vispco.data.tasks import SEVERAL, TASKS  # noqa: PLC0415
+    from vispco.data.dataset import SEVERAL, TASKS  # noqa: PLC0415
 
     tasks: dict[str, Any] = {**TASKS, **SEVERAL}
     known = {*tasks, "all", "several", *(task.group for task in tasks.values()), *names("benchmarks")}

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.choice import PruningOptions, chain_of
-from vispco.cli.completion import complete_models
+from vispco.cli.choice import PruningOptions
 from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar, say
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -37,7 +37,7 @@ Examples:
 
 @spread
 def evaluate(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     asked: TaskOptions,
     pruning: PruningOptions,
@@ -46,7 +46,6 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
-    loading: ModelOptions,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Write every answer to this .tsv or .json, which VLMEvalKit's evaluate reads.")
@@ -60,23 +59,23 @@ def evaluate(
     if out is not None:
         check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
+    from vispco.core.schedule import Schedule  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark  # noqa: PLC0415
-    from vispco.metrics.predictions import (  # noqa: PLC0415
+    from vispco.metrics.benchmark_samples import (  # noqa: PLC0415
         FIRST,
         check_predictions_path,
         prediction_files,
         write_predictions,
     )
-    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
 
     if predictions is not None:
         check_predictions_path(predictions)
         check_output(predictions, *FIRST)
 
+    pruned = pruning.spec()
     spec = EvaluatorSpec(
         model=model,
-        scorer=chain_of(pruning.chain),
         split=split,
         limit=limit,
         seed=seed,
@@ -85,26 +84,25 @@ def evaluate(
         share=0,
         details=predictions is not None,
         **asked.spec(),
-        **loading.spec(),
     )
-    pruning.check()
-    with bar(f"{model}, {pruning.title}") as shown:
+    with bar(f"{model.name}, {pruned.title}") as shown:
         evaluator = spec.build(progress=shown.tell)
         for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
             check_output(path, *FIRST)
-        candidate = pruning.candidate(evaluator.model, evaluator.num_layers)
-        result = evaluator(candidate)
-    chain = f", {candidate.chain}" if isinstance(candidate, Pruner) else ""
-    title = f"{model}{chain}, {pruning.title}"
+        pruner = pruned.resolve(evaluator.model)
+        result = evaluator(None if pruned.unpruned else pruner)
+    title = f"{model.name}, {pruned.title}" if pruned.fixed else f"{model.name}, {pruner.chain}, {pruned.title}"
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "format": FORMAT,
-        "model": model,
-        **pruning.to_dict(evaluator.num_layers),
+        "model": model.name,
+        **pruned.named(),
+        "scorer": str(pruner.chain),
+        "schedule": pruner.schedule.to_dict() if isinstance(pruner.schedule, Schedule) else None,
         "split": None if spec.files else split,
         "files": dict(spec.files),
         "protocol": spec.protocol if spec.files else None,
-        "metrics": {name: spec.asking().metric(benchmark(name)) for name in spec.files},
+        "metrics": {name: spec.asking().metric(benchmark(name, own=True)) for name in spec.files},
         **result.to_dict(),
         "skipped": skipped,
         "provenance": facts(evaluator.model.device),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json as jsons
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vispco.cli.output import fitted_table, show
-from vispco.core.errors import InvalidInputError, did_you_mean
-from vispco.models import shipped
-from vispco.models.model_source import LoadError, looks_like_a_path
+from vispco.core.errors import InvalidInputError
+from vispco.models.model_source import read_config, read_preprocessor
 
 
 def info(
@@ -86,49 +82,6 @@ def pixels(text: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.strip().isdigit() and int(part) for part in parts):
         raise InvalidInputError(f"The image size {text!r} was given. Write WIDTHxHEIGHT, such as 640x480.")
     return int(parts[0]), int(parts[1])
-
-
-def read_config(
-    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
-) -> Any:
-    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
-    names = shipped.names()
-    if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
-        raise LoadError(
-            f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
-            f"config.json.{did_you_mean(model, [*names, *also])}"
-        )
-    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
-    from transformers import AutoConfig  # noqa: PLC0415
-
-    try:
-        return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        if isinstance(error, StrictDataclassError):  # its first line names the field alone
-            first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-        raise LoadError(
-            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(names)}), a "
-            "folder, a hub id that this machine can reach, or a config.json."
-        ) from error
-
-
-def read_preprocessor(model: str) -> dict[str, Any]:
-    """The settings of the image processor that lies beside a config; nothing where none does."""
-    place = Path(source_of(model))
-    file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
-    if not file.is_file() or (place.is_file() and place.name != "config.json"):
-        return {}
-    try:
-        found = jsons.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidInputError(f"{file} is not JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}
-
-
-def source_of(model: str) -> str | Path:
-    """Where a model's files are: the folder of a shipped one, else what was given."""
-    return shipped.path(model) if model in shipped.names() else model
 
 
 def _table(data: dict[str, Any]) -> Any:

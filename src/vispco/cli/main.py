@@ -30,6 +30,7 @@ from vispco.cli import (
     sweep,
     telling,
     train,
+    vllm_args,
     zoo,
 )
 from vispco.cli.registered_names import Group
@@ -57,6 +58,7 @@ app.command("demo", rich_help_panel=START)(demo.demo)
 app.command("ask", rich_help_panel=START)(ask.ask)
 app.command("play", rich_help_panel=START)(play.play)
 app.command("serve", rich_help_panel=START)(serve.serve)
+app.command("vllm-args", rich_help_panel=START)(vllm_args.vllm_args)
 app.command("search", rich_help_panel=FIND)(search.search)
 app.command("sweep", rich_help_panel=FIND)(sweep.sweep)
 app.command("train", rich_help_panel=FIND)(train.train)

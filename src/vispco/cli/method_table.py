@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.budgets import budgets_of, budgets_option
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, short_name, tell_next
+from vispco.cli.place import OVERWRITE, RUNS, run_folder, tell_next
 from vispco.core.runs.files import write_text
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable, TableSettings
+    from vispco.compare.methods.table import Kind
 
 FILE = "methods.json"
 
 
 @spread
 def methods(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2",
     methods: Annotated[
@@ -34,11 +35,14 @@ def methods(
         str, typer.Option(help="The search on top of each method, or none; see vispco compare searches.")
     ] = "vispco-halving",
     search_budgets: Annotated[str, typer.Option(help="The budgets at which it is run.")] = "0.5,0.3",
+    compensations: Annotated[
+        str,
+        typer.Option(help="Tried on each method at those budgets (see --compensate of evaluate), or none."),
+    ] = "0.5,0.75,1",
     rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskOptions,
-    loading: ModelOptions,
     seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/methods-MODEL]")] = None,
@@ -47,7 +51,7 @@ def methods(
 ) -> None:
     """Published methods side by side, by one account.
 
-    Each as published, scaled to budgets, with random schedules, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
+    Each as published, scaled to budgets, with random schedules, with compensation, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
     wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
     command continues a comparison that was stopped; with other methods, it adds them.
 
@@ -58,14 +62,14 @@ def methods(
         vispco compare methods tiny-qwen --methods fastv,pyramiddrop,sparsevlm:64 --search none
     """
     fractions, searched = budgets_of(budgets), budgets_of(search_budgets)
-    folder = run_folder(out or RUNS / f"methods-{short_name(model)}", overwrite=overwrite)
+    folder = run_folder(out or RUNS / f"methods-{model.short_name}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.compare import searches as rivals  # noqa: PLC0415
     from vispco.compare.methods import (  # noqa: PLC0415
-        Ground,
+        ComparisonSetup,
         TableSettings,
         csv_text,
         fill_table,
@@ -75,7 +79,10 @@ def methods(
     from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
     from vispco.compare.methods.table import continued  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.scorers import check_compensation  # noqa: PLC0415
 
+    given = [] if compensations == "none" else [each for each in compensations.split(",") if each.strip()]
+    betas = tuple(check_compensation(each.strip()) for each in given)
     names = chosen_methods(None if methods is None else [name.strip() for name in methods.split(",") if name.strip()])
     if search != "none":
         rivals.get(search)  # a wrong name is told before a model is loaded
@@ -87,11 +94,12 @@ def methods(
         tuple(searched),
         seed=seed,
         rounds=rounds,
+        compensations=betas,
     )
-    spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec(), **loading.spec())
+    spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec())
     learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
     about = {
-        "model": model,
+        "model": model.name,
         "test": spec.fingerprint(),
         "calibration": learned.fingerprint(),
         **settings.to_dict(),
@@ -100,8 +108,8 @@ def methods(
         table = continued(folder.path / FILE, about)
         done = sum(_is_done(table, settings, name) for name in names)
         with ComparisonBars(len(names), done) as bars:
-            loaded, processor = spec.load()
-            ground = Ground(
+            loaded, processor = model.load()
+            setup = ComparisonSetup(
                 loaded,
                 processor,
                 spec.samples().for_model(loaded, processor),
@@ -115,14 +123,14 @@ def methods(
                 if so_far.rows[-1].method in names and _is_done(so_far, settings, so_far.rows[-1].method):
                     bars.finish()
 
-            found = fill_table(ground, settings, table, on_method=bars.begin, on_rows=keep)
-        details = {**found.details, **about, **facts(loaded.device), "hard_items": len(ground.hard)}
+            found = fill_table(setup, settings, table, on_method=bars.begin, on_rows=keep)
+        details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
         found = replace(found, details=details)
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))
         write_text(folder.file("methods.tex"), latex_text(found))
         folder.finish()
-    title = f"{model}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
+    title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found), title))
     if not json:
         tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")
@@ -131,6 +139,8 @@ def methods(
 def _is_done(table: MethodTable, settings: TableSettings, method: str) -> bool:
     """Whether nothing of a method is left to measure."""
     first = table.row(method, "published")
-    if first is None or first.accuracy is None or settings.search is None:
+    if first is None or first.accuracy is None:
         return first is not None
-    return all(table.row(method, "searched", budget) is not None for budget in settings.search_budgets)
+    kinds: dict[Kind, object] = {"compensated": settings.compensations, "searched": settings.search}
+    asked = [kind for kind, given in kinds.items() if given]
+    return all(table.row(method, kind, budget) is not None for kind in asked for budget in settings.search_budgets)

@@ -9,8 +9,7 @@ import typer
 
 from vispco.core.runs.files import check_writable
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_lock import RunFolderError
-from vispco.core.runs.run_record import check_output
+from vispco.core.runs.run_record import RunFolderError, check_output
 
 RUNS, PRUNER = Path("runs"), "pruner.json"
 OVERWRITE = "Replace an earlier run in the folder: the files that it wrote, and no others."
@@ -21,11 +20,6 @@ def run_folder(out: Path | None, *words: str, overwrite: bool = False) -> RunFol
     folder = RunFolder.new(RUNS, "-".join(words)) if out is None else RunFolder(out, overwrite=overwrite)
     folder.check()
     return folder
-
-
-def short_name(model: str) -> str:
-    """A model's name for the name of a folder: the last part of its path or id."""
-    return Path(model.removeprefix("hub:")).resolve().name if model in (".", "..") else Path(model).name or "model"
 
 
 def output_file(out: Path | None, runs: Sequence[Path | str], name: str, mark: str) -> Path:

@@ -34,7 +34,7 @@ class PresetOptions:
             "--set",
             metavar="NAME=VALUE",
             help="Another value, as often as needed: lam, alpha, epsilon, beta, sigma, temperature, rate, batch_size, "
-            "or of a part: descent.outer=4, scouting.anchors=8, fit.epochs=50, training.steps=1000.",
+            "or of a part: descent.outer=4, joint.anchors=3, one_chain.shapes=16, training.steps=1000.",
         ),
     ] = None
 

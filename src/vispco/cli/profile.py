@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.telling import bar
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import check_writable
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.cost import TimeProfile
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 @spread
 def profile(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
-    loading: ModelOptions,
     asked: TaskOptions,
     batches: Annotated[str, typer.Option(help="Samples at once that are measured.")] = "1,4,8,16",
     tokens: Annotated[int | None, typer.Option(min=64, help="The longest prompt (default: by the pictures).")] = None,
@@ -50,9 +49,9 @@ def profile(
     from vispco.timing.profiling import POINTS, profile_model, sizes_up_to  # noqa: PLC0415
 
     scorers.get(scorer)  # a wrong name is refused before a model is loaded
-    spec = EvaluatorSpec(model=model, **loading.spec(), **asked.spec(), limit=2)
+    spec = EvaluatorSpec(model=model, **asked.spec(), limit=2)
     judge = spec.build()
-    with bar(f"{model}: profile") as shown:
+    with bar(f"{model.name}: profile") as shown:
         found = profile_model(
             judge.model,
             judge.processor,
@@ -67,7 +66,7 @@ def profile(
     if out is not None:
         found.save(out)
     data = {"profile": str(place), "device": found.device, "dtype": found.dtype, "rows": rows_of(found)}
-    show(data, as_json=json, table=None if json else profile_table(found, f"{model}: {place}"))
+    show(data, as_json=json, table=None if json else profile_table(found, f"{model.name}: {place}"))
 
 
 def rows_of(found: TimeProfile) -> list[dict[str, Any]]:

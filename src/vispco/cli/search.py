@@ -17,8 +17,8 @@ from vispco.cli.budgets import (
     not_yet,
     one_budget,
 )
-from vispco.cli.choice import ALLOCATION, COST, ONE_CHAIN, check_given, method_chain
-from vispco.cli.completion import complete_models, complete_scorers
+from vispco.cli.choice import ALLOCATION, COMPENSATE, COST, ONE_CHAIN, check_given, method_chain
+from vispco.cli.completion import complete_scorers
 from vispco.cli.data import (
     PER_TASK,
     PER_TASK_JOINT,
@@ -28,12 +28,13 @@ from vispco.cli.data import (
     tell_skipped,
     write_areas,
 )
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, short_name, tell_next
+from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, tell_next
 from vispco.cli.preset import PresetOptions
 from vispco.cli.telling import draws_bars, fill_lines, is_first, say
 from vispco.core.runs.run_record import record_output
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 @spread
 def search(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
@@ -53,8 +54,14 @@ def search(
     servable: Annotated[
         bool, typer.Option("--servable", help="Only what prunes once, before layer 0, as serving engines can.")
     ] = False,
+    cacheable: Annotated[
+        bool, typer.Option("--cacheable", help="Only choices that do not read the question, so that caches hold.")
+    ] = False,
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
+    compensate: Annotated[
+        float | None, typer.Option(help=f"{COMPENSATE} [searched by a joint search, else 0]", show_default=False)
+    ] = None,
     kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
     mode: Annotated[
         str | None,
@@ -73,7 +80,6 @@ def search(
     settings: PresetOptions,
     examples: Annotated[int, typer.Option(min=0, help="Pictures with surviving tokens for the page.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    loading: ModelOptions,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget.
@@ -93,13 +99,13 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     fractions = budgets_of(budgets, not_yet)
-    check_given(allocation)
-    joint = "servable" if servable else "joint" if mode in (None, "joint") else "fastv"
-    folder = run_folder(out, short_name(model), scorer or method or joint, overwrite=overwrite)
+    check_given(allocation, compensate)
+    joint = "servable" if servable else "cacheable" if cacheable else "joint" if mode in (None, "joint") else "fastv"
+    folder = run_folder(out, model.short_name, scorer or method or joint, overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.evaluation.frontier.verdict import verdict  # noqa: PLC0415
+    from vispco.evaluation.frontier import verdict  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.joint.space import read_chains  # noqa: PLC0415
@@ -109,12 +115,14 @@ def search(
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below
     if method is not None:
-        scorer = method_chain(method, scorer, loading.num_layers(model))
+        scorer = method_chain(method, scorer, model.num_layers())
     spec = SearchSpec.choose(
         scorer,
         None if scorers is None else read_chains(scorers),
         servable=servable,
+        cacheable=cacheable,
         allocation=allocation,
+        compensate=compensate,
         kernel=kernel,
         mode=mode,  # type: ignore[arg-type]  # refused there if it is none
         solver=solver,
@@ -122,11 +130,14 @@ def search(
         cost=cost,
         seed=seed,
     )
-    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if asked.spec().get("files") else 0, **asked.spec())
-    questions = test_spec.samples()
-    loaded, processor = loading.load(model)
+    what = asked.spec()
+    own = learned.questions(asked, test, seed)
+    what = what if own is None else {"files": {own[0].task: str(learned.data)}}
+    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if what.get("files") else 0, **what)
+    questions = test_spec.samples() if own is None else own
+    loaded, processor = model.load()
     per_task = PER_TASK_JOINT if spec.mode == "joint" else PER_TASK
-    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task)
+    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task, held_out=own)
     row, effort = settings.resolve(loaded.config, kernel, len(samples))
     questions = questions.for_model(loaded, processor)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
@@ -148,7 +159,7 @@ def search(
             test=questions,
             facts={
                 **facts(loaded.device),
-                "model": model,
+                "model": model.name,
                 "data": about,
                 "tasks": describe_tasks(test_spec, questions),
             },
@@ -162,7 +173,7 @@ def search(
             say(f"examples for the page: {examples}")
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
         folder.finish()
-    table = None if json else points_table(frontier, f"{model}: {folder.path}", cost)
+    table = None if json else points_table(frontier, f"{model.name}: {folder.path}", cost)
     show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
     if not json:
         unpruned = unpruned_of(folder.path)
@@ -170,7 +181,7 @@ def search(
         typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, cost), sys.stdout))
         tell_next(
             folder.path,
-            f"vispco evaluate {model} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
+            f"vispco evaluate {model.name} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
             f"vispco report {folder.path}",
         )
 
@@ -185,20 +196,32 @@ def export(
             help="A JSON file for one static schedule, or a folder for all that was found [RUN/pruner-BUDGET.json]"
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Print the flags of an engine instead: vllm, openvino, or pixels (a cap).", metavar="ENGINE"
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
-    """What a search found for a budget, as a pruner in one file or folder.
+    """What a search found for a budget, as a pruner in one file or folder, or as the flags of an engine.
 
     Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the
-    predictor, or the shapes of all budgets, and works at other budgets, too.
+    predictor, or the shapes of all budgets, and works at other budgets, too. --for writes nothing: it prints the flags
+    that come nearest in an engine that cannot run the whole schedule, and what they give up.
 
     Examples:
 
         vispco export runs/qwen --budget 0.4 --out pruner.json
 
+        vispco export runs/qwen --budget 0.4 --for vllm
+
         vispco export runs/qwen --budget 0.4 --out qwen-pruner
     """
     fraction = one_budget(budget)
+    if target is not None:
+        print_engine_flags(run, fraction, target, out, json=json)
+        return
     path = (
         output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner")
         if out is None or out.suffix == ".json"
@@ -206,18 +229,33 @@ def export(
     )
     if path.suffix != ".json":
         check_export(path)
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.pruner.pruner import Pruner  # noqa: PLC0415
+    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
 
+    found = PrunerSpec.load(run)
+    spec = found.static(fraction) if path.suffix == ".json" else found.at(fraction)
+    spec.save(path)
     if path.suffix == ".json":
-        config = deployment.export(run, fraction)
-        config.save(path)
         record_output(path)
-    else:
-        pruner = Pruner.from_pretrained(run, budget=fraction)
-        pruner.save_pretrained(path)
-        config = pruner.config
-    show(config.to_dict(), as_json=json, table=f"{path}: {config.chain}, {config.kind}, {fraction:.0%} of the FLOPs")
+    show(spec.to_dict(), as_json=json, table=f"{path}: {spec.chain}, {spec.kind}, {fraction:.0%} of the FLOPs")
+
+
+def print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, *, json: bool) -> None:
+    """The flags of an engine on stdout; what they give up beside it."""
+    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
+    from vispco.serving.engine_flags import engine_flags  # noqa: PLC0415
+
+    if out is not None:
+        raise InvalidInputError("--for prints flags and --out names a file for a pruner. Keep one of them.")
+    found = engine_flags(run, budget, engine)
+    if json:
+        show(found.to_dict(), as_json=True, table=None)
+        return
+    say(
+        f"{found.fraction:.1%} of the FLOPs; the full schedule {found.full_fraction:.1%}, for an input of a typical size"
+    )
+    for sentence in found.gives_up:
+        say(sentence)
+    typer.echo(found.flags)
 
 
 def unpruned_of(folder: Path) -> Evaluation:

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.ask import METHOD, PRUNER
-from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION
-from vispco.cli.completion import complete_models
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.budgets import budget_option
+from vispco.cli.choice import PrunerOptions
+from vispco.cli.options import spread
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
+from vispco.models.model_spec import ModelSpec
 from vispco.serving.server.limits import ServerLimits
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedPruner(PrunerOptions):
+    """The same, where a request may give another budget."""
+
+    budget: Annotated[str, budget_option("Of requests that give none: a fraction of the FLOPs, 0.5 or 50%.")] = "0.5"
+
+
 @spread
 def serve(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
-    budget: Annotated[str, budget_option("Of requests that give none: a fraction of the FLOPs, 0.5 or 50%.")] = "0.5",
-    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
-    method: Annotated[str | None, typer.Option(help=METHOD)] = None,
-    allocation: Annotated[
-        str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)
-    ] = None,
+    pruning: ServedPruner,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
     ),
@@ -44,7 +46,6 @@ def serve(
     ] = None,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info (each request) or debug.")] = "warning",
     limits: ServerLimits,
-    loading: ModelOptions,
 ) -> None:
     """An OpenAI-compatible endpoint for a pruned model.
 
@@ -70,23 +71,19 @@ def serve(
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.pruner import deployment  # noqa: PLC0415
-    from vispco.serving.ask import PrunerChoice  # noqa: PLC0415
-
-    choice = PrunerChoice(run=pruner, method=method, budget=one_budget(budget), allocation=allocation)
-    if pruner is not None:
-        deployment.read(pruner)  # what is wrong with it is refused before a model is loaded
+    spec = pruning.spec()
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
     rules = ServingRules(
-        choice=choice,
+        spec=spec,
         limits=limits,
         remote=RemoteRules(allow_remote_images, tuple(host.lower() for host in allow_image_host or ())),
     )
     listening = listen(host, port)
-    app: Any = build_app(EvaluatorSpec(model=model, **loading.spec()), rules, key=key)
+    app: Any = build_app(model, rules, key=key)
     shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"{model}, {choice.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True)
+    typer.echo(
+        f"{model.name}, {spec.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True
+    )
     try:
         run_server(app, listening, limits, log_level)
     except KeyboardInterrupt:

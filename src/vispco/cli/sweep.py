@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.budgets import budget_option, not_yet, window_of
-from vispco.cli.choice import ALLOCATION, SCORER, chain_of, check_given, divided, method_chain
-from vispco.cli.completion import complete_models, complete_scorers
+from vispco.cli.choice import ALLOCATION, COMPENSATE, SCORER, chain_of, chain_with, check_given, method_chain
+from vispco.cli.completion import complete_scorers
 from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
 from vispco.cli.place import tell_next
 from vispco.cli.search import points_table
 from vispco.cli.telling import draws_bars, say
 from vispco.core.runs.run_folder import RunFolder
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from vispco.cost import Budget
@@ -27,7 +28,7 @@ OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote b
 
 @spread
 def sweep(
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid",
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
@@ -35,6 +36,7 @@ def sweep(
     scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
     method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
     allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
+    compensate: Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)] = None,
     budget: Annotated[
         str | None,
         budget_option(
@@ -47,7 +49,6 @@ def sweep(
         int | None, typer.Option(min=0, help="Items of each task; 0 for all [16 of a synthetic task, all of a file]")
     ] = None,
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
-    loading: ModelOptions,
     out: Annotated[Path, typer.Option(help="Folder of sweeps: their journal and frontiers.")] = Path("runs/sweep"),
     name: Annotated[str | None, typer.Option(help="Name of the study [MODEL-SCORER-SPACE-STRATEGY]")] = None,
     storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None,
@@ -70,7 +71,7 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     window_of(budget, not_yet)
-    check_given(allocation)
+    check_given(allocation, compensate)
     folder = RunFolder(out)
     folder.check(older=OLDER)
     from functools import cache  # noqa: PLC0415
@@ -82,8 +83,8 @@ def sweep(
     from vispco.scorers import Chain  # noqa: PLC0415
     from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
 
-    num_layers = loading.num_layers(model)
-    scorer = divided(method_chain(method, scorer, num_layers) or scorer, allocation)
+    num_layers = model.num_layers()
+    scorer = chain_with(method_chain(method, scorer, num_layers) or scorer, allocation, compensate)
     tasks = asked.spec()
     spec = EvaluatorSpec(
         model=model,
@@ -93,7 +94,6 @@ def sweep(
         batch_size=batch_size,
         kl=kl,
         **tasks,
-        **loading.spec(),
     )
 
     @cache
@@ -109,7 +109,7 @@ def sweep(
 
     window = window_of(budget, convert)
     words = (
-        Path(model).name,
+        model.short_name,
         Chain.of(scorer).name.replace(":", "."),
         space.replace(":", "."),
         strategy,
@@ -120,7 +120,7 @@ def sweep(
     @cache
     def begin() -> None:
         """Write what was asked for, once it has been checked."""
-        folder.write_json(f"{study}.run.json", {"model": model, **facts()})
+        folder.write_json(f"{study}.run.json", {"model": model.name, **facts()})
 
     def show_progress(progress: Progress) -> None:
         begin()
@@ -146,7 +146,7 @@ def sweep(
             fingerprint=spec.fingerprint(),
             on_progress=show_progress,
         )
-    title = f"{model}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
+    title = f"{model.name}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
     optimal = Frontier(frontier.front, axis=frontier.axis)
     show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
     if frontier.points:  # all of them were asked the same

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.completion import complete_models
 from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
-from vispco.cli.options import MODEL, ModelOptions, spread
+from vispco.cli.options import spread
 from vispco.cli.output import show
-from vispco.cli.place import RUNS, run_folder, short_name
+from vispco.cli.place import RUNS, run_folder
 from vispco.cli.telling import draws_bars, is_first, say
 from vispco.core.errors import InvalidInputError
+from vispco.models.model_spec import ModelSpec
 
 
 @spread
 def train(
     method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
-    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=complete_models)],
+    model: ModelSpec,
     *,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder; the same command continues it [runs/MODEL-METHOD]")
@@ -40,7 +40,6 @@ def train(
     learned: TrainingOptions,
     tasks: Annotated[str, typer.Option(help="Synthetic tasks to learn from: 'all', or names.")] = "all",
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    loading: ModelOptions,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier training in the folder.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
@@ -54,7 +53,7 @@ def train(
 
         vispco train madtp tiny-qwen --out runs/madtp --target 0.4 --steps 500 --samples 64
     """
-    out = RUNS / f"{short_name(model)}-{method}" if out is None else out
+    out = RUNS / f"{model.short_name}-{method}" if out is None else out
     run_folder(out, overwrite=overwrite)  # refused now where no run could be put into it
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
@@ -64,7 +63,7 @@ def train(
     settings = ScorerSettings(steps=steps, rate=rate, target=target, batch_size=batch_size, seed=seed)
     network = read_options(options)
     learned.check()
-    loaded, processor = loading.load(model)
+    loaded, processor = model.load()
     samples, about = learned.load(TaskOptions(tasks=tasks), processor, seed=seed)
     tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
     scorer = train_scorer(
@@ -80,9 +79,14 @@ def train(
         show=draws_bars(),
         say=say,
     )
-    trained = {"method": method, "model": model, "scorer": f"{method}(weights={out})", **scorer.network.config.options}
+    trained = {
+        "method": method,
+        "model": model.name,
+        "scorer": f"{method}(weights={out})",
+        **scorer.network.config.options,
+    }
     if is_first():
-        show(trained, as_json=json, table=f"{out}: {trained['scorer']} is a scorer for {model} now")
+        show(trained, as_json=json, table=f"{out}: {trained['scorer']} is a scorer for {model.name} now")
 
 
 def read_options(text: str) -> dict[str, Any]:

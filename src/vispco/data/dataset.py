@@ -1,4 +1,7 @@
-"""Samples by split, task, seed and index: the same ones on every machine, and never one in two splits."""
+"""The synthetic tasks by name, how answers are scored, and samples by split, task, seed and index.
+
+The samples are the same on every machine, and none is in two splits.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
-from vispco.data.drawing import draw
-from vispco.data.tasks import SEVERAL, TASKS, metric, select
+from vispco.data.reading import ChartTask, TableTask, WordTask
+from vispco.data.scene import draw
+from vispco.data.several import ClipTask, PairTask, SeveralTask
+from vispco.data.tasks import AttributeTask, ComparisonTask, CountingTask, ExistenceTask, PositionTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,26 +25,77 @@ if TYPE_CHECKING:
 
     from vispco.data.sample import History, Question
     from vispco.data.scene import Scene
+    from vispco.data.tasks import Task
+
+_ORDER = (AttributeTask, PositionTask, ExistenceTask, CountingTask, ComparisonTask, WordTask, ChartTask, TableTask)
+TASKS: dict[str, Task] = {kind.name: kind() for kind in _ORDER}
+SEVERAL: dict[str, SeveralTask] = {kind.name: kind() for kind in (PairTask, ClipTask)}
+"""Tasks about several pictures and videos. They are not among 'all': the shipped models were trained on single pictures."""
+TOLERANCE = 0.05  # relaxed accuracy of chart questions: a number may be 5 % off
 
 
-Item_co = TypeVar("Item_co", covariant=True)
+def _task_named(name: str) -> Task | SeveralTask:
+    if name in SEVERAL:
+        return SEVERAL[name]
+    if name not in TASKS:
+        raise UnknownNameError("task", name, [*TASKS, *SEVERAL])
+    return TASKS[name]
+
+
+def select(names: str | Iterable[str]) -> list[str]:
+    """Task names from "all" (the eight), "word,chart", a group such as "reading" or "several", or a list of any of these."""
+    parts = names.split(",") if isinstance(names, str) else list(names)
+    chosen: list[str] = []
+    for part in (part.strip() for part in parts):
+        group = [entry.name for entry in TASKS.values() if part in ("all", entry.group)]
+        group += [entry.name for entry in SEVERAL.values() if part == entry.group]
+        chosen += [name for name in (group or [_task_named(part).name]) if name not in chosen]
+    return chosen
+
+
+def _normalize(text: str) -> str:
+    """Case, spaces and a closing full stop do not matter."""
+    return " ".join(text.strip().lower().rstrip(".").split())
+
+
+def exact(prediction: str, answer: str) -> float:
+    return float(_normalize(prediction) == _normalize(answer))
+
+
+def relaxed(prediction: str, answer: str) -> float:
+    try:
+        given, wanted = float(_normalize(prediction).rstrip("%")), float(_normalize(answer).rstrip("%"))
+    except ValueError:
+        return exact(prediction, answer)
+    return float(abs(given - wanted) <= TOLERANCE * abs(wanted) + 1e-9)
+
+
+METRICS = {"exact": exact, "relaxed": relaxed}
+
+
+def metric(task: str, prediction: str, answer: str) -> float:
+    """1.0 if `prediction` answers a question of `task` rightly, else 0.0."""
+    return METRICS[_task_named(task).metric](prediction, answer)
+
+
+_Item_co = TypeVar("_Item_co", covariant=True)
 # A scene belongs to the split that its own fingerprint falls to, so the splits cannot share a picture.
 SPLITS: dict[str, range] = {"test": range(1), "calibration": range(1, 2), "train": range(2, 16)}
 PER_TASK = {"test": 128, "calibration": 512, "train": 4096}
 
 
-class Lazy(Sequence[Item_co]):
+class Lazy(Sequence[_Item_co]):
     """Says how many there are and makes the one at a place; slices and places from the end come with it."""
 
     @abstractmethod
-    def make(self, place: int) -> Item_co:
+    def make(self, place: int) -> _Item_co:
         """The item at a place from 0 to len - 1."""
 
     @overload
-    def __getitem__(self, index: int) -> Item_co: ...
+    def __getitem__(self, index: int) -> _Item_co: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Item_co]: ...
-    def __getitem__(self, index: int | slice) -> Item_co | list[Item_co]:
+    def __getitem__(self, index: slice) -> list[_Item_co]: ...
+    def __getitem__(self, index: int | slice) -> _Item_co | list[_Item_co]:
         if isinstance(index, slice):
             return [self.make(place) for place in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):

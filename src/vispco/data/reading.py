@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vispco.data.scene import Board, Mark, ink_on, picture_size, tint
-from vispco.data.task import Task, how_many
-from vispco.data.vocabulary import COLORS, COLUMN_HEADERS, DIGITS, ROW_HEADERS, WORDS
+from vispco.data.scene import (
+    COLORS,
+    COLUMN_HEADERS,
+    DIGITS,
+    ROW_HEADERS,
+    WORDS,
+    Board,
+    Mark,
+    ink_on,
+    picture_size,
+    tint,
+)
+from vispco.data.tasks import Task, how_many
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +37,7 @@ class WordTask(Task):
         signs = how_many(rng, difficulty, 1, 3)
         colors = rng.sample(list(COLORS), signs)
         for color, band in zip(colors, rng.sample(range(4), signs), strict=True):
-            put_sign(made, rng.choice(WORDS), color, (band + 0.5) / 4)
+            _put_sign(made, rng.choice(WORDS), color, (band + 0.5) / 4)
         made.put_clutter(how_many(rng, difficulty, 0, 3))
         return made.scene(colors[0])
 
@@ -45,7 +55,7 @@ class WordTask(Task):
         return [(f"what word is on the {color} sign?", words[color]) for color in colors]
 
 
-def put_sign(made: Board, word: str, color: str, y: float) -> None:
+def _put_sign(made: Board, word: str, color: str, y: float) -> None:
     rng = made.rng
     advance, height = rng.uniform(0.13, 0.15), rng.uniform(0.205, 0.23)
     width = advance * len(word) + 0.08

@@ -1,18 +1,55 @@
-"""A picture as plain data: what is drawn where. `canvas.draw` turns it into pixels, the tasks ask about it."""
+"""A drawn picture: its vocabulary, the scene as plain data, the board that lays it out, and `draw`, which gives pixels."""
 
 from __future__ import annotations
 
 import math
 import zlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from vispco.data.vocabulary import COLORS, LETTERS, RGB, SHAPES
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
-Box = tuple[float, float, float, float]  # x0, y0, x1, y1 as fractions of the width and the height
+RGB = tuple[int, int, int]
+
+COLORS: dict[str, RGB] = {
+    "red": (215, 30, 35),
+    "green": (25, 150, 50),
+    "blue": (30, 70, 215),
+    "yellow": (245, 215, 20),
+    "purple": (125, 35, 170),
+    "orange": (245, 125, 15),
+    "cyan": (20, 195, 215),
+    "pink": (250, 130, 190),
+}
+
+SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "cross", "ring", "star")
+
+PLACES: tuple[tuple[str, ...], ...] = (
+    ("top left", "top", "top right"),
+    ("left", "center", "right"),
+    ("bottom left", "bottom", "bottom right"),
+)
+
+_SIGNS = """
+act air ant arm art bag bar bed bee box bus cab cap car cat cow cup dog ear egg eye fan fig fox gas gum hat hen ice
+ink jam jar key kit lab law leg lip map mud net nut oak oil owl pan pen pie pig pot ram rug sea sky sun tea van wax
+web zoo bank bird boat cafe city door exit fish gate gold hill home king lake lion milk moon park road rock salt ship
+shop snow taxi tree wind wood yard zone
+"""
+WORDS: tuple[str, ...] = tuple(_SIGNS.split())
+
+ROW_HEADERS = "abcdefgh"
+COLUMN_HEADERS = "pqrstuvx"
+DIGITS = "0123456789"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+_Box = tuple[float, float, float, float]  # x0, y0, x1, y1 as fractions of the width and the height
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +57,7 @@ class Mark:
     """One thing in a picture. `color` is the name that a question may use; for a glyph, that of its sign or bar."""
 
     kind: str  # object | glyph | sign | bar | panel | stroke
-    box: Box
+    box: _Box
     rgb: RGB
     shape: str = ""
     color: str = ""
@@ -64,7 +101,7 @@ def picture_size(rng: Random, difficulty: float, *, small: int = 84) -> tuple[in
     return round(side * math.sqrt(aspect)), round(side / math.sqrt(aspect))
 
 
-def paper(rng: Random) -> RGB:
+def _paper_color(rng: Random) -> RGB:
     """A muted background, from grey to almost white with a tinge, so that the named colours stand out on it."""
     level = rng.randint(165, 240)
     return (level + rng.randint(-14, 14), level + rng.randint(-14, 14), level + rng.randint(-14, 14))
@@ -87,7 +124,7 @@ class Board:
     def __init__(self, rng: Random, size: tuple[int, int]) -> None:
         self.rng = rng
         self.width, self.height = size
-        self.paper = paper(rng)
+        self.paper = _paper_color(rng)
         self.free = [(column, row) for row in range(4) for column in range(4)]
         rng.shuffle(self.free)
         self.marks: list[Mark] = []
@@ -101,12 +138,12 @@ class Board:
             box = (self.rng.random(), self.rng.random(), self.rng.random(), self.rng.random())
             self.marks.append(Mark("stroke", box, rgb))
 
-    def square(self, x: float, y: float, size: float) -> Box:
+    def square(self, x: float, y: float, size: float) -> _Box:
         """A box round (x, y) that is a square in pixels, `size` of the shorter side."""
         half = size * min(self.width, self.height) / 2
         return (x - half / self.width, y - half / self.height, x + half / self.width, y + half / self.height)
 
-    def take(self, box: Box) -> None:
+    def take(self, box: _Box) -> None:
         """Nothing else may be put where `box` is."""
         self.free = [
             (column, row)
@@ -151,3 +188,80 @@ class Board:
 
     def scene(self, *subject: str) -> Scene:
         return Scene(self.width, self.height, self.paper, self.rng.getrandbits(31), tuple(self.marks), subject)
+
+
+_PixelBox = tuple[float, float, float, float]
+
+
+def draw(scene: Scene) -> Image.Image:
+    """The picture of a scene: textured paper, then the marks in their order."""
+    image = Image.fromarray(_paper(scene))
+    pen = ImageDraw.Draw(image)
+    for mark in scene.marks:
+        box = (
+            mark.box[0] * scene.width,
+            mark.box[1] * scene.height,
+            mark.box[2] * scene.width,
+            mark.box[3] * scene.height,
+        )
+        if mark.kind == "object":
+            _object(pen, mark, box)
+        elif mark.kind == "glyph":
+            _glyph(pen, mark, box)
+        elif mark.kind == "stroke":
+            pen.line(box, fill=mark.rgb, width=max(1, min(scene.width, scene.height) // 60))
+        else:
+            pen.rectangle(box, fill=mark.rgb)
+    return image
+
+
+def _paper(scene: Scene) -> np.ndarray:
+    """A slope of light over the page and a grain, both from the scene's texture seed."""
+    rng = np.random.default_rng(scene.texture)
+    slope_x, slope_y, grain = rng.uniform(-12, 12), rng.uniform(-12, 12), rng.uniform(0, 6)
+    x = np.linspace(-1, 1, scene.width, dtype=np.float32)[None, :]
+    y = np.linspace(-1, 1, scene.height, dtype=np.float32)[:, None]
+    light = slope_x * x + slope_y * y + grain * rng.standard_normal((scene.height, scene.width), dtype=np.float32)
+    page = np.asarray(scene.paper, dtype=np.float32) + light[:, :, None]
+    pixels: np.ndarray = np.clip(page, 0, 255).astype(np.uint8)
+    return pixels
+
+
+def _polygon(center: tuple[float, float], radii: Sequence[float], turn: float) -> list[tuple[float, float]]:
+    step = 2 * math.pi / len(radii)
+    return [
+        (center[0] + radius * math.sin(turn + step * i), center[1] - radius * math.cos(turn + step * i))
+        for i, radius in enumerate(radii)
+    ]
+
+
+def _object(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
+    x0, y0, x1, y1 = box
+    center, radius = ((x0 + x1) / 2, (y0 + y1) / 2), (x1 - x0) / 2
+    if mark.shape == "circle":
+        pen.ellipse(box, fill=mark.rgb)
+    elif mark.shape == "square":
+        inset = radius * 0.12
+        pen.rectangle((x0 + inset, y0 + inset, x1 - inset, y1 - inset), fill=mark.rgb)
+    elif mark.shape == "triangle":
+        pen.polygon(((x0 + x1) / 2, y0, x1, y1, x0, y1), fill=mark.rgb)
+    elif mark.shape == "cross":
+        arm = radius * 0.3
+        pen.rectangle((center[0] - arm, y0, center[0] + arm, y1), fill=mark.rgb)
+        pen.rectangle((x0, center[1] - arm, x1, center[1] + arm), fill=mark.rgb)
+    elif mark.shape == "ring":
+        pen.ellipse(box, outline=mark.rgb, width=max(2, round(radius * 0.38)))
+    else:
+        pen.polygon(_polygon(center, (radius * 1.1, radius * 0.45) * 5, 0.0), fill=mark.rgb)
+
+
+@lru_cache(maxsize=256)
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _glyph(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
+    center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    font = _font(max(7, round((box[3] - box[1]) * 1.15)))
+    bold = (box[3] - box[1]) * 0.035
+    pen.text(center, mark.char.upper(), fill=mark.rgb, font=font, anchor="mm", stroke_width=bold, stroke_fill=mark.rgb)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from vispco.data.scene import Mark, Scene
-from vispco.data.seeing import AttributeTask
-from vispco.data.task import count_of
+from vispco.data.tasks import AttributeTask, count_of
 
 if TYPE_CHECKING:
     from random import Random
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from vispco.data.sample import Question
 
 FRAMES = 8
-FRAMES_PER_SECOND = 2.0
-MOVE = 0.03  # of the picture, from one frame to the next at most
+_FRAMES_PER_SECOND = 2.0
+_MOVE = 0.03  # of the picture, from one frame to the next at most
 
 
 @dataclass(frozen=True)
-class DrawnPictures:
+class _DrawnPictures:
     """What is drawn for one question: a scene for each picture or frame, and the rate of a video."""
 
     scenes: tuple[Scene, ...]
@@ -41,7 +40,7 @@ class SeveralTask(ABC):
     metric: ClassVar[str] = "exact"
 
     @abstractmethod
-    def show(self, rng: Random, residues: range) -> DrawnPictures:
+    def show(self, rng: Random, residues: range) -> _DrawnPictures:
         """Pictures and a question; every scene belongs to the split whose fingerprints end in `residues`, of 16."""
 
 
@@ -50,13 +49,13 @@ class PairTask(SeveralTask):
 
     name = "pair"
 
-    def show(self, rng: Random, residues: range) -> DrawnPictures:
+    def show(self, rng: Random, residues: range) -> _DrawnPictures:
         asked, question = _asked(rng, residues)
         kind, value = asked.subject
         while True:
             other, _ = _asked(rng, residues)
             if not count_of(other, kind)[value]:
-                return DrawnPictures((asked, other) if rng.random() < 0.5 else (other, asked), question)
+                return _DrawnPictures((asked, other) if rng.random() < 0.5 else (other, asked), question)
 
 
 class ClipTask(SeveralTask):
@@ -64,12 +63,12 @@ class ClipTask(SeveralTask):
 
     name = "clip"
 
-    def show(self, rng: Random, residues: range) -> DrawnPictures:
+    def show(self, rng: Random, residues: range) -> _DrawnPictures:
         asked, question = _asked(rng, residues)
         kind, value = asked.subject
         seen = 2 * rng.randint(1, FRAMES // 4)  # frames, an even number: models join two at a time
         start = 2 * rng.randint(0, (FRAMES - seen) // 2)
-        ways = [(rng.uniform(-MOVE, MOVE), rng.uniform(-MOVE, MOVE)) for _ in asked.marks]
+        ways = [(rng.uniform(-_MOVE, _MOVE), rng.uniform(-_MOVE, _MOVE)) for _ in asked.marks]
         frames = []
         for number in range(FRAMES):
             marks = [
@@ -78,7 +77,7 @@ class ClipTask(SeveralTask):
                 if start <= number < start + seen or mark.kind != "object" or getattr(mark, kind) != value
             ]
             frames.append(replace(asked, marks=tuple(marks)))
-        return DrawnPictures(tuple(frames), question, FRAMES_PER_SECOND)
+        return _DrawnPictures(tuple(frames), question, _FRAMES_PER_SECOND)
 
 
 def _asked(rng: Random, residues: range) -> tuple[Scene, Question]:

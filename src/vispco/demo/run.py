@@ -16,6 +16,7 @@ from vispco.demo.finished_stages import FinishedStages
 from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.examples import add_examples, of_each_task
 from vispco.report.run_files import EXAMPLES
 from vispco.search.journal import NAME as SEARCH_JOURNAL
@@ -24,8 +25,8 @@ from vispco.search.spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers
-from vispco.sweep.storage import JOURNAL
-from vispco.timing import BenchCandidate, time_candidates
+from vispco.sweep.study import JOURNAL
+from vispco.timing import time_candidates
 from vispco.timing.prediction import useful_batch
 from vispco.timing.profiling import profile_model
 
@@ -51,7 +52,7 @@ def run(
 
 def _run(settings: DemoSettings, folder: RunFolder, facts: dict[str, Any], tell: Tell) -> Path:
     finished = FinishedStages(folder, settings.identity())
-    tell("load", None, f"loading {settings.spec.model}")
+    tell("load", None, f"loading {settings.spec.model.name}")
     judge = settings.spec.build()
     if "search" not in finished:
         with _timed(finished, "search"):
@@ -89,7 +90,7 @@ def _search(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, fac
         spec=_spec(settings, judge),
         directory=folder,
         test=judge.samples,
-        facts={"model": settings.spec.model, **facts, "data": about, "label": "VisPCO"},
+        facts={"model": settings.spec.model.name, **facts, "data": about, "label": "VisPCO"},
         say=lambda line: tell("search", None, line),
     )
 
@@ -127,9 +128,8 @@ def _sweep(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
 
 
 def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell: Tell) -> None:
-    found = [
-        BenchCandidate(name=f"VisPCO {budget:.0%}", run=str(folder.path), budget=budget) for budget in settings.timed
-    ]
+    run = PrunerSpec.load(folder.path)
+    found = {f"VisPCO {budget:.0%}": run.at(budget) for budget in settings.timed}
     batch, chosen = settings.batch_size, settings.batch_size is None
     if batch is None:
         tell("bench", None, "choosing the batch by a profile")

@@ -53,8 +53,7 @@ class DemoSettings:
     @property
     def study(self) -> str:
         """The name of its sweep."""
-        model = str(self.spec.model).rstrip("/").rpartition("/")[2]
-        return f"{model}-{Chain.of(self.spec.scorer).name}-single-random"
+        return f"{self.spec.model.short_name}-{Chain.of(self.spec.scorer).name}-single-random"
 
     def identity(self) -> dict[str, Any]:
         """What its results depend on, JSON-able; a folder holds one demo."""

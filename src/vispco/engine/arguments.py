@@ -12,8 +12,9 @@ from torch import Tensor
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.indexing import cut_tokens, take
 from vispco.engine.cache import TrackedLayer, track, tracked
-from vispco.engine.gather import MaskCut, Stage, gather_mask, let_fill_see_itself
-from vispco.engine.kept import KeptTokens, ShownKeys, closed_slots, cut_columns, with_closed_columns
+from vispco.engine.compensation import with_bias
+from vispco.engine.gather import MaskCut, Stage, causal_mask, gather_mask, let_fill_see_itself
+from vispco.engine.kept import KeptTokens, ShownKeys, SlotNotes, cut_columns, joined_bias, with_closed_columns
 from vispco.engine.layer_map import LayerMap
 
 Arguments = dict[str, Any]
@@ -29,6 +30,7 @@ class ArgumentCutter:
     layers: of the model.
     batch, length: of the tokens that this pass brings; past: how many the cache has seen before; device: of the inputs.
     flat_masks: flash attention takes padding masks [B, K] only.
+    dtype: of additive masks. visual: bool [B, length], tokens of this pass that are visual; None if none is.
     """
 
     layers: LayerMap
@@ -37,16 +39,18 @@ class ArgumentCutter:
     past: int
     device: torch.device
     flat_masks: bool = False
+    dtype: torch.dtype = torch.float32
+    visual: Tensor | None = None
     stage: Stage | None = None
     _new: KeptTokens | None = None  # the tokens of this stage, as caches note them
     written: int = 0  # how many of the last tokens a generation has written itself
     _shown: dict[int, ShownKeys] = field(default_factory=dict)
     _done: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
-    def enter(self, stage: Stage) -> None:
-        """From now on layers process the tokens of another stage."""
+    def enter(self, stage: Stage, bias: Tensor | None = None) -> None:
+        """From now on layers process the tokens of another stage; bias: [B, M], what text adds to its logits for them."""
         slots = stage.positions + self.past if self.past else stage.positions
-        self.stage, self._new = stage, KeptTokens(slots, stage.valid, self.past + self.length, self.written)
+        self.stage, self._new = stage, KeptTokens(slots, stage.valid, self.past + self.length, self.written, bias)
         self._done.clear()
 
     def cut(self, layer: int, arguments: Arguments) -> Arguments:
@@ -61,7 +65,9 @@ class ArgumentCutter:
             kept = (None, 0, 0) if held is None else (held.kept, held.first, held.held() + self.length)
             self._shown[layer] = ShownKeys(self.stage, *kept)
         if self.stage is None or self._new is None:
-            if held is None or not held.held() or (mask is None and held.kept.valid is None):
+            if held is None or not held.held():
+                return arguments
+            if mask is None and held.kept.valid is None and held.kept.bias is None:
                 return arguments
             return {**arguments, "attention_mask": self._cut_columns(mask, held)}
         if self.layers.attentions[layer] is None:
@@ -70,7 +76,8 @@ class ArgumentCutter:
         if cache is not None:
             held = track(cache, layer, coming)
             held.expected = True
-        open_ = mask is None and self.stage.valid is not None and not self.flat_masks and self._sees_ahead(layer)
+        made = self.stage.valid is not None or self._new.bias is not None
+        open_ = mask is None and made and not self.flat_masks and self._sees_ahead(layer)
         if held is None or not held.held():  # layers that are handed the same get the same
             values = arguments.values()
             key = ("all", open_, *map(id, values))
@@ -112,17 +119,18 @@ class ArgumentCutter:
                     "they are pruned. Start again from the whole conversation."
                 )
             if cache is not None and shown.stage is not self.stage:
-                track(cache, source, self._new).closed[layer] = closed_slots(self.stage, self.length)
+                notes = SlotNotes.of(self.stage, self.length, self._new.bias)
+                track(cache, source, self._new).closed[layer] = notes
             return {**self._cut_values(arguments), "attention_mask": self._cut_both(mask, None)}
         held = tracked(cache, source)
         if held is None or shown.kept is None:
             return arguments
-        slots, valid = shown.entries(held.closed.get(layer))
-        if mask is None and (valid is None or self.flat_masks):
+        slots, valid, bias = shown.entries(held.closed.get(layer))
+        if mask is None and bias is None and (valid is None or self.flat_masks):
             return {**arguments, "attention_mask": valid}
         width = self.past + self.length if mask is None else mask.shape[-1]
         cut = MaskCut(None, slots, self.past + self.length - width, self._rows()[0], valid)
-        return {**arguments, "attention_mask": gather_mask(mask, cut)}
+        return {**arguments, "attention_mask": self._biased(gather_mask(mask, cut), bias, slots)}
 
     def _on(self, device: torch.device) -> KeptTokens:
         """This pass's tokens, for caches on a device."""
@@ -133,7 +141,10 @@ class ArgumentCutter:
         return self._once(
             ("kept", device),
             lambda: KeptTokens(
-                new.slots.to(device), None if new.valid is None else new.valid.to(device), self.past + self.length
+                new.slots.to(device),
+                None if new.valid is None else new.valid.to(device),
+                self.past + self.length,
+                bias=None if new.bias is None else new.bias.to(device),
             ),
         )
 
@@ -144,11 +155,15 @@ class ArgumentCutter:
             offset = self.past + self.length - mask.shape[-1]  # the position of the mask's first column
             widened = self._once(("widened", id(mask)), lambda: with_closed_columns(mask, offset + 1), mask)
             key = ("columns", id(mask), id(kept), first, number)
-            return self._once(
-                key, lambda: self._opened(cut_columns(widened, kept.columns(number, first)), kept), mask, kept
-            )
-        if self.length == 1 or self.flat_masks:
-            opened = kept.open(number, first)
+
+            def cut() -> Tensor | None:
+                opened = self._opened(cut_columns(widened, kept.columns(number, first)), kept)
+                return self._biased(opened, kept.biases(number, first), None)
+
+            return self._once(key, cut, mask, kept)
+        if (self.length == 1 and self.visual is None) or self.flat_masks:
+            place = ("open", id(kept), first, number)
+            opened = self._once(place, lambda: kept.open(number, first, self.dtype), kept)
             return opened[:, 0, 0] if self.flat_masks and opened is not None else opened
         return self._once(("mask", id(kept), first, number), lambda: self._cut_mask(None, held), kept)
 
@@ -164,9 +179,10 @@ class ArgumentCutter:
 
     def _cut_mask(self, mask: Tensor | None, past: TrackedLayer | None) -> Tensor | None:
         rows, valid = self._rows()
-        slots = rows
+        slots, bias = rows, None if self._new is None else self._new.bias
         if past is not None:
             old, old_valid = past.entries()
+            bias = joined_bias(past.kept.biases(past.held(), past.first), old, bias, rows)
             if valid is not None or old_valid is not None:
                 old_valid = torch.ones_like(old, dtype=torch.bool) if old_valid is None else old_valid
                 valid = torch.ones_like(rows, dtype=torch.bool) if valid is None else valid
@@ -176,7 +192,23 @@ class ArgumentCutter:
             return valid
         width = self.past + self.length if mask is None else mask.shape[-1]
         places = None if self.stage is None else self.stage.positions
-        return gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
+        found = gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
+        return self._biased(found, bias, slots)
+
+    def _biased(self, mask: Tensor | None, bias: Tensor | None, slots: Tensor | None) -> Tensor | None:
+        """A mask [B or 1, 1, M, K] with a bias [B, K] in the rows of text; None is causal, with keys at the positions `slots`."""
+        if bias is None:
+            return mask
+        if mask is None:
+            assert slots is not None  # noqa: S101 - where there may be no mask
+            mask = causal_mask(slots, self._rows()[0])
+        text = None if self.visual is None else self._once(("text",), self._text_rows)
+        return with_bias(mask, bias, text, self.dtype)
+
+    def _text_rows(self) -> Tensor:
+        """Which of this pass's tokens are text: bool [B, M]."""
+        assert self.visual is not None  # noqa: S101 - asked by the caller
+        return ~(self.visual if self.stage is None else self.visual.gather(1, self.stage.positions))
 
     def _rows(self) -> tuple[Tensor, Tensor | None]:
         """Slots of this pass's tokens, and which of them are no fill."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from vispco.core.errors import PrunerStateError, UnsupportedModelError
-from vispco.engine.kept import KeptTokens
+from vispco.engine.kept import KeptTokens, SlotNotes
 
 SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 """The last holds no tokens but one state, and is left as it is."""
@@ -35,7 +35,7 @@ class _Tracked:
 
     def _start(self, kept: KeptTokens, seen: int) -> None:
         self.kept, self.first, self.seen = kept, 0, seen
-        self.closed: dict[int, Tensor] = {}  # {layer that uses these keys: bool [B, n], slots that it does not see}
+        self.closed: dict[int, SlotNotes] = {}  # {layer that uses these keys: what it sees of them}
         self.expected = False  # whether the pruner has prepared the next update
         self._pending: tuple[KeptTokens, int] | None = None
 
@@ -67,11 +67,11 @@ class _Tracked:
 
     def _select(self, index: Tensor) -> None:
         self.kept = self.kept.select(index)
-        self.closed = {layer: slots[index.to(slots.device)] for layer, slots in self.closed.items()}
+        self.closed = {layer: slots.select(index) for layer, slots in self.closed.items()}
 
     def _repeat(self, times: int) -> None:
         self.kept = self.kept.repeated(times)
-        self.closed = {layer: slots.repeat_interleave(times, dim=0) for layer, slots in self.closed.items()}
+        self.closed = {layer: slots.repeated(times) for layer, slots in self.closed.items()}
 
     def _take_back(self, tokens: int) -> None:
         """Before a crop: forget the last tokens, which assisted decoding has rejected."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.core.indexing import batch_index, take, take_tokens, token_axis, token_index
 from vispco.core.layout import TokenLayout
@@ -40,6 +41,8 @@ class DropPass(PruningPass):
             self.past,
             layout.device,
             flat_masks,
+            prefill.embeddings.dtype,
+            layout.visual,
             written=prefill.written,
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
@@ -95,17 +98,18 @@ class DropPass(PruningPass):
         here = stays.gather(1, self._slots)
         self.upcoming = next_stage(here, self.stage, max(wanted), exact=min(wanted) == max(wanted))
 
-    def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
+    def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:
         if self.upcoming is None or self._slots is None:
             return hidden
         hidden = self.merged(hidden)
         stage, local = self.upcoming
         before = self.stage
         self._left = local if self.prefill.layers.key_sources else None
-        self.cutter.enter(stage)
-        self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
-        if self.more_to_choose:
+        bias = self.bias_at(layer)
+        if self.more_to_choose or bias is not None:
             self._slots = self._slots.gather(1, local)
+        self.cutter.enter(stage, None if bias is None else functional.pad(bias, (0, 2)).gather(1, self._slots))
+        self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
         length = self.layout.length if before is None else before.length
         return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
 

@@ -30,6 +30,7 @@ from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.choices import KnownPlans
+from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual, read_positions
 from vispco.engine.hooks import Hook, LayerHook, engine_on
@@ -44,6 +45,7 @@ from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, unwrap
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
+from vispco.scorers.mixture import chains_of
 
 
 class Engine:
@@ -99,6 +101,8 @@ class Engine:
         masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
         self._flash = flash and not masks  # masks are given row by row
         self._trusted = False
+        if any(each.compensate for each in chains_of(self.chain)):
+            check_compensation_served(self.model, self.family, flat_masks=self._flash)
         if self.chain.taps_attention or masks:
             dense_for = (self.text, self.base) if masks and flash else ()
             self._tap = AttentionTap(self.map.modules, self._attend, wants=self._wants_attention, dense_for=dense_for)
@@ -267,13 +271,14 @@ class Engine:
         self._checkpointed.note()
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
+        compensation = Compensation.of(plan, self.chain, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
-            *(self.options.record, injected, self._probe, state.written),
+            *(self.options.record, injected, self._probe, state.written, compensation),
         )
         state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
@@ -287,7 +292,8 @@ class Engine:
         if self.options.mode == "mask":
             return Pass()
         batch, length = embeddings.shape[:2]
-        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, embeddings.device, self._flash))
+        device, dtype = embeddings.device, embeddings.dtype
+        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, device, self._flash, dtype))
 
     def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state

@@ -76,8 +76,7 @@ def gather_mask(mask: Tensor | None, cut: MaskCut) -> Tensor | None:
     if mask is None:
         if valid is None:
             return None
-        allowed = (slots[:, None, :] <= row_slots[:, :, None]) & valid[:, None, :]
-        return let_fill_see_itself(allowed[:, None])
+        return let_fill_see_itself(causal_mask(slots, row_slots) & valid[:, None, None, :])
     barred = None if valid is None else ~valid
     columns = slots
     if offset:  # else the mask is as long as what was seen
@@ -100,6 +99,11 @@ def gather_mask(mask: Tensor | None, cut: MaskCut) -> Tensor | None:
     closed = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
     picked = picked.masked_fill(barred[:, None, None, :], closed)
     return let_fill_see_itself(picked) if valid is not None else picked
+
+
+def causal_mask(slots: Tensor, row_slots: Tensor) -> Tensor:
+    """Keys at positions [B, K] that queries at positions [B, M] see: bool [B, 1, M, K]."""
+    return (slots[:, None, :] <= row_slots[:, :, None])[:, None]
 
 
 def let_fill_see_itself(mask: Tensor) -> Tensor:

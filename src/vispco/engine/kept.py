@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vispco.core.indexing import take_tokens
+from vispco.engine.compensation import with_bias
 from vispco.engine.gather import Stage
 
 ROOM = 256
@@ -28,10 +29,13 @@ class KeptTokens:
     slots: int64 [B, n]. valid: bool [B, n], False for fill; None if there is none.
     end: how many tokens had been seen when the last of these was stored; the next ones are `end`, `end + 1`, ...
     tail: how many of the last ones are known to be neighbours, and may be taken back.
+    bias: float32 [B, n], what text adds to its logits for them (see `compensation`); None for nothing.
     """
 
-    def __init__(self, slots: Tensor, valid: Tensor | None, end: int, tail: int = 0) -> None:
-        self.slots, self.valid, self.end, self.tail = slots, valid, end, tail
+    def __init__(
+        self, slots: Tensor, valid: Tensor | None, end: int, tail: int = 0, bias: Tensor | None = None
+    ) -> None:
+        self.slots, self.valid, self.end, self.tail, self.bias = slots, valid, end, tail, bias
         self._columns: Tensor | None = None
         self._open: Tensor | None = None
         self._memo: dict[tuple[Any, ...], tuple[KeptTokens, Any]] = {}
@@ -52,6 +56,12 @@ class KeptTokens:
             return slots[:, first : first + held], None if valid is None else valid[:, first : first + held]
         return slots, valid
 
+    def biases(self, held: int, first: int = 0) -> Tensor | None:
+        """The bias of the same entries, 0 for those that came later: [B, held]; None for nothing."""
+        if self.bias is None:
+            return None
+        return functional.pad(self.bias, (0, max(0, first + held - self.number)))[:, first : first + held]
+
     def followed_by(self, new: KeptTokens, held: int, first: int = 0) -> KeptTokens:
         """`held` entries and then others. Computed once for all layers that share both."""
         if held == 0:
@@ -63,7 +73,8 @@ class KeptTokens:
                 valid = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
                 more = torch.ones_like(new.slots, dtype=torch.bool) if new.valid is None else new.valid
                 valid = torch.cat([valid, more], dim=1)
-            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end, new.tail)
+            bias = joined_bias(self.biases(held, first), slots, new.bias, new.slots)
+            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end, new.tail, bias)
             self._memo["followed", held, first] = (found, new)
         return found
 
@@ -73,7 +84,8 @@ class KeptTokens:
         if found is None:
             number = self.number - last
             valid = None if self.valid is None else self.valid[:, :number]
-            found = KeptTokens(self.slots[:, :number], valid, self.end - last, self.tail - last)
+            bias = None if self.bias is None else self.bias[:, :number]
+            found = KeptTokens(self.slots[:, :number], valid, self.end - last, self.tail - last, bias)
             self._memo["without", last] = (found, None)
         return found
 
@@ -83,7 +95,8 @@ class KeptTokens:
         if found is None:
             places = index.to(self.slots.device)
             valid = None if self.valid is None else self.valid[places]
-            found = KeptTokens(self.slots[places], valid, self.end, self.tail)
+            bias = None if self.bias is None else self.bias[places]
+            found = KeptTokens(self.slots[places], valid, self.end, self.tail, bias)
             self._memo["select",] = (found, index)
         return found
 
@@ -92,7 +105,8 @@ class KeptTokens:
         found = self._remembered(("repeated", times), None)
         if found is None:
             valid = None if self.valid is None else self.valid.repeat_interleave(times, dim=0)
-            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end, self.tail)
+            bias = None if self.bias is None else self.bias.repeat_interleave(times, dim=0)
+            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end, self.tail, bias)
             self._memo["repeated", times] = (found, None)
         return found
 
@@ -115,20 +129,33 @@ class KeptTokens:
             self._columns = columns[:, None, None]
         return self._columns[..., first : first + number]
 
-    def open(self, number: int, first: int = 0) -> Tensor | None:
-        """Which of so many entries are no fill: bool [B, 1, 1, number]; None if there is no fill."""
-        if self.valid is None:
+    def open(self, number: int, first: int = 0, dtype: torch.dtype = torch.float32) -> Tensor | None:
+        """Which of so many entries are no fill: bool [B, 1, 1, number], or additive of a dtype where there is a bias.
+
+        None if there is neither.
+        """
+        if self.valid is None and self.bias is None:
             return None
         if self._open is None or self._open.shape[-1] < first + number:
-            valid = self.entries(first + number + ROOM)[1]
-            assert valid is not None  # noqa: S101 - asked above
-            self._open = valid[:, None, None]
+            slots, valid = self.entries(first + number + ROOM)
+            bias = self.biases(first + number + ROOM)
+            opened = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
+            opened = opened[:, None, None]
+            self._open = opened if bias is None else with_bias(opened, bias, None, dtype)
         return self._open[..., first : first + number]
 
     def _remembered(self, key: tuple[Any, ...], about: object) -> KeptTokens | None:
         """What was computed before, if it was about the very same object."""
         found = self._memo.get(key)
         return found[0] if found is not None and found[1] is about else None
+
+
+def joined_bias(first: Tensor | None, slots: Tensor, second: Tensor | None, new: Tensor) -> Tensor | None:
+    """The bias of entries [B, n] and then others [B, m]: [B, n + m]; None where neither has one."""
+    if first is None and second is None:
+        return None
+    zeros = (torch.zeros_like(each, dtype=torch.float32) for each in (slots, new))
+    return torch.cat([zero if own is None else own for own, zero in zip((first, second), zeros, strict=True)], dim=1)
 
 
 def with_closed_columns(mask: Tensor, number: int) -> Tensor:
@@ -159,15 +186,46 @@ class ShownKeys:
     first: int = 0
     number: int = 0
 
-    def entries(self, closed: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Slot and validity of every key, without those that are closed (bool [B, n], by slot)."""
+    def entries(self, closed: SlotNotes | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Slot, validity and bias of every key, as a layer sees them that `closed` some."""
         assert self.kept is not None  # noqa: S101 - asked by the caller
         slots, valid = self.kept.entries(self.number, self.first)
         if closed is None:
-            return slots, valid
-        known = closed.shape[1]
-        gone = closed.to(slots.device).gather(1, slots.clamp(max=known - 1)) & (slots < known)
-        return slots, ~gone if valid is None else valid & ~gone
+            return slots, valid, self.kept.biases(self.number, self.first)
+        known = closed.gone.shape[1]
+        here, places = slots < known, slots.clamp(max=known - 1)
+        gone = closed.gone.to(slots.device).gather(1, places) & here
+        bias = None if closed.bias is None else closed.bias.to(slots.device).gather(1, places) * here
+        return slots, ~gone if valid is None else valid & ~gone, bias
+
+
+@dataclass(frozen=True, eq=False)
+class SlotNotes:
+    """What a layer that uses the keys of an earlier one knows of a prompt's slots.
+
+    gone: bool [B, n], those that it does not see. bias: float32 [B, n], what text adds to its logits for them; None for nothing.
+    """
+
+    gone: Tensor
+    bias: Tensor | None = None
+
+    @classmethod
+    def of(cls, stage: Stage, length: int, bias: Tensor | None) -> SlotNotes:
+        """Of a stage of a prompt; bias: [B, M], of its tokens."""
+        spread = None
+        if bias is not None:
+            spread = torch.zeros(len(bias), length, device=bias.device).scatter(1, stage.positions, bias)
+        return cls(closed_slots(stage, length), spread)
+
+    def select(self, index: Tensor) -> SlotNotes:
+        """Other rows of the batch."""
+        places = index.to(self.gone.device)
+        return SlotNotes(self.gone[places], None if self.bias is None else self.bias[places])
+
+    def repeated(self, times: int) -> SlotNotes:
+        """Every row of the batch several times, one after the other."""
+        bias = None if self.bias is None else self.bias.repeat_interleave(times, dim=0)
+        return SlotNotes(self.gone.repeat_interleave(times, dim=0), bias)
 
 
 def closed_slots(stage: Stage, length: int) -> Tensor:

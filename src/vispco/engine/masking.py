@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vispco.engine.attention import Attended, AttentionCall, attend_masked
+from vispco.engine.compensation import with_bias
 from vispco.engine.gather import spread
 from vispco.engine.passes import Prefill, PruningPass
 from vispco.scorers.base import Selection
@@ -24,14 +26,32 @@ class MaskPass(PruningPass):
         super().__init__(prefill)
         self.relaxation = relaxation
         self.mask: Tensor | None = None  # float [B, V], the product of all choices so far
+        self.bias: Tensor | None = None  # float [B, N], what text adds to its logits
 
     def attend(self, layer: int, call: AttentionCall) -> Attended:
+        call = self.compensated(call)
         if self.wants_attention(layer):
             self.listen(layer, call)
         if self.mask is None:
             return call.run()
         keys = torch.ones(self.layout.visual.shape, device=call.query.device)
         return attend_masked(call, spread(self.mask.to(keys.device), self.layout.visual_index.to(keys.device), keys))
+
+    def compensated(self, call: AttentionCall) -> AttentionCall:
+        if self.bias is None:
+            return call
+        mask, length = call.mask, self.layout.length
+        if mask is None:
+            ones = torch.ones(1, 1, length, length, dtype=torch.bool, device=call.query.device)
+            mask = ones.tril_() if call.is_causal else ones
+        return replace(call, mask=with_bias(mask, self.bias, ~self.layout.visual, call.query.dtype))
+
+    def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:
+        bias = self.bias_at(layer)
+        if bias is not None:
+            index = self.layout.visual_index
+            self.bias = spread(bias, index, bias.new_zeros(self.layout.visual.shape))
+        return hidden
 
     def hidden_keys(self, live: Tensor) -> Tensor | None:
         if self.mask is None or live is self.layout.is_visual_slot:

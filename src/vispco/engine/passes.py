@@ -21,6 +21,7 @@ from vispco.core.indexing import take, token_index
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.choices import Choices
+from vispco.engine.compensation import Compensation
 from vispco.engine.gather import merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -96,6 +97,7 @@ class Prefill:
     past: tokens that the cache has seen before.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
     written: how many of the last tokens a generation has written itself.
+    compensation: None for none.
     """
 
     layout: TokenLayout
@@ -110,6 +112,7 @@ class Prefill:
     injections: Injections | None = None
     probe: Probe | None = None
     written: int = 0
+    compensation: Compensation | None = None
 
 
 class PruningPass(Pass):
@@ -222,6 +225,15 @@ class PruningPass(Pass):
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
         """At the entry of a layer whose tokens were chosen: hidden [B, M, D] -> what the layer is handed."""
         return hidden
+
+    def bias_at(self, layer: int) -> Tensor | None:
+        """What text adds to its logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
+        given = self.prefill.compensation
+        return None if given is None else given.bias([row[layer] for row in self.rows], self.live, self.sizes)
+
+    def compensated(self, call: AttentionCall) -> AttentionCall:
+        """An attention call as the model runs it."""
+        return call
 
     def _note_counts(self, layer: int, keep: Tensor) -> None:
         """Ask the device how many a method with a threshold kept; from here on that bounds the plan."""

@@ -149,7 +149,7 @@ class AttentionReader:
                 )
             cos, sin = arguments["position_embeddings"]
             arguments["position_embeddings"] = (torch.ones_like(cos), torch.zeros_like(sin))
-        call = probe(entry.layer, entry.hidden, arguments)
+        call = self.state.compensated(probe(entry.layer, entry.hidden, arguments))
         held = cache.layers[entry.layer].keys if cache is not None and entry.layer < len(cache.layers) else None
         if held is not None and held.numel():
             if rotary:

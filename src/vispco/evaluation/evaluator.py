@@ -11,7 +11,7 @@ import torch
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.sample_set import SampleSet
+from vispco.data.files.samples import SampleSet
 from vispco.evaluation.batches import SampleBatch, answer_limits, batches
 from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token

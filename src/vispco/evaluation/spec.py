@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.core.errors import InvalidInputError
+from vispco.models.model_spec import ModelSpec
 
 if TYPE_CHECKING:
-    from vispco.data.files.sample_set import SampleSet
+    from vispco.data.files.samples import SampleSet
     from vispco.data.sample import Sample
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.metrics import AskSettings
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 SAMPLE_BYTES = 1 << 20
 # change how fast, where, or how much is reported, not what is found
 FILES_ONLY = (
@@ -29,35 +29,31 @@ FILES_ONLY = (
     "min_pixels",
     "max_pixels",
 )  # no synthetic task has them
-SPEED_ONLY = ("batch_size", "share", "device", "device_map", "details", "trust_remote_code")
+SPEED_ONLY = ("batch_size", "share", "details", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatorSpec:
     """Everything that `build()` needs to make the same `TaskEvaluator` in another process or on another machine.
 
-    model: a shipped model's name, a folder, or a hub id. scorer: its `to_dict()`. tasks, split, limit, seed: see
-    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their .tsv files, in place of synthetic tasks;
+    model: a `ModelSpec`, or a name that is loaded as it comes. scorer: its `to_dict()`. tasks, split, limit, seed: see
+    `vispco.data.dataset`; limit is per task. files: benchmarks by name with their files, in place of synthetic tasks;
     a limit then draws rows by the seed; encoding, max_side: how they are read; protocol, metrics, min_pixels,
-    max_pixels: how they are asked and scored (`vispco.metrics.AskSettings`). dtype: a torch dtype's name, or auto for
-    the model's own. device: auto for a GPU of this process's own where there is one; device_map spreads the model
-    instead. The spec is also a sweep's factory: calling it builds.
+    max_pixels: how they are asked and scored (`vispco.metrics.AskSettings`). The spec is also a sweep's factory: calling
+    it builds.
     """
 
-    model: str
+    model: ModelSpec
     scorer: Mapping[str, Any] = field(default_factory=lambda: {"name": "fastv"})
     tasks: str | tuple[str, ...] = "all"
     split: str = "test"
     limit: int | None = None
     seed: int = 0
-    dtype: str = "float32"
     kl: bool = False
     direction: str = "pruned||full"
     max_new_tokens: int | None = None
-    attention: str = "sdpa"
     batch_size: int = 64
     share: int = 1 << 30
-    device: str = "cpu"
     details: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "utf-8"
@@ -66,11 +62,9 @@ class EvaluatorSpec:
     metrics: Mapping[str, str] = field(default_factory=dict)
     min_pixels: int | None = None
     max_pixels: int | None = None
-    device_map: str | None = None
-    revision: str | None = None
-    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "model", ModelSpec.of(self.model))
         if not isinstance(self.tasks, str):
             object.__setattr__(self, "tasks", tuple(self.tasks))  # JSON gives a list
         object.__setattr__(self, "scorer", dict(self.scorer))
@@ -85,9 +79,10 @@ class EvaluatorSpec:
         from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415 - a spec is read and compared without torch
         from vispco.scorers import Chain  # noqa: PLC0415
 
-        scorer, _ = Chain.of(self.scorer), self._device()  # refused before anything is drawn or read
+        scorer = Chain.of(self.scorer)  # refused before anything is drawn or read
+        self.model.check()
         samples = self.samples()
-        model, processor = self.load()
+        model, processor = self.model.load()
         samples = samples.for_model(model, processor)
         options: dict[str, Any] = {
             "kl": self.kl,
@@ -102,7 +97,7 @@ class EvaluatorSpec:
     def samples(self) -> SampleSet[Sample]:
         """What is asked: drawn samples, or the rows of benchmark files."""
         from vispco.data import dataset  # noqa: PLC0415
-        from vispco.data.files.sample_set import SampleSet  # noqa: PLC0415
+        from vispco.data.files.samples import SampleSet  # noqa: PLC0415
         from vispco.metrics import read_benchmarks  # noqa: PLC0415
 
         if not self.files:
@@ -130,41 +125,23 @@ class EvaluatorSpec:
             max_pixels=self.max_pixels,
         )
 
-    def load(self) -> tuple[Any, Any]:
-        """(model, processor), ready for `generate()`."""
-        from vispco.models.loading import load  # noqa: PLC0415
-
-        device = self._device()
-        model, processor = load(
-            self.model,
-            dtype=self.dtype,
-            device_map=self.device_map,
-            attn_implementation=self.attention,
-            revision=self.revision,
-            trust_remote_code=self.trust_remote_code,
-        )
-        return model if device is None else model.to(device), processor
-
-    def _device(self) -> str | None:
-        """Where the model goes; None where a device map says it. A dtype or device that cannot be is refused."""
-        from vispco.models.loading import pick_device  # noqa: PLC0415
-
-        if self.dtype not in DTYPES:
-            raise InvalidInputError(
-                f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.{did_you_mean(self.dtype, DTYPES)}"
-            )
-        return None if self.device_map else pick_device(self.device)
-
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
         left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else FILES_ONLY)}
-        known = {name: value for name, value in self.to_dict().items() if name not in left_out}
+        model = self.model
+        known = {name: value for name, value in self.to_dict().items() if name not in left_out} | {
+            "model": model.name,
+            "dtype": model.dtype,
+            "attention": model.attn_implementation,
+            "revision": model.revision,
+        }
         if self.files:  # what is in them counts, not where they are
+            from vispco.data.files import data_files  # noqa: PLC0415
             from vispco.metrics import benchmark  # noqa: PLC0415
 
-            known["files"] = {name: digest([Path(path)]) for name, path in self.files.items()}
-            known["metrics"] = {name: self.asking().metric(benchmark(name)) for name in self.files}
-        return known | {"weights": weights_digest(self.model)}
+            known["files"] = {name: digest(data_files(path)) for name, path in self.files.items()}
+            known["metrics"] = {name: self.asking().metric(benchmark(name, own=True)) for name in self.files}
+        return known | {"weights": weights_digest(self.model.name)}
 
     def to_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from vispco.cost import Cost, Workload
-    from vispco.data.files.sample_set import SampleSet
-    from vispco.data.files.skipped import SkipReport
+    from vispco.data.files.record import SkipReport
+    from vispco.data.files.samples import SampleSet
     from vispco.data.sample import Sample
 
     Score = Callable[[Sample, str], float]

@@ -1,18 +1,18 @@
 """How a prediction is scored (one file for each metric) and what each benchmark asks (one file for each benchmark)."""
 
-from vispco.metrics import benchmarks
-from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark
-from vispco.metrics.benchmark_files import find, parse_tasks
-from vispco.metrics.benchmark_samples import BenchmarkSample, BenchmarkSet, EvaluationSet, read_benchmarks
-from vispco.metrics.containment import containment
-from vispco.metrics.metric import METRICS
+from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark, find, parse_tasks
+from vispco.metrics.benchmark_samples import (
+    BenchmarkSample,
+    BenchmarkSet,
+    EvaluationSet,
+    read_benchmarks,
+    write_predictions,
+)
+from vispco.metrics.metric import METRICS, containment, extract_yes_no, yes_no
 from vispco.metrics.multiple_choice import extract_option
-from vispco.metrics.predictions import write_predictions
 from vispco.metrics.protocols import PROTOCOLS, AskSettings, EvaluationProtocol, protocol
 from vispco.metrics.relaxed import relaxed, relaxed_lenient
-from vispco.metrics.vlmevalkit import vlmevalkit_option, vlmevalkit_vqa, vlmevalkit_yes_no
-from vispco.metrics.vqa import vqa
-from vispco.metrics.yes_no import extract_yes_no, yes_no
+from vispco.metrics.vqa import vlmevalkit_option, vlmevalkit_vqa, vlmevalkit_yes_no, vqa
 
 __all__ = [
     "BENCHMARKS",
@@ -25,7 +25,6 @@ __all__ = [
     "EvaluationProtocol",
     "EvaluationSet",
     "benchmark",
-    "benchmarks",
     "containment",
     "extract_option",
     "extract_yes_no",

@@ -1,33 +1,39 @@
-"""The rows of benchmark files as samples: each with its prompt, its answers and its metric."""
+"""Rows of benchmark files as samples, each with its prompt, answers and metric; and predictions as VLMEvalKit's tables."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.image import MAX_SIDE, within_pixels
-from vispco.data.files.limits import context_length
-from vispco.data.files.sample_set import SampleSet, decoded, leave_out, refusal
+from vispco.core.runs import files
+from vispco.data.files.limits import MAX_SIDE
+from vispco.data.files.pictures import within_pixels
+from vispco.data.files.record import Records, Skipped, SkipReport
+from vispco.data.files.samples import SampleSet, context_length, decoded, leave_out, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
-from vispco.data.files.skipped import Skipped, SkipReport
-from vispco.data.files.tsv import Tsv
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from PIL.Image import Image
 
     from vispco.data.files.record import Record
-    from vispco.data.sample import History
+    from vispco.data.sample import History, Sample
 
 
-class EvaluationSet(Tsv):
-    """The rows of `file` with the prompt of benchmark `name`; `score(prediction, record)` is in [0, 1]."""
+class EvaluationSet(Records):
+    """The rows of `file` with the prompt of benchmark `name`; `score(prediction, record)` is in [0, 1].
+
+    file: anything that `open_data` reads. name: a registered benchmark, or any name for questions of one's own.
+    """
 
     def __init__(
         self,
@@ -38,11 +44,12 @@ class EvaluationSet(Tsv):
         encoding: str = "utf-8",
         max_side: int = MAX_SIDE,
     ) -> None:
-        self.benchmark = benchmark(name)
-        super().__init__(file, images, task=self.benchmark.name, encoding=encoding, max_side=max_side)
+        self.benchmark = benchmark(name, own=True)
+        self.reader = open_data(file, images, task=self.benchmark.name, encoding=encoding, max_side=max_side)
+        super().__init__(file, task=self.benchmark.name, max_side=max_side)
 
     def _read(self) -> Iterator[Record | Skipped]:
-        for entry in super()._read():
+        for entry in self.reader._read():  # noqa: SLF001  the same class
             yield entry if isinstance(entry, Skipped) else entry.with_prompt(self.benchmark.prompt(entry))
 
     def score(self, prediction: str, record: Record) -> float:
@@ -169,6 +176,11 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
                 found[task] = compute([(item.record, scores[item.id]) for item in items])
         return found
 
+    def held_out(self, limit: int, seed: int) -> BenchmarkSet:
+        """At most `limit` of the questions and at most half of them, so that a search can learn from the others."""
+        kept = draw(self.items, max(1, min(limit, len(self) // 2)), seed)
+        return BenchmarkSet(kept, self.skipped)
+
     def _readable(self, items: Sequence[BenchmarkSample], processor: Any, context: int | None = None) -> BenchmarkSet:
         """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""
         kept = []
@@ -193,6 +205,7 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
 def read_benchmarks(
     files: Mapping[str, str | Path],
     *,
+    images: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
     encoding: str = "utf-8",
@@ -209,7 +222,7 @@ def read_benchmarks(
     items: list[BenchmarkSample] = []
     reports: dict[str, SkipReport] = {}
     for name, file in files.items():
-        table = EvaluationSet(name, file, encoding=encoding, max_side=max_side or MAX_SIDE)
+        table = EvaluationSet(name, file, images, encoding=encoding, max_side=max_side or MAX_SIDE)
         group = table.benchmark.group
         chosen = draw(table, limit, seed) if group is None else draw_groups(table, group, limit, seed)
         for record in chosen:
@@ -221,3 +234,66 @@ def read_benchmarks(
     found = BenchmarkSet(items, reports)
     found._require(items)  # noqa: SLF001  the same class
     return found
+
+
+FIRST = ("index", "question", "prediction", "answer", "image_path", "category")
+_ENDINGS = (".tsv", ".json")
+_LISTS = ("vqa", "contains")  # metrics of benchmarks whose tables hold a list of answers
+
+
+def check_predictions_path(path: Path) -> None:
+    """Refuse a name whose format is not known, before anything is computed."""
+    if path.suffix.lower() not in _ENDINGS:
+        raise InvalidInputError(f"{path}: predictions are written as {' or '.join(_ENDINGS)}. Give such a name.")
+
+
+def prediction_files(path: Path, samples: Iterable[Sample]) -> dict[str, Path]:
+    """The file of each task: the given one, or NAME-TASK.tsv where there are several."""
+    tasks = list(dict.fromkeys(sample.task for sample in samples))
+    return {task: path if len(tasks) == 1 else path.with_name(f"{path.stem}-{task}{path.suffix}") for task in tasks}
+
+
+def write_predictions(path: Path, samples: Sequence[Sample], predictions: Mapping[str, str]) -> list[Path]:
+    """Write the answers by id; gives the files. With several tasks, each has its own: NAME-TASK.tsv."""
+    check_predictions_path(path)
+    targets = prediction_files(path, samples)
+    tasks: dict[str, list[dict[str, str]]] = {}
+    for sample in samples:
+        tasks.setdefault(sample.task, []).append(_row_of(sample, predictions[sample.id]))
+    written = []
+    for task, rows in tasks.items():
+        target = targets[task]
+        if target.suffix.lower() == ".json":
+            files.write_json(target, rows)
+        else:
+            files.write_text(target, _as_table(rows))
+        written.append(target)
+    return written
+
+
+def _row_of(sample: Sample, prediction: str) -> dict[str, str]:
+    """One row: VLMEvalKit's columns, and the other columns of the benchmark's own table."""
+    row = dict.fromkeys(FIRST, "") | {"index": sample.id, "question": sample.question, "prediction": prediction}
+    row |= {"answer": sample.answer, "category": sample.task}
+    if not isinstance(sample, BenchmarkSample):
+        return row
+    record = sample.record
+    row |= {name: str(value) for name, value in record.meta.items()}
+    row |= {"index": record.id, "question": record.question, **record.options}
+    if record.hint:
+        row["hint"] = record.hint
+    several = len(record.references) > 1 or sample.benchmark.metric in _LISTS
+    row["answer"] = json.dumps(list(record.references), ensure_ascii=False) if several else record.references[0]
+    if sample.task == "vizwiz":
+        row["answers"] = row["answer"]
+    return row
+
+
+def _as_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Tab-separated text, quoted as pandas reads it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()

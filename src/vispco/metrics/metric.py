@@ -1,13 +1,22 @@
-"""What a metric is, and the metrics by name."""
+"""Metrics by name, and four of them: `exact`, `answer` (questions of one's own), `contains` (OCRBench), `yes-no` (MME).
+
+`contains` is right if one of the accepted answers stands in the prediction; case and line breaks do not matter. For
+handwritten formulas spaces do not count either, but case does. Short answers are easily contained by chance; that is the
+benchmark's own rule and is kept.
+
+`yes-no` reads words, not letters: "I know" holds no "no". An answer that opens with one of the two words, set off by
+punctuation, means it whatever follows. Otherwise exactly one of the two must occur. "No idea" is not "no".
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vispco.core.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class Item(Protocol):
@@ -33,3 +42,73 @@ if TYPE_CHECKING:
     """(prediction, item) -> score in [0, 1]. An empty prediction scores 0 in every metric."""
 
 METRICS: Registry[Metric] = Registry("metric", "vispco.metrics")
+
+_WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*")
+
+
+@METRICS.register(name="exact")
+def exact(prediction: str, item: Item) -> float:
+    """Whether the prediction is one of the accepted answers; case, spacing and a closing full stop do not matter."""
+    given, *accepted = (" ".join(text.casefold().split()).removesuffix(".") for text in (prediction, *item.references))
+    return float(bool(given) and given in accepted)
+
+
+@METRICS.register(name="answer")
+def answer(prediction: str, item: Item) -> float:
+    """By `option` where there are options; else right if an accepted answer stands in the prediction in whole words."""
+    if item.options:
+        return METRICS.get("option")(prediction, item)
+    given, *accepted = (" ".join(_WORD.findall(text.casefold())) for text in (prediction, *item.references))
+    stands = any(f" {text} " in f" {given} " for text in accepted if text)
+    return float(stands or exact(prediction, item))
+
+
+FORMULA = "handwritten mathematical expression recognition"
+
+
+def contains_answer(prediction: str, answers: Sequence[str], *, formula: bool = False) -> float:
+    """1.0 if any answer is part of the prediction; an empty answer is part of nothing."""
+    given, *accepted = (_squeeze(text, formula=formula) for text in (prediction, *answers))
+    return float(any(answer in given for answer in accepted if answer))
+
+
+def _squeeze(text: str, *, formula: bool) -> str:
+    """A text as it is compared: without spaces for a formula, else in lower case on one line."""
+    if formula:
+        return re.sub(r"\s", "", text)
+    return text.strip().replace("\n", " ").lower()
+
+
+@METRICS.register(name="contains")
+def containment(prediction: str, item: Item) -> float:
+    """The `contains` metric."""
+    category = str(item.meta.get("category") or item.meta.get("type", "")).strip().lower()
+    return contains_answer(prediction, item.references, formula=category == FORMULA)
+
+
+FIRST = re.compile(r"\W*(yes|no)\b\s*(?:$|[.,;:!?)\]*\"'\n–—-])")
+_EITHER = re.compile(r"(?<![\w'’])(yes|no)(?![\w'’])")
+# Phrases with "no" in them that do not answer the question. "No. 5" is a number unless a sentence begins with it.
+_IDLE = re.compile(
+    r"\bno (?:idea|clue|doubt|way (?:to|of)|matter|problem|one knows)\b|\byes or no\b"
+    r"|\bno (?:information|image|picture|question)\b(?=\W*$|\W*\n|,|\s+(?:is|was|are|were|has|have|provided|given|"
+    r"available|attached|supplied|shown|visible|to (?:see|look|answer))\b)"
+    r"|(?<=\w )\bno\.? ?\d+\b|^\W*no\.? ?\d+\W*$"
+)
+
+
+def extract_yes_no(prediction: str) -> str | None:
+    """What a prediction says, "yes" or "no", or None where it says neither or both."""
+    text = _IDLE.sub(" ", prediction.strip().lower())
+    first = FIRST.match(text)
+    if first:
+        return first.group(1)
+    said = set(_EITHER.findall(text))
+    return said.pop() if len(said) == 1 else None
+
+
+@METRICS.register(name="yes-no")
+def yes_no(prediction: str, item: Item) -> float:
+    """The `yes-no` metric."""
+    said = extract_yes_no(prediction)
+    return float(said is not None and any(extract_yes_no(answer) == said for answer in item.references))

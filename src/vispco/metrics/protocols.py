@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from vispco.metrics.benchmark import Benchmark
     from vispco.metrics.metric import Item
 
-CHINESE = re.compile("[\u4e00-\u9fff]")
-SINGLE_WORD = "\nAnswer the question using a single word or phrase."
-FROM_ABOVE = "Please select the correct answer from the options above."
-LETTER_DIRECTLY = "\nAnswer with the option's letter from the given choices directly."
-QWEN = ("qwen2_vl", "qwen2_5_vl")
-QWEN_TOKEN = 28 * 28  # pixels of one visual token
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_SINGLE_WORD = "\nAnswer the question using a single word or phrase."
+_FROM_ABOVE = "Please select the correct answer from the options above."
+_LETTER_DIRECTLY = "\nAnswer with the option's letter from the given choices directly."
+_QWEN = ("qwen2_vl", "qwen2_5_vl")
+_QWEN_TOKEN = 28 * 28  # pixels of one visual token
 
 Pixels = tuple[int | None, int | None]  # fewest, most
 
@@ -60,7 +60,7 @@ class EvaluationProtocol(ABC):
         return None
 
 
-class Ours(EvaluationProtocol):
+class _Ours(EvaluationProtocol):
     """The prompts of the benchmarks' own files."""
 
     name = "ours"
@@ -69,18 +69,18 @@ class Ours(EvaluationProtocol):
         return benchmark.prompt(record)
 
 
-class VlmEvalKit(EvaluationProtocol):
+class _VlmEvalKit(EvaluationProtocol):
     """VLMEvalKit. Qwen2-VL and LLaVA have prompts of their own there; every other model gets those of the dataset."""
 
     name = "vlmevalkit"
     METRICS: ClassVar = {"option": "vlmevalkit-option", "yes-no": "vlmevalkit-yes-no", "vqa": "vlmevalkit-vqa"}
 
     def prompt(self, benchmark: Benchmark, record: Record, family: str) -> str:
-        if benchmark.kind == "options":
-            return option_prompt(record) if family == "llava" else self._listed_options(record, family)
-        if family == "qwen2_vl" and benchmark.kind != "yes-no":
+        if benchmark.kind_of(record) == "options":
+            return _option_prompt(record) if family == "llava" else self._listed_options(record, family)
+        if family == "qwen2_vl" and benchmark.kind_of(record) != "yes-no":
             return f"{record.question}\nPlease try to answer the question with short words or phrases if possible."
-        return record.question + (SINGLE_WORD if benchmark.kind == "words" else "")
+        return record.question + (_SINGLE_WORD if benchmark.kind_of(record) == "words" else "")
 
     def _listed_options(self, record: Record, family: str) -> str:
         lines = [f"Hint: {record.hint}"] if record.hint else []
@@ -89,8 +89,8 @@ class VlmEvalKit(EvaluationProtocol):
             lines += ["Options:", *(f"{letter}. {text}" for letter, text in record.options.items())]
         text = "\n".join(lines) + "\n"
         if family != "qwen2_vl":
-            return text + (f"{FROM_ABOVE} \n" if record.options else "")
-        ending = "请直接回答选项字母。" if CHINESE.search(text) else FROM_ABOVE
+            return text + (f"{_FROM_ABOVE} \n" if record.options else "")
+        ending = "请直接回答选项字母。" if _CHINESE.search(text) else _FROM_ABOVE
         return (text + (ending if record.options else "")).rstrip()
 
     def max_new_tokens(self, benchmark: Benchmark) -> int:  # noqa: ARG002
@@ -100,43 +100,43 @@ class VlmEvalKit(EvaluationProtocol):
         return self.METRICS.get(benchmark.metric, benchmark.metric)
 
     def pixels(self, benchmark: Benchmark, family: str) -> Pixels:
-        if family not in QWEN:
+        if family not in _QWEN:
             return None, None
-        return (100 if benchmark.name == "ocrbench" else 1280) * QWEN_TOKEN, 16384 * QWEN_TOKEN
+        return (100 if benchmark.name == "ocrbench" else 1280) * _QWEN_TOKEN, 16384 * _QWEN_TOKEN
 
     def chat_template(self, family: str) -> str | None:
-        return LLAVA_CHAT if family == "llava" else None
+        return _LLAVA_CHAT if family == "llava" else None
 
 
-class LlavaProtocol(EvaluationProtocol):
+class _LlavaProtocol(EvaluationProtocol):
     """LLaVA-1.5's evaluation: few words, or the letter of an option; VizWiz may say that it cannot answer."""
 
     name = "llava"
 
     def prompt(self, benchmark: Benchmark, record: Record, family: str) -> str:  # noqa: ARG002
-        if benchmark.kind == "options":
-            return option_prompt(record)
+        if benchmark.kind_of(record) == "options":
+            return _option_prompt(record)
         if benchmark.name == "vizwiz":
             insufficient = "\nWhen the provided information is insufficient, respond with 'Unanswerable'."
-            return record.question + insufficient + SINGLE_WORD
-        return record.question + ("" if benchmark.kind == "text" else SINGLE_WORD)
+            return record.question + insufficient + _SINGLE_WORD
+        return record.question + ("" if benchmark.kind_of(record) == "text" else _SINGLE_WORD)
 
     def max_new_tokens(self, benchmark: Benchmark) -> int:  # noqa: ARG002
         return 128
 
 
-def option_prompt(record: Record) -> str:
+def _option_prompt(record: Record) -> str:
     """LLaVA's multiple choice: hint, question and options on lines of their own, then how to answer."""
     lines = [record.hint] if record.hint else []
     lines += [record.question, *(f"{letter}. {text}" for letter, text in record.options.items())]
     text = "\n".join(lines)
-    if CHINESE.search(text):
+    if _CHINESE.search(text):
         return text + ("\n请直接回答选项字母。" if record.options else "\n请直接回答问题。")
-    return text + (LETTER_DIRECTLY if record.options else "\nAnswer the question directly.")
+    return text + (_LETTER_DIRECTLY if record.options else "\nAnswer the question directly.")
 
 
 # VLMEvalKit joins LLaVA's system prompt, " <image> " for each picture and the text.
-LLAVA_CHAT = (
+_LLAVA_CHAT = (
     "A chat between a curious human and an artificial intelligence assistant. "
     "The assistant gives helpful, detailed, and polite answers to the human's questions. "
     "{% for message in messages %}"
@@ -149,7 +149,7 @@ LLAVA_CHAT = (
     "{% if add_generation_prompt %}ASSISTANT: {% endif %}"
 )
 
-PROTOCOLS: dict[str, EvaluationProtocol] = {each.name: each for each in (Ours(), VlmEvalKit(), LlavaProtocol())}
+PROTOCOLS: dict[str, EvaluationProtocol] = {each.name: each for each in (_Ours(), _VlmEvalKit(), _LlavaProtocol())}
 
 
 def protocol(name: str) -> EvaluationProtocol:

@@ -23,18 +23,18 @@ from vispco.metrics.metric import METRICS
 if TYPE_CHECKING:
     from vispco.metrics.metric import Item
 
-TOLERANCE = 0.05
-SCALES = {
+_TOLERANCE = 0.05
+_SCALES = {
     "%": 0.01, "percent": 0.01, "per cent": 0.01, "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6,
     "bn": 1e9, "b": 1e9, "billion": 1e9, "t": 1e12, "tn": 1e12, "trillion": 1e12,
 }  # fmt: skip
-UNITS = {"usd": "$", "us$": "$", "dollar": "$", "eur": "€", "euro": "€", "pound": "£", "yen": "¥"}  # spellings of one
-NUMBER = re.compile(
+_UNITS = {"usd": "$", "us$": "$", "dollar": "$", "eur": "€", "euro": "€", "pound": "£", "yen": "¥"}  # spellings of one
+_NUMBER = re.compile(
     r"(?P<sign>[-+−]?)\s*(?P<currency>[$€£¥₹]|usd|eur|us\$)?\s*(?P<inner>[-+−]?)"
     r"(?P<digits>\d{1,3}(?:[, \u00a0]\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
     r"\s*(?P<unit>%|per ?cent|[a-z°/²³$€£¥]+)?(?:\s+(?P<second>[a-z]+))?"
 )
-YEAR = re.compile(r"[12]\d{3}")
+_YEAR = re.compile(r"[12]\d{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,28 @@ class Quantity:
 
 def parse_quantity(text: str) -> Quantity | None:
     """A number with at most a scale and a unit; None for anything that says more than that."""
-    found = NUMBER.fullmatch(simplify(text))
+    found = _NUMBER.fullmatch(_simplify(text))
     if found is None:
         return None
     digits = re.sub(r"[, \u00a0]", "", found["digits"])
     value = float(digits + (found["power"] or ""))
     negative = any(sign in ("-", "−") for sign in (found["sign"], found["inner"]))
     words = [word for word in (found["unit"], found["second"]) if word]
-    scale = SCALES.get(words[0]) if words else None
+    scale = _SCALES.get(words[0]) if words else None
     if scale is not None:
         words = words[1:]
     elif len(words) > 1:  # "12 red dogs" is a text, not a number
         return None
     unit = words[0].removesuffix("s") if words else (found["currency"] or "")
-    return Quantity(-value if negative else value, scale or 1.0, UNITS.get(unit, unit))
+    return Quantity(-value if negative else value, scale or 1.0, _UNITS.get(unit, unit))
 
 
-def simplify(text: str) -> str:
+def _simplify(text: str) -> str:
     """Case, spaces at the ends or in a row, quotes around it and a closing full stop do not matter."""
     return " ".join(text.lower().split()).strip("\"'`").removesuffix(".").strip()
 
 
-def plain_number(text: str) -> float | None:
+def _plain_number(text: str) -> float | None:
     """A number as `float` reads it, a percentage as its hundredth; None for any other text."""
     try:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
@@ -78,15 +78,15 @@ def plain_number(text: str) -> float | None:
 def relaxed_accuracy(prediction: str, answer: str) -> float:
     """The official rule."""
     given = prediction.strip()
-    left, right = plain_number(given), plain_number(answer)
+    left, right = _plain_number(given), _plain_number(answer)
     if left is not None and right:
-        return float(abs(left - right) / abs(right) <= TOLERANCE)
+        return float(abs(left - right) / abs(right) <= _TOLERANCE)
     return float(bool(given) and given.lower() == answer.lower())
 
 
 def lenient_accuracy(prediction: str, answer: str, *, exact_years: bool = False) -> float:
     """The rule that also reads quantities with separators, scales, units and currencies."""
-    given, wanted = simplify(prediction), simplify(answer)
+    given, wanted = _simplify(prediction), _simplify(answer)
     if not given or not wanted:
         return 0.0
     if given == wanted:
@@ -94,17 +94,17 @@ def lenient_accuracy(prediction: str, answer: str, *, exact_years: bool = False)
     left, right = parse_quantity(prediction), parse_quantity(answer)
     if left is None or right is None or (left.unit and right.unit and left.unit != right.unit):
         return 0.0
-    if exact_years and YEAR.fullmatch(wanted):
+    if exact_years and _YEAR.fullmatch(wanted):
         return float(left.value == right.value)
     if left.scale == right.scale:
-        return float(near(left.value, right.value))
+        return float(_near(left.value, right.value))
     # One side has the sign or the word: the other may mean the number before it, or the number in full.
-    full = near(left.value * left.scale, right.value * right.scale)
-    return float(full or ((left.scale == 1.0 or right.scale == 1.0) and near(left.value, right.value)))
+    full = _near(left.value * left.scale, right.value * right.scale)
+    return float(full or ((left.scale == 1.0 or right.scale == 1.0) and _near(left.value, right.value)))
 
 
-def near(given: float, wanted: float) -> bool:
-    return abs(given - wanted) <= TOLERANCE * abs(wanted) * (1 + 1e-9)
+def _near(given: float, wanted: float) -> bool:
+    return abs(given - wanted) <= _TOLERANCE * abs(wanted) * (1 + 1e-9)
 
 
 @METRICS.register(name="relaxed")

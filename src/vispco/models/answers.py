@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL import Image
 
-from vispco.data.tasks import TASKS
+from vispco.data.dataset import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError, did_you_mean
 from vispco.models import shipped
@@ -38,3 +41,54 @@ def check_source(source: str | Path) -> None:
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(names)}) nor a folder. "
             f"A hub id has the form owner/name.{did_you_mean(text, names)}"
         )
+
+
+def read_config(
+    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
+) -> Any:
+    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
+    names = shipped.names()
+    if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+        raise LoadError(
+            f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
+            f"config.json.{did_you_mean(model, [*names, *also])}"
+        )
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    try:
+        return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if isinstance(error, StrictDataclassError):  # its first line names the field alone
+            first = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+        raise LoadError(
+            f"No config could be read from {model}: {first.strip().rstrip('.')}. Give a shipped model ({', '.join(names)}), a "
+            "folder, a hub id that this machine can reach, or a config.json."
+        ) from error
+
+
+def read_preprocessor(model: str) -> dict[str, Any]:
+    """The settings of the image processor that lies beside a config; nothing where none does."""
+    place = Path(source_of(model))
+    file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
+    if not file.is_file() or (place.is_file() and place.name != "config.json"):
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInputError(f"{file} is not JSON: {error}.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def source_of(model: str) -> str | Path:
+    """Where a model's files are: the folder of a shipped one, else what was given."""
+    return shipped.path(model) if model in shipped.names() else model
+
+
+def model_names(incomplete: str) -> list[str]:
+    """Shipped models, and folders of models from here, that begin like this: what a shell offers after TAB."""
+    start = Path(incomplete)
+    parent = start if incomplete.endswith("/") else start.parent
+    folders = [path for path in parent.glob("*") if (path / "config.json").is_file()] if parent.is_dir() else []
+    return [name for name in (*sorted(shipped.names()), *map(str, sorted(folders))) if name.startswith(incomplete)]

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
-from vispco.cost import Cost, Workload, counts_for_budget
+from vispco.cost import Cost, Workload
 from vispco.cost.workload import Array
-from vispco.kernels import Kernel
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain
-from vispco.scorers.cost import workload_under
 
-MUCH = 1e4  # a level that is not the nearest one is worse than any KL
+LEVEL_PENALTY = 1e4  # a level that is not the nearest one is worse than any KL
 ROUNDING = 1e-9
 
 
@@ -64,7 +61,7 @@ class Configurations:
         """
         levels = self.level.numpy().astype(np.float32)
         level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
-        ranked = estimate + MUCH * np.abs(levels - level[:, None].astype(np.float32))
+        ranked = estimate + LEVEL_PENALTY * np.abs(levels - level[:, None].astype(np.float32))
         dear = (floors[:, 1:] > budget[:, None] + ROUNDING)[:, self.chain.numpy()]
         affordable = np.where(dear, np.inf, ranked)
         none = np.isinf(affordable).all(axis=-1, keepdims=True)
@@ -109,31 +106,3 @@ def nearest_level(level: Array | Tensor, levels: Sequence[float]) -> Array:
     middle = (known[1:] + known[:-1]) / 2
     found: Array = known[np.searchsorted(middle, np.asarray(level, dtype=np.float64), side="right")]
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """Samples that want counts. params: [B, P]. budget: float64 [B]. chain: int64 [B]. sizes: int64 [B, 4], see
-    `TokenLayout.prompt_sizes`.
-    """
-
-    params: Tensor
-    budget: Tensor
-    chain: Tensor
-    sizes: Tensor
-
-
-def counts_by_chain(
-    request: Request, chains: Sequence[Chain], kernel: Kernel, cost: Cost, *, fill: bool = True
-) -> Tensor:
-    """Whole tokens [B, L] within each sample's budget, solved for the layers that its own chain may prune."""
-    counts = torch.zeros(len(request.budget), cost.num_layers, dtype=torch.int64)
-    for number, chain in enumerate(chains):
-        rows = (request.chain == number).nonzero()[:, 0]
-        if not len(rows):
-            continue
-        size = workload_under(chain, cost.dimensions, *request.sizes[rows].T)
-        counts[rows] = counts_for_budget(
-            kernel, request.params[rows], request.budget[rows], size, cost, gamma=deployed_gamma(kernel), fill=fill
-        )
-    return counts

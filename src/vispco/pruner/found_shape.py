@@ -37,7 +37,7 @@ class FoundShape:
     kernel: Mapping[str, Any] | None = None
 
     def schedule(self, kernel: Kernel, size: Workload, cost: Cost) -> Schedule:
-        """The schedule for samples of one size; for others, the budget parameter is solved again (see `deployment`)."""
+        """The schedule for samples of one size; for others, the budget parameter is solved again (see `PrunerSpec.resolve`)."""
         return schedule_for_budget(
             kernel, self.params, self.budget, size, cost, gamma=deployed_gamma(kernel), fill=False
         )

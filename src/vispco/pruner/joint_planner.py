@@ -19,14 +19,13 @@ from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.pruner.configurations import text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
-from vispco.pruner.mean_budget import KlCurves, Price, fixed_price
-from vispco.pruner.memory_reader import MemoryReader
+from vispco.pruner.kernel_regression import BatchRegression
+from vispco.pruner.mean_budget import KlCurves, MultiplierBracket, solve_multiplier
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
 
-REMEMBERED = 1 << 16
-"""How many plans are remembered at most."""
+MAX_CACHED_PLANS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +56,7 @@ class JointPlanner:
         self.known = predictor.configurations
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
-        self.reader = MemoryReader(
-            predictor.memory, np.arange(len(self.known)), predictor.memory.bandwidth.cpu().numpy()
-        )
+        self.reader = BatchRegression(predictor.memory)
         self.curves = MovableCurves(
             self.kernel, self.known.params, self.cost.num_layers, gamma=deployed_gamma(self.kernel)
         )
@@ -68,9 +65,9 @@ class JointPlanner:
         self._floors: dict[tuple[int, ...], Array] = {}
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
-        self.price: Price | None = None
+        self.multiplier: MultiplierBracket | None = None
         if self.budget.is_mean:
-            self.price = self._fix_price()
+            self.multiplier = self._solve_multiplier()
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
@@ -100,8 +97,8 @@ class JointPlanner:
         floors = self._lowest(sizes)
         estimate = np.where(self._usable, estimate, np.inf)
         budget = np.full(len(sizes), self.budget.amount)
-        if self.price is not None:
-            spent = self._curves(estimate, floors[:, 0]).spend(self.price)
+        if self.multiplier is not None:
+            spent = self._curves(estimate, floors[:, 0]).spend(self.multiplier)
             budget = np.minimum(spent, self.budget.cap or 1.0)
         anchor = self.known.best(estimate, budget, floors)
         return JointChoice(anchor, self._chain[anchor], budget)
@@ -115,7 +112,7 @@ class JointPlanner:
         groups = tuple(number[chain] for chain in choice.chain.tolist())
         new = [place for place, key in enumerate(keys) if key not in self._solved]
         if new:
-            if len(self._solved) > REMEMBERED:
+            if len(self._solved) > MAX_CACHED_PLANS:
                 self._solved.clear()
                 new = list(range(len(keys)))
             solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)
@@ -152,9 +149,9 @@ class JointPlanner:
         site, first = own.sites(size.num_layers), own.earliest_layer
         return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
-    def _fix_price(self) -> Price:
-        """The price at which the calibration samples, each estimated from the others, spend the mean."""
-        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_known())
+    def _solve_multiplier(self) -> MultiplierBracket:
+        """The multiplier at which the calibration samples, each estimated from the others, spend the mean."""
+        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_leave_one_out())
         floor, asked = text_floor(sizes[:, 0], sizes[:, 1], self.cost), as_array(sizes)
         full = as_array(self.cost.full(Workload(sizes[:, 0], sizes[:, 1], "entry", 0)))
 
@@ -169,7 +166,7 @@ class JointPlanner:
                 )
             return np.asarray(spent / full)
 
-        return fixed_price(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
+        return solve_multiplier(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
         inside = self._usable

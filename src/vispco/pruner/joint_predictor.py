@@ -20,9 +20,8 @@ from vispco.core.weights import hide_weight_bars
 from vispco.cost import Cost
 from vispco.kernels import Kernel
 from vispco.pruner.configurations import Configurations
-from vispco.pruner.memory import AXES, Memory
+from vispco.pruner.kernel_regression import NUM_COMPONENTS, KernelRegression
 from vispco.pruner.observation import Observation
-from vispco.pruner.similarity import similarity_weights
 from vispco.scorers import Chain
 
 
@@ -43,7 +42,7 @@ class JointPredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         kernel: dict[str, Any] | None = None,
         chains: list[dict[str, Any]] | None = None,
         cost: dict[str, Any] | None = None,
-        axes: int = AXES,
+        axes: int = NUM_COMPONENTS,
         *,
         servable: bool = False,
         **kwargs: Any,
@@ -66,7 +65,7 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
         super().__init__(config)
         num_layers = int(config.cost.get("dimensions", {}).get("num_layers", 2))
         P, K, M = self.kernel.num_parameters(num_layers), config.anchors, config.samples
-        self.memory = Memory(config.hidden, M, K, config.axes)
+        self.memory = KernelRegression(config.hidden, M, K, config.axes)
         self.params = torch.nn.Parameter(torch.zeros(K, P), requires_grad=False)  # weights have one type
         self.register_buffer("chain", torch.zeros(K, dtype=torch.int64))
         self.register_buffer("level", torch.zeros(K))
@@ -102,14 +101,8 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
 
     def estimate(self, observation: Observation) -> Tensor:
         """The estimated KL of each configuration: [B, K], infinite where one is not kept."""
-        estimate = self.memory.estimate(observation)
-        return torch.where(self.kept, estimate, torch.inf)
+        return torch.where(self.kept, self.memory.estimate(observation), torch.inf)
 
-    def estimate_known(self) -> Tensor:
+    def estimate_leave_one_out(self) -> Tensor:
         """The same for the calibration samples themselves, each estimated from the others: [M, K]."""
-        estimate = torch.empty_like(self.memory.kl)
-        for bandwidth in torch.unique(self.memory.bandwidth):
-            columns = (self.memory.bandwidth == bandwidth).nonzero()[:, 0]
-            weights = similarity_weights(self.memory.keys, self.memory.keys, bandwidth, leave_out_self=True)
-            estimate[:, columns] = weights @ self.memory.kl[:, columns]
-        return torch.where(self.kept, estimate, torch.inf)
+        return torch.where(self.kept, self.memory.estimate(), torch.inf)

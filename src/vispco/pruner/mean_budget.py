@@ -1,7 +1,7 @@
 """Budgets that are a mean: easy inputs spend less, hard ones more, and none more than a cap.
 
-For every input the estimated KL is a curve over budgets. With a price per unit of cost, an input takes the budget that
-minimises KL + price * cost. The price is fixed on the calibration samples, each estimated from the others, so that they
+For every input the estimated KL is a curve over budgets. With a multiplier per unit of cost, an input takes the budget that
+minimises KL + multiplier * cost. The multiplier is fixed on the calibration samples, each estimated from the others, so that they
 spend the mean that was asked for. A decision looks at one input, never at the rest.
 """
 
@@ -15,18 +15,18 @@ import numpy as np
 
 from vispco.cost.workload import Array
 
-GRID = 0.005  # steps of the levels that an input may take
+LEVEL_STEP = 0.005  # steps of the levels that an input may take
 ROUNDING = 1e-9
-LEAST = 1e-6  # of an estimated KL: its logarithm is interpolated
-HALVINGS = 60  # of the price's range
-ROUNDS = 8  # of prices that are corrected by what is left over
-CLOSE = 5e-4  # so near below a mean is near enough
+MIN_KL = 1e-6  # of an estimated KL: its logarithm is interpolated
+BISECTION_STEPS = 60  # of the multiplier's range
+MAX_CORRECTIONS = 8  # of multipliers that are corrected by what is left over
+TOLERANCE = 5e-4  # so near below a mean is near enough
 
 
-class Price(NamedTuple):
-    """Two prices that are next to each other, and the share of the lower one.
+class MultiplierBracket(NamedTuple):
+    """Two multipliers that are next to each other, and the share of the lower one.
 
-    Inputs that are asked alike jump together from one spending to the next, so that no single price meets a mean: each
+    Inputs that are asked alike jump together from one spending to the next, so that no single multiplier meets a mean: each
     takes the weighted mean of what it would spend at the two.
     """
 
@@ -55,9 +55,9 @@ class KlCurves:
         """
         known = np.unique(level)
         best = np.stack([estimate[:, level == each].min(axis=-1) for each in known], axis=-1).astype(np.float64)
-        log = np.minimum.accumulate(np.log(best.clip(LEAST)), axis=-1)  # more is never worse
+        log = np.minimum.accumulate(np.log(best.clip(MIN_KL)), axis=-1)  # more is never worse
         known = known.astype(np.float64)
-        steps = max(1, round(float(known[-1] - known[0]) / GRID))
+        steps = max(1, round(float(known[-1] - known[0]) / LEVEL_STEP))
         levels = np.linspace(known[0], known[-1], steps + 1)
         if len(known) == 1:
             levels, kl = levels[:1], np.exp(log)
@@ -72,39 +72,43 @@ class KlCurves:
         over[:, 0] = False
         return cls(levels, kl, np.where(over, np.inf, cost))
 
-    def spend(self, price: Price | float) -> Array:
-        """The fraction [B] that each sample spends at a price."""
-        if isinstance(price, Price):
-            return (1.0 - price.share) * self.spend(price.high) + price.share * self.spend(price.low)
+    def spend(self, multiplier: MultiplierBracket | float) -> Array:
+        """The fraction [B] that each sample spends at a multiplier."""
+        if isinstance(multiplier, MultiplierBracket):
+            return (1.0 - multiplier.share) * self.spend(multiplier.high) + multiplier.share * self.spend(
+                multiplier.low
+            )
         finite = np.isfinite(self.cost)
-        total = np.where(finite, self.kl + price * np.where(finite, self.cost, 0.0), np.inf)
+        total = np.where(finite, self.kl + multiplier * np.where(finite, self.cost, 0.0), np.inf)
         found: Array = np.take_along_axis(self.cost, total.argmin(axis=-1)[:, None], axis=1)[:, 0]
         return found
 
 
-def fixed_price(curves: KlCurves, mean: float, realised: Callable[[Array], Array] = lambda budget: budget) -> Price:
-    """The price at which samples spend the mean on average; less where more money buys nothing.
+def solve_multiplier(
+    curves: KlCurves, mean: float, realised: Callable[[Array], Array] = lambda budget: budget
+) -> MultiplierBracket:
+    """The multiplier at which samples spend the mean on average; less where more money buys nothing.
 
     realised: what samples spend that are given budgets [B]: whole tokens leave a part of a budget over.
     """
-    low, high = 0.0, float(curves.kl.max()) / GRID + 1.0
+    low, high = 0.0, float(curves.kl.max()) / LEVEL_STEP + 1.0
     if float(curves.spend(low).mean()) <= mean:
-        return Price(low, low, 0.0)
+        return MultiplierBracket(low, low, 0.0)
     asked = mean
-    found = _price_of(curves, asked, low, high)
-    for _ in range(ROUNDS):
+    found = _bisect_multiplier(curves, asked, low, high)
+    for _ in range(MAX_CORRECTIONS):
         left = mean - float(realised(curves.spend(found)).mean())
-        if 0.0 <= left < CLOSE:
+        if 0.0 <= left < TOLERANCE:
             break
         asked += left
-        found = _price_of(curves, asked, low, high)
+        found = _bisect_multiplier(curves, asked, low, high)
     return found
 
 
-def _price_of(curves: KlCurves, mean: float, low: float, high: float) -> Price:
-    """The price, between two others, at which the budgets of samples have a mean."""
-    for _ in range(HALVINGS):
+def _bisect_multiplier(curves: KlCurves, mean: float, low: float, high: float) -> MultiplierBracket:
+    """The multiplier, between two others, at which the budgets of samples have a mean."""
+    for _ in range(BISECTION_STEPS):
         middle = (low * high) ** 0.5 if low > 0 else high * 1e-6
         low, high = (middle, high) if float(curves.spend(middle).mean()) > mean else (low, middle)
     least, most = float(curves.spend(high).mean()), float(curves.spend(low).mean())
-    return Price(high, low, min(1.0, max(0.0, (mean - least) / (most - least))) if most > least else 0.0)
+    return MultiplierBracket(high, low, min(1.0, max(0.0, (mean - least) / (most - least))) if most > least else 0.0)

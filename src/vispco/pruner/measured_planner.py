@@ -17,12 +17,11 @@ from vispco.cost.solve import counts_for_budget
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
-from vispco.pruner.anchor_chooser import AnchorChooser
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
-MakeShape = Callable[[float], "Callable[[TokenLayout, Tensor], Tensor] | AnchorChooser"]
+MakeShape = Callable[[float], Callable[[TokenLayout, Tensor], Tensor]]
 """A fraction of the FLOPs -> the shapes for it."""
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
@@ -176,11 +175,7 @@ class MeasuredPlanner:
         """The shape of each sample, for a fraction of the FLOPs in whole steps: [B, P], on the host."""
         if step not in self._shapes:
             self._shapes[step] = self.make_shape(min(1.0, step / STEPS))
-        shape = self._shapes[step]
-        if isinstance(shape, AnchorChooser):
-            anchors: Tensor = shape.params
-            return anchors[torch.from_numpy(shape(layout, embeddings))]
-        found: Tensor = shape(layout, embeddings)
+        found: Tensor = self._shapes[step](layout, embeddings)
         return found.detach().double().cpu()
 
 

@@ -15,7 +15,7 @@ from vispco.cost import Dimensions
 from vispco.engine import unwrap
 
 if TYPE_CHECKING:
-    from vispco.pruner.pruner_source import PrunerSource
+    from vispco.pruner.pruner_spec import PrunerSpec
 
 SPREAD = 256  # numbers of each tensor that the digest is made of, at equal distances
 LONGEST = 60  # characters of a size in a message
@@ -85,17 +85,16 @@ class ModelFingerprint:
             )
 
 
-def check_model(source: PrunerSource, model: Any) -> None:
+def check_model(spec: PrunerSpec, model: Any) -> None:
     """Raise if what was loaded was made for another model. Of older runs only the language model's sizes are known."""
-    config = source.config
-    if config.fingerprint is not None:
-        made_for = ModelFingerprint.from_dict(config.fingerprint)
+    if spec.fingerprint is not None:
+        made_for = ModelFingerprint.from_dict(spec.fingerprint)
     else:
-        sizes = (config.cost or {}).get("dimensions")
+        sizes = (spec.cost or {}).get("dimensions")
         if not isinstance(sizes, Mapping):
             return
         made_for = ModelFingerprint("", {name: sizes[name] for name in sizes if name not in NOT_SIZES}, "")
-    made_for.check(model, f"The pruner in {source.folder}")
+    made_for.check(model, f"The pruner in {spec.folder}")
 
 
 @torch.no_grad()

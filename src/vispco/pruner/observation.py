@@ -1,4 +1,4 @@
-"""What a predictor may see of a sample: its visual and instruction embeddings, pooled or short. Never its answer."""
+"""Observations: visual and instruction embeddings of samples, never their answers; and their features for a regression."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from vispco.core.layout import TokenLayout
 
 MAX_TEXT = 256  # of a longer instruction, the end is read
+PICTURE, SIZE = 0.5, 0.3  # weights of the picture and of its size, relative to the instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,3 +75,27 @@ def join_observations(observations: list[Observation]) -> Observation:
         torch.cat([widened(o.present) for o in observations]),
         torch.cat([o.sizes for o in observations]),
     )
+
+
+def raw_features(observation: Observation) -> Tensor:
+    """Features [B, F = 3 D + 1] of each sample.
+
+    They are the mean of the instruction's embeddings, mean and deviation of the picture's, and the logarithm of its size.
+    """
+    present = observation.present[..., None].float()
+    words = (observation.text * present).sum(1) / present.sum(1).clamp_min(1)
+    size = observation.sizes[:, 1:2].float().clamp_min(1).log()
+    return torch.cat([words, observation.visual, size], dim=-1)
+
+
+def feature_scales(raw: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [F] of each feature over samples."""
+    return raw.mean(0), raw.std(0, unbiased=False).clamp_min(1e-6)
+
+
+def scaled_features(raw: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    """Standardised features [B, F] whose Euclidean distance is the dissimilarity: instruction and picture as directions."""
+    scaled = (raw - centre) / spread
+    D = (raw.shape[-1] - 1) // 3
+    words, picture, size = scaled[:, :D], scaled[:, D:-1], scaled[:, -1:]
+    return torch.cat([normalize(words, dim=-1), PICTURE * normalize(picture, dim=-1), SIZE * size], dim=-1)

@@ -1,4 +1,4 @@
-"""The kinds of planner that a `PrunerConfig` may have, by name: from data and a budget to a chain and a planner.
+"""The kinds of planner that a `PrunerSpec` may have, by name: from a spec and a model to a chain and a planner.
 
 Another kind is one function, registered by `@PLANNERS.register(name=...)` or by an entry point of the group
 `vispco.planners`. It may choose the chain by the budget.
@@ -10,148 +10,231 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torch import Tensor
-
 from vispco import cost as costs
 from vispco import kernels
 from vispco.core.errors import InvalidInputError, VispcoError
-from vispco.core.layout import TokenLayout
 from vispco.core.registry import Registry
-from vispco.core.runs.files import DamagedFileError, digest_file
+from vispco.core.runs import files
+from vispco.core.runs.files import DamagedFileError
 from vispco.core.schedule import Schedule
-from vispco.core.weights import check_weights
+from vispco.core.weights import check_weights, hide_weight_bars
 from vispco.cost import Budget, Cost
-from vispco.engine.plan import Planner, TokenPlan
+from vispco.engine import unwrap
+from vispco.engine.plan import Planner
+from vispco.families import family_of
 from vispco.kernels import Kernel
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, Shape, predicted_shape, static_shape
+from vispco.pruner.planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.predictor import Predictor
-from vispco.pruner.pruner_config import PrunerConfig
+from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain
+from vispco.scorers.cost import workload_under
 
-BuildPlanner: TypeAlias = Callable[[PrunerConfig, Budget | None, Path], tuple[Chain, Planner]]
-"""(config, budget, the folder of the config) -> what runs at this budget. Only a fixed schedule may get no budget."""
+Plan: TypeAlias = tuple[Chain, Schedule | Planner]
+BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
+"""(spec, model) -> what runs at the spec's budget. The model is None where the user has not given it yet."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
 MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
 RESTORE = "Save the pruner again from its run."
 PREDICTOR = "predictor"  # the folder of a predictor, beside the config
+FORMS = "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, or a JSON file of a schedule"
+# Where attention scorers drop. Of layers 1, 2, 4 and 5 of tiny-qwen's 10 with fastv (24 test items a task, one run), 4 was
+# the best at 30 % and 50 %, and second to 5 at 70 %. Not tried on other models.
+DEPTH = 0.4
 
 
 @PLANNERS.register(name="schedule")
-def build_schedule(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
-    """{"schedule": as `Schedule.to_dict` gives it}. The budget says what it was made for and changes nothing."""
-    return config.chain, SchedulePlanner(config.schedule)
+def _build_schedule(spec: PrunerSpec, model: Any) -> Plan:
+    """{"schedule": as `Schedule.to_dict` gives it, or text}. The budget says what it was made for and changes nothing."""
+    text = spec.planner.get("schedule")
+    found = read_schedule(text, _num_layers(model)) if isinstance(text, str) else spec.schedule
+    return _chain_of(spec), found
+
+
+@PLANNERS.register(name="steps")
+def _build_steps(spec: PrunerSpec, model: Any) -> Plan:
+    """{}: one step for each scorer, where nobody has searched."""
+    return _chain_of(spec), steps_planner(model, _chain_of(spec), _budget(spec).fraction)
+
+
+@PLANNERS.register(name="published")
+def _build_published(spec: PrunerSpec, model: Any) -> Plan:
+    """{"method": 'sparsevlm:64'}: a published method as its paper sets it, or scaled to the budget."""
+    from vispco.pruner.presets.planner import plan_method  # noqa: PLC0415 - only where a method is named
+
+    _num_layers(model)  # says that it is missing
+    fraction = None if spec.budget is None else _budget(spec).fraction
+    return plan_method(str(spec.planner.get("method")), model, fraction)
 
 
 @PLANNERS.register(name="shapes")
-def build_shapes(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:  # noqa: ARG001
+def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"kernel": ..., "shapes": [...]}: the shape of the nearest budget that was searched, moved to this one.
 
-    A shape may have a "chain" and a "kernel" of its own; without them it has those of the config.
+    A shape may have a "chain" and a "kernel" of its own; without them it has those of the spec.
     """
-    cost = cost_of(config)
-    if budget is not None and budget.kind != "flops":
-        chain, kernel, shape = nearest_shape(config, budget.amount if budget.is_relative else MIDDLE)
+    cost, budget = cost_of(spec), _budget(spec)
+    if budget.kind != "flops":
+        chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
 
         def static(fraction: float) -> Shape:
-            near = nearest_shape(config, fraction)
+            near = _nearest_shape(spec, fraction)
             return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
 
-        priced = Priced(kernel, cost.dimensions, chain)
-        return chain, MeasuredPlanner(hard(budget), static, priced)
-    fraction = fraction_of(budget)
-    chain, kernel, shape = nearest_shape(config, fraction)
-    return chain, BudgetPlanner(static_shape(shape.params), kernel, fraction, cost, chain=chain)
+        return chain, MeasuredPlanner(_hard(budget), static, Priced(kernel, cost.dimensions, chain))
+    chain, kernel, shape = _nearest_shape(spec, budget.fraction)
+    return chain, BudgetPlanner(static_shape(shape.params), kernel, budget.fraction, cost, chain=chain)
 
 
 @PLANNERS.register(name="predictor")
-def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:
-    """{"folder": where it lies, relative to the config}: a shape of each sample's own."""
-    predictor = load_predictor(config, folder)
+def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
+    """{"folder": where it lies, relative to the spec's}: a shape of each sample's own."""
+    predictor, budget = load_predictor(spec), _budget(spec)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
-    if budget is not None and budget.kind != "flops":
+    if budget.kind != "flops":
         priced = Priced(predictor.kernel, cost.dimensions, chain)
-        return chain, MeasuredPlanner(hard(budget), lambda fraction: predicted_shape(predictor, fraction), priced)
-    fraction = fraction_of(budget)
-    shape = predicted_shape(predictor, fraction)
-    return chain, BudgetPlanner(shape, predictor.kernel, fraction, cost, chain=chain)
+        return chain, MeasuredPlanner(_hard(budget), lambda fraction: PredictedShape(predictor, fraction), priced)
+    shape = PredictedShape(predictor, budget.fraction)
+    return chain, BudgetPlanner(shape, predictor.kernel, budget.fraction, cost, chain=chain)
 
 
 @PLANNERS.register(name="joint")
-def build_joint(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:
+def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
-    if budget is None:
-        fraction_of(budget)  # says what to give
-    predictor = load_predictor(config, folder)
-    if budget is not None and budget.kind != "flops":
-        measured = JointMeasuredPlanner(predictor, hard(budget))
-        return measured.chain, measured
-    planner = JointPlanner(predictor, budget or 1.0)
+    budget, predictor = _budget(spec), load_predictor(spec)
+    planner: Any = (
+        JointPlanner(predictor, budget) if budget.kind == "flops" else JointMeasuredPlanner(predictor, _hard(budget))
+    )
     return planner.chain, planner
 
 
-class SchedulePlanner:
-    """One schedule as a planner."""
+def read_schedule(text: str, num_layers: int) -> Schedule:
+    """A schedule as a person types it, or a file of one, for a model of `num_layers` layers."""
+    kind, _, rest = text.partition(":")
+    try:
+        if text == "full":
+            return Schedule.full(num_layers)
+        if kind == "single":
+            layer, keep = rest.split(":")
+            return Schedule.single(int(layer), float(keep), num_layers)
+        if kind == "withdraw":
+            return Schedule.withdraw(int(rest), num_layers)
+        if kind == "stages":
+            pairs = [part.split("=") for part in rest.split(",")]
+            return Schedule.stages({int(layer): float(keep) for layer, keep in pairs}, num_layers)
+    except InvalidInputError:
+        raise
+    except ValueError as error:
+        raise InvalidInputError(f"The schedule {text!r} cannot be read. Give {FORMS}.") from error
+    if not Path(text).is_file():
+        raise InvalidInputError(f"The schedule {text!r} is neither a file nor one of the known forms. Give {FORMS}.")
+    if is_pruner(files.read_json(text, what="schedule", remedy=f"Give {FORMS}.")):
+        raise InvalidInputError(f"{text} is a pruner, with a scorer of its own. Give it as --pruner {text}.")
+    found = Schedule.load(text)
+    if found.num_layers != num_layers:
+        raise InvalidInputError(
+            f"The schedule in {text} is for {found.num_layers} layers, but the model has {num_layers}."
+        )
+    return found
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
 
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
-        return TokenPlan(self.schedule.counts(layout.num_visual))
+def steps_planner(model: Any, chain: Chain, budget: float) -> BudgetPlanner:
+    """One step for each scorer of the chain, as deep as `first_layers` says, with heights that meet the budget."""
+    chain = chain.for_model(unwrap(model))
+    layers = _num_layers(model)
+    where = first_layers(chain, layers)
+    kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=chain.earliest_layer)
+    heights = [0.5**step for step in range(1, len(where) + 1)]
+    params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
+    return BudgetPlanner(static_shape(params), kernel, budget, costs.get("exact", model.config), chain=chain)
 
 
-def hard(budget: Budget) -> Budget:
+def first_layers(chain: Chain, num_layers: int) -> list[int]:
+    """The layer at which each scorer of a chain drops: its own where one was given, else 0, or 0.4 of the depth.
+
+    A scorer that can choose before the language model does so; one that reads attention is better asked later.
+    """
+    usual = round(DEPTH * num_layers)
+    found: list[int] = []
+    for layer, scorer in chain.stages:
+        implied = layer == 0 or layer > scorer.earliest_layer + len(found)
+        wanted = layer if implied else max(layer, usual)
+        lowest = found[-1] + 1 if found else layer
+        found.append(min(max(wanted, lowest), num_layers - 1))
+    return found
+
+
+def static_schedule(spec: PrunerSpec, budget: float, num_text: int, num_visual: int) -> tuple[Chain, Schedule]:
+    """The shape of the nearest budget that was searched, as one schedule for samples of one size."""
+    chain, kernel, shape = _nearest_shape(spec, budget)
+    cost = cost_of(spec)
+    size = workload_under(chain, cost.dimensions, num_text, num_visual)
+    return chain, FoundShape(budget, shape.params, shape.kl).schedule(kernel, size, cost)
+
+
+def _num_layers(model: Any) -> int:
+    if model is None:
+        raise InvalidInputError("This pruner depends on the model's layers. Resolve it with the model.")
+    return len(family_of(model).layers(model))
+
+
+def _chain_of(spec: PrunerSpec) -> Chain:
+    if spec.chain is None:
+        raise InvalidInputError(f"This pruner plans by {spec.kind} and has no scorers. Give it a chain, such as fastv.")
+    return spec.chain
+
+
+def _budget(spec: PrunerSpec) -> Budget:
+    budget = spec.at(None).budget  # says what to give
+    return Budget.of(1.0 if budget is None else budget)
+
+
+def _hard(budget: Budget) -> Budget:
     """A budget of time or bytes that holds for every call; means of them are refused."""
     if budget.is_mean:
         raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
     return budget
 
 
-def fraction_of(budget: Budget | None) -> float:
-    """The budget as a fraction of the cost of the unpruned model."""
-    if budget is None:
-        raise InvalidInputError("This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5).")
-    return budget.fraction
-
-
-def nearest_shape(config: PrunerConfig, budget: float) -> tuple[Chain, Kernel, FoundShape]:
+def _nearest_shape(spec: PrunerSpec, budget: float) -> tuple[Chain, Kernel, FoundShape]:
     """Of the shapes that were found, the one whose budget is nearest, with its chain and kernel."""
-    shapes = config.planner.get("shapes") or ()
+    shapes = spec.planner.get("shapes") or ()
     if not shapes:
         raise InvalidInputError(
             "There is no static shape in it. Search with mode='static' or 'line', or give a budget to Pruner.from_pretrained."
         )
     entry: Mapping[str, Any] = min(shapes, key=lambda each: abs(each["budget"] - budget))
-    chain = Chain.of(entry["chain"]) if entry.get("chain") else config.chain
-    kernel = kernels.get(**(entry.get("kernel") or config.planner["kernel"]))
+    chain = Chain.of(entry["chain"]) if entry.get("chain") else _chain_of(spec)
+    kernel = kernels.get(**(entry.get("kernel") or spec.planner["kernel"]))
     return chain, kernel, FoundShape.from_dict(dict(entry))
 
 
-def cost_of(config: PrunerConfig) -> Cost:
+def cost_of(spec: PrunerSpec) -> Cost:
     """The cost that its budgets are measured in."""
-    if config.cost is None:
+    if spec.cost is None:
         raise InvalidInputError(
             "This pruner has no cost, so a budget means nothing to it. Write it again from its run."
         )
-    return costs.from_dict(config.cost)
+    return costs.from_dict(spec.cost)
 
 
-def load_predictor(config: PrunerConfig, folder: Path) -> Any:
+def load_predictor(spec: PrunerSpec) -> Any:
     """The predictor that lies beside a config, ready to be used: of the class that its kind of planner has.
 
     Refused by name: a folder that is not beside the config, and files that are not those that were saved with it.
     """
-    made = JointPredictor if config.kind == "joint" else Predictor
-    place = folder / str(config.planner.get("folder", PREDICTOR))
+    made = JointPredictor if spec.kind == "joint" else Predictor
+    folder = spec.folder
+    place = folder / str(spec.planner.get("folder", PREDICTOR))
     if not place.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
         raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {RESTORE}")
-    for name, expected in (config.planner.get("checksums") or {}).items():
-        if not (place / name).is_file() or digest_file(place / name) != expected:
+    for name, expected in (spec.planner.get("checksums") or {}).items():
+        if not (place / name).is_file() or files.digest_file(place / name) != expected:
             raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {RESTORE}")
     check_weights(place)
     try:
@@ -165,3 +248,12 @@ def load_predictor(config: PrunerConfig, folder: Path) -> Any:
     if wrong:
         raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {RESTORE}")
     return model.eval()
+
+
+def save_predictor(spec: PrunerSpec, folder: Path) -> dict[str, Any]:
+    """Write the predictor of a spec into the folder of another; what the planner of that one says of it."""
+    predictor = load_predictor(spec)
+    with hide_weight_bars():
+        predictor.save_pretrained(folder / PREDICTOR)
+    written = [file.name for file in (folder / PREDICTOR).iterdir() if file.suffix in (".json", ".safetensors")]
+    return {"folder": PREDICTOR, "checksums": files.digest_files(folder / PREDICTOR, sorted(written))}

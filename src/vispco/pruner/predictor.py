@@ -1,12 +1,7 @@
-"""The surrogate network f_theta of the paper: what is seen of a sample and a budget in, kernel parameters out.
-
-The output is one of K shapes ("anchors") plus an offset. With one anchor it is the paper's regression of the kernel's
-parameters. With several, the predictor chooses one, by its own layers or by a memory of the calibration samples.
-"""
+"""The surrogate network f_theta of the paper: an observation and a budget in, kernel parameters out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,21 +14,18 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.weights import hide_weight_bars
 from vispco.cost import Cost, Dimensions
 from vispco.kernels import Kernel
-from vispco.pruner.memory import AXES, Memory
 from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
 
 WAVES = 8  # sines and cosines of the budget
-NEVER = -1e4  # the logit of an anchor that is not in range of a budget
 SIZES = 3  # log N_t, log N_v and their ratio
-# Buffers by the names under which versions before 0.1 saved them.
 
 
 class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
     """Everything that a predictor needs at deployment, without the model it was trained for.
 
     hidden: D of the language model. kernel, scorer: as their `config()` and `to_dict()` give them. cost: as its
-    `to_dict()` gives it. dimensions: of the language model. anchors: K. memory: calibration samples that are remembered, by `axes` numbers each.
+    `to_dict()` gives it. dimensions: of the language model.
     """
 
     model_type = "vispco_predictor"
@@ -43,22 +35,18 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         hidden: int = 2048,
         width: int = 256,
         queries: int = 4,
-        anchors: int = 1,
         dropout: float = 0.0,
         kernel: dict[str, Any] | None = None,
         scorer: dict[str, Any] | None = None,
         cost: str | dict[str, Any] = "exact",
         dimensions: dict[str, Any] | None = None,
-        memory: int = 0,
-        axes: int = AXES,
         **kwargs: Any,
     ) -> None:
-        self.hidden, self.width, self.queries, self.anchors, self.dropout = hidden, width, queries, anchors, dropout
+        self.hidden, self.width, self.queries, self.dropout = hidden, width, queries, dropout
         self.kernel = kernel or {"name": "single"}
         self.scorer = scorer or {"name": "fastv"}
         self.cost = cost
         self.dimensions = dimensions or {}
-        self.memory, self.axes = memory, axes
         super().__init__(**kwargs)
 
     def make_cost(self) -> Cost:
@@ -70,14 +58,6 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
                 "Make it with dimensions=Dimensions.from_config(model.config).to_dict()."
             )
         return costs.from_dict({"name": self.cost, "dimensions": self.dimensions})
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """params: [B, P], of the chosen anchor plus the offset. logits: [B, K], how much each anchor is preferred."""
-
-    params: Tensor
-    logits: Tensor
 
 
 class Predictor(PreTrainedModel):  # type: ignore[misc]
@@ -104,27 +84,20 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
             nn.Linear(W, W),
             nn.GELU(),
         )
-        self.choice = nn.Linear(W, config.anchors) if not config.memory else None
         self.offset = nn.Linear(W, P)
         nn.init.zeros_(self.offset.weight)
         nn.init.zeros_(self.offset.bias)
-        self.register_buffer("anchors", torch.zeros(config.anchors, P))  # [K, P]
-        # [K, 2], the budgets (from, to) at which an anchor may be chosen: at first, all
-        self.register_buffer("budget_range", torch.tensor([[-1.0, 2.0]]).repeat(config.anchors, 1))
-        self.memory: Memory | None = None
-        if config.memory:
-            self.memory = Memory(D, config.memory, config.anchors, config.axes)
+        self.register_buffer("start", torch.zeros(P))  # the shape that the offset is added to
         self.post_init()
 
     @classmethod
     def for_model(
-        cls, model: Any, kernel: Kernel, scorer: Chain, *, cost: str | Cost = "exact", anchors: int = 1, **options: Any
+        cls, model: Any, kernel: Kernel, scorer: Chain, *, cost: str | Cost = "exact", **options: Any
     ) -> Predictor:
-        """A fresh predictor for a vision-language model; its anchors are the kernel's own start."""
+        """A fresh predictor for a vision-language model; it begins with the kernel's initial shape."""
         sizes = Dimensions.from_config(model.config)
         config = PredictorConfig(
             hidden=sizes.hidden,
-            anchors=anchors,
             kernel=kernel.config(),
             scorer=scorer.to_dict(),
             cost=(costs.get(cost, sizes) if isinstance(cost, str) else cost).to_dict(),
@@ -132,7 +105,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
             **options,
         )
         made = cls(config)
-        made.anchors.copy_(kernel.initial(sizes.num_layers).expand(anchors, -1))
+        made.start.copy_(kernel.initial(sizes.num_layers))
         return made
 
     @classmethod
@@ -148,8 +121,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
     def _init_weights(self, module: nn.Module) -> None:
         """Each part starts as its own class and `__init__` made it."""
 
-    def forward(self, observation: Observation, budget: Tensor) -> Prediction:
-        """Budget: [B], fractions of the unpruned cost."""
+    def forward(self, observation: Observation, budget: Tensor) -> Tensor:
+        """Kernel parameters [B, P] of each sample. budget: [B], fractions of the unpruned cost."""
         seen = self.visual(observation.visual)
         words = self.text(observation.text)  # [B, T, W]
         gap = ~observation.present
@@ -158,17 +131,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         mean = words.masked_fill(gap[..., None], 0.0).sum(1) / observation.present.sum(-1, keepdim=True).clamp_min(1)
         terms = self.terms(self._terms(observation, budget))
         state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
-        asked = budget.to(self.budget_range.device, self.budget_range.dtype)[:, None]
-        in_range = (self.budget_range[:, 0] <= asked) & (asked < self.budget_range[:, 1])
-        preferred = -self.memory(observation, in_range) if self.memory is not None else self._choose(state)
-        logits = preferred.masked_fill(~in_range, NEVER)
-        anchor = self.anchors[logits.argmax(-1)]
-        return Prediction(anchor + self.offset(state).float(), logits.float())
-
-    def _choose(self, state: Tensor) -> Tensor:
-        assert self.choice is not None  # noqa: S101 - there is a memory or a choice
-        preferred: Tensor = self.choice(state)
-        return preferred
+        params: Tensor = self.start + self.offset(state).float()
+        return params
 
     def _terms(self, observation: Observation, budget: Tensor) -> Tensor:
         """The budget as a number and as waves, and the sizes that say what it buys."""
@@ -180,10 +144,8 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         return torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1)
 
     def flops(self, num_text: int) -> int:
-        """FLOPs of one prediction for an instruction of so many tokens: what it adds to a prefill."""
+        """FLOPs of one prediction for an instruction of `num_text` tokens: what it adds to a prefill."""
         D, W, Q = self.config.hidden, self.config.width, self.config.queries
         per_word = 2 * D * W + 4 * Q * W
         once = sum(2 * int(m.weight.numel()) for m in self.modules() if isinstance(m, nn.Linear)) - 2 * D * W
-        if self.memory is not None:
-            once += 2 * self.memory.axes.numel() + 2 * self.memory.keys.numel() + 2 * self.memory.kl.numel()
         return int(num_text * per_word + once)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +18,11 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.families import family_of
-from vispco.pruner import deployment
-from vispco.pruner.model_fingerprint import check_model
-from vispco.pruner.pruner_config import PrunerConfig
-from vispco.pruner.pruner_source import PrunerSource
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
+
+if TYPE_CHECKING:
+    from vispco.pruner.pruner_spec import PrunerSpec
 
 
 class Pruner:
@@ -37,6 +35,8 @@ class Pruner:
     record: keep which visual tokens were live at each layer of the last prefill, in `survivors(model)`.
     allocation: how a prompt's tokens are divided over its pictures or frames: 'score' (the best stay wherever they are),
         'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
+    compensate: beta, how much attention text gives back to the visual tokens that are left: their logits += beta *
+        log(shown / left). 0 is off. Default: what the chain says.
 
         with pruner(model):
             model.generate(**inputs)
@@ -51,16 +51,17 @@ class Pruner:
         relaxation: Relaxation | None = None,
         record: bool = False,
         allocation: str | None = None,
+        compensate: float | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule) and not callable(schedule):
             raise InvalidInputError(
                 f"{schedule!r:.60} was given as the schedule of a pruner. Give a Schedule, such as "
                 "Schedule.single(layer=2, keep=0.5, num_layers=10) or Schedule((1.0, 0.5, ...)), or a planner."
             )
-        self.chain = Chain.of(scorer) if allocation is None else Chain.of(scorer).with_allocation(allocation)
+        self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self._plans = PlanMemory()
-        self._source: PrunerSource | None = None  # what it was loaded from
+        self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
 
     @property
@@ -76,28 +77,31 @@ class Pruner:
         budget: float | str | None = None,
         record: bool = False,
         allocation: str | None = None,
+        compensate: float | None = None,
     ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
-        budget: default: the one that the pruner was saved with. allocation: in place of the one that it was made with.
+        budget: default: the one that the pruner was saved with. allocation, compensate: in place of those that it was made with.
         """
-        found = deployment.read(folder)
-        config = deployment.at_budget(found.config, budget)
-        source = replace(found, config=config if allocation is None else replace(config, allocation=allocation))
-        chain, planner = deployment.load(source)
-        pruner = cls(chain, source.config.schedule if source.config.fixed else planner, record=record)
-        pruner._source = source
-        return pruner
+        from dataclasses import replace  # noqa: PLC0415
+
+        from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - only for what was saved
+
+        given: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
+        spec = PrunerSpec.load(folder).at(budget)
+        return replace(spec, **{name: each for name, each in given.items() if each is not None}).resolve(record=record)
 
     @property
-    def config(self) -> PrunerConfig:
+    def spec(self) -> PrunerSpec:
         """Everything that it is, as data. A planner of your own is code, so such a pruner has none."""
-        if self._source is not None:
-            return self._source.config
+        from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - only for what is saved
+
+        if self._spec is not None:
+            return self._spec
         if isinstance(self.schedule, Schedule):
-            return PrunerConfig.of_schedule(self.chain, self.schedule)
+            return PrunerSpec.of_schedule(self.chain, self.schedule)
         raise PrunerStateError(
             f"This pruner plans by a {type(self.schedule).__name__}, which is code and cannot be saved. Make it with a Schedule, "
             "or with Pruner.from_pretrained from the folder of a search."
@@ -105,7 +109,7 @@ class Pruner:
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
-        deployment.save(self._source or PrunerSource(self.config, Path()), folder)
+        self.spec.save(folder)
         return Path(folder)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload pruner") -> str:
@@ -137,8 +141,10 @@ class Pruner:
 
     def check(self, model: nn.Module) -> None:
         """Raise if the pruner was made for a model of another class or other sizes; warn if for other weights."""
-        if self._source is not None and model not in self._checked:
-            check_model(self._source, model)
+        if self._spec is not None and model not in self._checked:
+            from vispco.pruner.model_fingerprint import check_model  # noqa: PLC0415 - only for what was made elsewhere
+
+            check_model(self._spec, model)
             self._checked.add(model)
 
     def remove(self, model: nn.Module) -> nn.Module:

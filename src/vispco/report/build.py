@@ -1,19 +1,23 @@
-"""`build`: from the folders of runs to the payload of a page."""
+"""`build`: from the folders of runs to the payload of a page; `render` and `write`: from the payload to the page."""
 
 from __future__ import annotations
 
+import html
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 from vispco.compare.searches.equal_terms import CostCurve, text_rows
 from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import write_text
 from vispco.evaluation import Evaluation
-from vispco.evaluation.frontier import Axis, Frontier, Point
-from vispco.evaluation.frontier.verdict import verdict
-from vispco.report import progress, side_files
+from vispco.evaluation.frontier import Axis, Frontier, Point, verdict
+from vispco.report import progress
 from vispco.report.payload import (
     Bench,
     BudgetRow,
@@ -27,13 +31,13 @@ from vispco.report.payload import (
     Run,
     TaskRow,
 )
-from vispco.report.run_files import RunFiles, read
+from vispco.report.run_files import RunFiles, areas, bench, comparison, method_table, provenance, read
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
-METHOD_BUDGETS = (0.25, 0.5, 0.75)
-EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
-PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
+_METHOD_BUDGETS = (0.25, 0.5, 0.75)
+_EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
+_PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
 
 
 def build(
@@ -67,15 +71,13 @@ def build(
         convergence=_convergence(entries),
         hypervolume=(curves := _curves(entries)),
         equal_terms=tuple(_equal_terms(curves)),
-        method_budgets=METHOD_BUDGETS,
+        method_budgets=_METHOD_BUDGETS,
         methods=_methods(entries),
-        areas=tuple(side_files.areas(files) for files in folders if files.areas is not None),
-        comparisons=tuple(
-            table for f in folders if f.comparison is not None for table in side_files.comparison(f, f.comparison)
-        ),
-        published=tuple(side_files.method_table(f, f.methods) for f in folders if f.methods is not None),
-        bench=tuple(side_files.bench(files) for files in folders if files.bench is not None),
-        provenance=tuple(source for files in folders for source in side_files.provenance(files)),
+        areas=tuple(areas(files) for files in folders if files.areas is not None),
+        comparisons=tuple(table for f in folders if f.comparison is not None for table in comparison(f, f.comparison)),
+        published=tuple(method_table(f, f.methods) for f in folders if f.methods is not None),
+        bench=tuple(bench(files) for files in folders if files.bench is not None),
+        provenance=tuple(source for files in folders for source in provenance(files)),
         vispco=__version__,
         created=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
@@ -90,18 +92,18 @@ def choice(frontier: Frontier, budget: float) -> int | None:
     return next(place for place, point in enumerate(frontier.points) if point is picked)
 
 
-Named = tuple[RunFiles, str, Frontier, str]
+_Named = tuple[RunFiles, str, Frontier, str]
 
 
-def _named(folders: list[RunFiles]) -> list[Named]:
+def _named(folders: list[RunFiles]) -> list[_Named]:
     """Every frontier with a label that no other has."""
-    found: list[Named] = []
+    found: list[_Named] = []
     for files in folders:
         if files.searched is not None:
             found.append((files, files.name, files.searched, "searched"))
         found += [(files, study, frontier, "empirical") for study, frontier in files.swept.items()]
     labels = [label for _, label, _, _ in found]
-    unique: list[Named] = []
+    unique: list[_Named] = []
     for files, label, frontier, kind in found:
         parent = files.path.resolve().name
         full = label if labels.count(label) == 1 else f"{parent}/{label}"
@@ -156,7 +158,7 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         accuracy=found.accuracy,
         low=found.low,
         high=found.high,
-        retention=retention if exact else tuple(round(value, PLACES) for value in retention),
+        retention=retention if exact else tuple(round(value, _PLACES) for value in retention),
         flops=found.flops.get(model),
         seconds=found.seconds / items if found.seconds > 0 and items else None,
         kl=found.kl,
@@ -176,7 +178,7 @@ def _chains(found: Any, num_layers: int) -> tuple[ChainRow, ...]:
         names = []
         for layer in range(num_layers):
             stages = [stage["scorer"] for stage in each["stages"] if stage["layer"] <= layer]
-            drops = kept[layer + 1] < kept[layer] - EVEN
+            drops = kept[layer + 1] < kept[layer] - _EVEN
             names.append(stages[-1] if stages and drops else "")
         rows.append(ChainRow(str(each["chain"]), float(each["share"]), tuple(names)))
     return tuple(rows)
@@ -189,7 +191,7 @@ def _title(runs: tuple[Run, ...], folders: list[RunFiles]) -> str:
     return " and ".join(models) if models else runs[0].label if runs else folders[0].name
 
 
-def _owners(entries: list[Named]) -> list[tuple[RunFiles, str]]:
+def _owners(entries: list[_Named]) -> list[tuple[RunFiles, str]]:
     """Each folder once, with the label of its search, or else of its first sweep."""
     first: dict[int, tuple[RunFiles, str]] = {}
     for files, label, _, _ in sorted(entries, key=lambda entry: entry[3] != "searched"):
@@ -197,15 +199,15 @@ def _owners(entries: list[Named]) -> list[tuple[RunFiles, str]]:
     return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in entries)]
 
 
-def _examples(entries: list[Named]) -> tuple[Example, ...]:
+def _examples(entries: list[_Named]) -> tuple[Example, ...]:
     return tuple(replace(one, run=label) for files, label in _owners(entries) for one in files.examples)
 
 
-def _convergence(entries: list[Named]) -> tuple[Convergence, ...]:
+def _convergence(entries: list[_Named]) -> tuple[Convergence, ...]:
     return tuple(replace(one, run=label) for files, label in _owners(entries) for one in progress.convergence(files))
 
 
-def _curves(entries: list[Named]) -> tuple[Curve, ...]:
+def _curves(entries: list[_Named]) -> tuple[Curve, ...]:
     curves = [
         progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
         for files, label, frontier, kind in entries
@@ -232,13 +234,13 @@ def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
     return tables
 
 
-def _methods(entries: list[Named]) -> tuple[MethodRow, ...]:
+def _methods(entries: list[_Named]) -> tuple[MethodRow, ...]:
     rows = []
     for entry in entries:
         files, label, frontier, kind = entry
         rivals = [rival[2] for rival in entries if rival[3] == "empirical" and _comparable(entry, rival, entries)]
         whole = rivals[0].merge(*rivals[1:]).hypervolume(progress.WHOLE) if rivals else 0.0
-        picks = [choice(frontier, budget) for budget in METHOD_BUDGETS]
+        picks = [choice(frontier, budget) for budget in _METHOD_BUDGETS]
         own = frontier.hypervolume(progress.WHOLE)
         timed = sum(point.evaluation.seconds for point in frontier) or None
         counted = sum(progress.evaluation_flops(point, frontier) for point in frontier) or None
@@ -257,7 +259,7 @@ def _methods(entries: list[Named]) -> tuple[MethodRow, ...]:
     return tuple(rows)
 
 
-def _comparable(one: Named, other: Named, everyone: list[Named]) -> bool:
+def _comparable(one: _Named, other: _Named, everyone: list[_Named]) -> bool:
     """Of the same model and scorer, as far as both are known; where one is not, only if the page knows a single one."""
     if not one[2].points or not other[2].points:
         return False
@@ -270,3 +272,52 @@ def _comparable(one: Named, other: Named, everyone: list[Named]) -> bool:
         if known[0] != known[1] and (all(known) or len(all_known) > 1):
             return False
     return True
+
+
+_STYLES = ("tokens", "layout", "controls", "figures", "survivors")
+_SCRIPTS = (
+    "dom",
+    "format",
+    "state",
+    "chart",
+    "tooltip",
+    "frontier",
+    "schedule",
+    "survivors",
+    "lines",
+    "histogram",
+    "tables",
+    "copy",
+    "main",
+)
+
+
+def write(report: Payload | Sequence[str | Path] | str | Path, path: str | Path) -> Path:
+    """Write the page of a payload, or of the runs in these folders, to `path`; the file appears whole or not at all."""
+    if isinstance(report, str | Path):
+        report = [report]
+    payload = report if isinstance(report, Payload) else build(report)
+    return write_text(path, render(payload))
+
+
+def render(payload: Payload) -> str:
+    """The page as text."""
+    data = json.dumps(payload.to_dict(), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    parts = {
+        "title": html.escape(payload.title),
+        "style": "\n".join(_asset(f"assets/{name}.css") for name in _STYLES),
+        "script": "\n".join(_asset(f"assets/{name}.js") for name in _SCRIPTS),
+        "payload": data.replace("<", "\\u003c"),  # a question may hold </script>
+    }
+    page = _asset("page.html")
+    first, *rest = page.split("{{")
+    pieces = [first]  # one pass, so that what is put in is never looked at again
+    for part in rest:
+        name, after = part.split("}}", 1)
+        pieces += [parts[name], after]
+    return "".join(pieces)
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources("vispco.report").joinpath(name).read_text(encoding="utf-8")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import base64
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
@@ -19,11 +22,51 @@ from vispco.evaluation.frontier import Frontier
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
-from vispco.report.picture import as_seen, data_uri, pack
 from vispco.report.run_files import read, save_examples
 from vispco.scorers import Chain, ChainLike
 
-MAX_LAYERS = 255  # a token's depth is one byte
+_SIDE = 360  # pixels of a picture's longer side on the page
+_QUALITY = 82  # of its WebP
+
+
+def data_uri(image: Image.Image) -> str:
+    """A small WebP, inline."""
+    small = image.copy()
+    small.thumbnail((_SIDE, _SIDE), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "WEBP", quality=_QUALITY, method=6)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def as_seen(image: Image.Image, processor: Any) -> Image.Image:
+    """The part of a picture that the token grid covers: a centre crop, where the processor makes one."""
+    images = getattr(processor, "image_processor", processor)
+    image = image.convert("RGB")
+    if not getattr(images, "do_center_crop", False):
+        return image
+    size, crop = _sides(images.size), _sides(images.crop_size)
+    scale = size["shortest_edge"] / min(image.size) if "shortest_edge" in size else 1.0
+    width, height = (min(crop[side] / scale, full) for side, full in zip(("width", "height"), image.size, strict=True))
+    left, top = (image.width - width) / 2, (image.height - height) / 2
+    return image.crop((round(left), round(top), round(left + width), round(top + height)))
+
+
+def pack(depth: Iterable[int]) -> str:
+    """One byte per token: how many layers process it."""
+    return base64.b64encode(bytes(depth)).decode()
+
+
+def unpack(depth: str, rows: int, columns: int) -> list[list[int]]:
+    """The depth of every token, [rows][columns]."""
+    values = base64.b64decode(depth)
+    return [list(values[row * columns : (row + 1) * columns]) for row in range(rows)]
+
+
+def _sides(size: Any) -> dict[str, float]:
+    return {key: float(value) for key, value in dict(size).items() if value is not None}
+
+
+_MAX_LAYERS = 255  # a token's depth is one byte
 
 
 def collect(
@@ -38,8 +81,8 @@ def collect(
     """Each sample unpruned, and at each budget of `choices` under its schedule, planner or pruner; greedy decoding, batch 1."""
     found, chain = [], Chain.of(scorer)
     layers = len(family_of(model).layers(model))
-    if layers > MAX_LAYERS:
-        raise InvalidInputError(f"The model has {layers} layers; an example holds {MAX_LAYERS} at most.")
+    if layers > _MAX_LAYERS:
+        raise InvalidInputError(f"The model has {layers} layers; an example holds {_MAX_LAYERS} at most.")
     for sample in samples:
         encoded = encode(model, processor, [sample])
         place, rows, columns = token_grid(model, encoded)

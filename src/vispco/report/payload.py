@@ -2,18 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import types
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-from vispco.core.errors import InvalidInputError, check_version
-from vispco.report.record import JsonRecord
+from vispco.core.errors import InvalidInputError, check_version, parsing
 
-FORMAT = "vispco-report"
+
+class _JsonRecord:
+    """A base for frozen dataclasses whose fields are numbers, texts, mappings, records, or tuples of those."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    @parsing("a part of a report")
+    def from_dict(cls, data: Any) -> Self:
+        if not isinstance(data, dict):
+            raise InvalidInputError(f"A {cls.__name__} is a JSON object; {type(data).__name__} was given.")
+        known = {name: _typed(hint, data[name]) for name, hint in _hints(cls).items() if name in data}  # type: ignore[arg-type]
+        try:
+            return cls(**known)
+        except TypeError as error:
+            raise InvalidInputError(f"A {cls.__name__} lacks what it needs: {error}.") from error
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _JsonRecord):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """JSON has lists where records have tuples, and objects where they have records."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if value is None:
+        return None
+    if origin in (Union, types.UnionType):
+        options = [option for option in inside if option is not type(None)]
+        return _typed(options[0], value) if len(options) == 1 else value
+    if origin is tuple:
+        return tuple(_typed(inside[0], item) for item in value)
+    if origin is not None and isinstance(value, dict):
+        return {key: _typed(inside[1], item) for key, item in value.items()}
+    if isinstance(hint, type) and issubclass(hint, _JsonRecord):
+        return hint.from_dict(value)
+    return value
+
+
+_FORMAT = "vispco-report"
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class ChainRow(JsonRecord):
+class ChainRow(_JsonRecord):
     """A chain that some samples followed: their share, and who chooses the tokens that enter each layer; "" for nobody."""
 
     chain: str
@@ -22,7 +75,7 @@ class ChainRow(JsonRecord):
 
 
 @dataclass(frozen=True)
-class TaskRow(JsonRecord):
+class TaskRow(_JsonRecord):
     """Accuracy on one task, and on how many items."""
 
     task: str
@@ -31,7 +84,7 @@ class TaskRow(JsonRecord):
 
 
 @dataclass(frozen=True)
-class PointRow(JsonRecord):
+class PointRow(_JsonRecord):
     """One evaluated schedule.
 
     fraction, flops: by the page's cost model; seconds: of the evaluation, for one sample and its whole answer, None where it
@@ -56,7 +109,7 @@ class PointRow(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Run(JsonRecord):
+class Run(_JsonRecord):
     """Points of one search or sweep, cheapest first. frontier: the places of those that nothing dominates."""
 
     label: str
@@ -74,7 +127,7 @@ class Run(JsonRecord):
 
 
 @dataclass(frozen=True)
-class BudgetRow(JsonRecord):
+class BudgetRow(_JsonRecord):
     """A stop of the slider: for each run, the place of its most accurate affordable point; None where it has none."""
 
     budget: float
@@ -82,7 +135,7 @@ class BudgetRow(JsonRecord):
 
 
 @dataclass(frozen=True)
-class ExampleState(JsonRecord):
+class ExampleState(_JsonRecord):
     """One example at one budget.
 
     depth: base64 of one byte per token of the grid, row by row: how many layers process it. A token that has left
@@ -96,7 +149,7 @@ class ExampleState(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Example(JsonRecord):
+class Example(_JsonRecord):
     """A picture (data URI), its question, and what the model answers with all tokens and with fewer."""
 
     id: str
@@ -117,7 +170,7 @@ class Example(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Convergence(JsonRecord):
+class Convergence(_JsonRecord):
     """What a solver went through. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
 
     label: str
@@ -128,7 +181,7 @@ class Convergence(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Curve(JsonRecord):
+class Curve(_JsonRecord):
     """Hypervolume reached after so much search cost.
 
     cost: seconds, or empty where the run was not timed; flops: the same in FLOPs of the language model, or empty.
@@ -142,7 +195,7 @@ class Curve(JsonRecord):
 
 
 @dataclass(frozen=True)
-class MethodRow(JsonRecord):
+class MethodRow(_JsonRecord):
     """A run in one line. ratio: its hypervolume over that of all empirical points of its model and scorer."""
 
     label: str
@@ -156,7 +209,7 @@ class MethodRow(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Areas(JsonRecord):
+class Areas(_JsonRecord):
     """Image areas of the training data before and after equalisation: edges [bins + 1] pixels, counts [bins]."""
 
     label: str
@@ -166,7 +219,7 @@ class Areas(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Bench(JsonRecord):
+class Bench(_JsonRecord):
     """A table of measurements, as its run wrote it. note: what it was measured with, such as the batch size."""
 
     label: str
@@ -176,7 +229,7 @@ class Bench(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Provenance(JsonRecord):
+class Provenance(_JsonRecord):
     """Where the numbers of one run come from."""
 
     label: str
@@ -188,7 +241,7 @@ class Provenance(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Payload(JsonRecord):
+class Payload(_JsonRecord):
     """The page. cost_model: whose FLOPs these are. Empty tuples are parts that the page leaves out."""
 
     title: str
@@ -210,11 +263,11 @@ class Payload(JsonRecord):
     created: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **super().to_dict()}
+        return {"format": _FORMAT, "version": VERSION, **super().to_dict()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Payload:
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise InvalidInputError(f'This is not a report: it has no "format": "{FORMAT}".')
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+            raise InvalidInputError(f'This is not a report: it has no "format": "{_FORMAT}".')
         check_version(data, VERSION, "This report")
         return super().from_dict(data)

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from vispco.evaluation.frontier import Frontier, Point
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import Frontier, Point, hypervolume
 from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
 
-SERIES = ("kl", "violation", "w", "lambda")
+_SERIES = ("kl", "violation", "w", "lambda")
 WHOLE = (1.0, 0.0)  # the reference of a hypervolume: the unpruned cost, no accuracy
-MAX_LINES = 5  # a chart with more cannot be read
-MAX_STEPS = 400  # more than a screen has pixels for; a longer history is thinned evenly
+_MAX_LINES = 5  # a chart with more cannot be read
+_MAX_STEPS = 400  # more than a screen has pixels for; a longer history is thinned evenly
 
 
 def convergence(run: RunFiles) -> list[Convergence]:
@@ -25,15 +24,15 @@ def convergence(run: RunFiles) -> list[Convergence]:
     for shape in run.shapes:  # a static search keeps what happened beside each budget's shape
         groups[shape.get("budget")] = [record for record in shape.get("history") or () if "iteration" in record]
     groups = {budget: records for budget, records in groups.items() if len(records) > 1}
-    groups = {budget: groups[budget] for budget in thinned(list(groups), MAX_LINES)}
+    groups = {budget: groups[budget] for budget in _thinned(list(groups), _MAX_LINES)}
     for record in run.metrics:
-        if any(name in record for name in SERIES) and {"step", "iteration"} & {*record}:
+        if any(name in record for name in _SERIES) and {"step", "iteration"} & {*record}:
             groups.setdefault(record.get("budget"), []).append(record)
     found = []
     for budget, records in groups.items():
-        kept = thinned(records)
+        kept = _thinned(records)
         steps = tuple(float(r.get("step", r.get("iteration", place))) for place, r in enumerate(kept))
-        series = {name: tuple(number(r.get(name)) for r in kept) for name in SERIES}
+        series = {name: tuple(number(r.get(name)) for r in kept) for name in _SERIES}
         known = {name: values for name, values in series.items() if any(v is not None for v in values)}
         label = run.name if budget is None else f"{run.name}, {float(budget):.0%}"
         if known:
@@ -41,7 +40,7 @@ def convergence(run: RunFiles) -> list[Convergence]:
     return found
 
 
-def thinned(records: Sequence[Any], most: int = MAX_STEPS) -> list[Any]:
+def _thinned(records: Sequence[Any], most: int = _MAX_STEPS) -> list[Any]:
     """At most so many of them, evenly, the first and the last among them."""
     if len(records) <= most:
         return list(records)
@@ -96,7 +95,7 @@ def _curve(label: str, kind: str, seconds: list[float], flops: list[float], valu
     """None where no price is known."""
     if not seconds and not flops:
         return None
-    kept = thinned(range(len(values)))
+    kept = _thinned(range(len(values)))
     prices = (tuple(price[place] for place in kept) if price else () for price in (seconds, flops))
     cost, counted = prices
     return Curve(label, kind, cost, tuple(values[place] for place in kept), counted)

@@ -1,13 +1,15 @@
-"""What a run's folder holds, read into memory: each file is optional, but one that is there must be sound."""
+"""A run's folder in memory, and what it says besides its points: each file is optional, but one that is there must be sound."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vispco.compare.methods import MethodTable
+from vispco.compare.methods import MethodTable, text_rows
+from vispco.compare.searches import comparison_table, equal_terms_table
 from vispco.compare.searches.comparison import Comparison
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
@@ -17,16 +19,16 @@ from vispco.core.runs.run_record import RunRecord, check_files, check_recorded, 
 from vispco.evaluation import Evaluation
 from vispco.evaluation.frontier import Frontier
 from vispco.pruner.run_files import UNPRUNED
-from vispco.report.payload import Example
+from vispco.report.payload import Areas, Bench, Example, Provenance
 from vispco.scorers import Chain
 
-SEARCHED = "frontier.json"
-SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
+_SEARCHED = "frontier.json"
+_SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
 EXAMPLES = "examples.json"
-COMPARED = "comparison.json"
-METHODS = "methods.json"
+_COMPARED = "comparison.json"
+_METHODS = "methods.json"
 JOURNAL = "journal.log"  # of sweeps
-STUDY_COPY = "vispco:copy"  # where a study says a second time what it is of
+_STUDY_COPY = "vispco:copy"  # where a study says a second time what it is of
 RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
@@ -90,11 +92,11 @@ def read(path: str | Path) -> RunFiles:
         raise InvalidInputError(f"There is no run at {path}. Give the folder of a search or a sweep.")
     record = check_files(path)
     swept = {
-        file.name.removesuffix(SWEPT): Frontier.load(file)
-        for file in sorted(path.glob(f"*{SWEPT}"))
-        if file.name != SWEPT
+        file.name.removesuffix(_SWEPT): Frontier.load(file)
+        for file in sorted(path.glob(f"*{_SWEPT}"))
+        if file.name != _SWEPT
     }
-    searched = path / SEARCHED
+    searched = path / _SEARCHED
     found = RunFiles(
         path,
         config=_object(path / "config.json"),
@@ -105,15 +107,15 @@ def read(path: str | Path) -> RunFiles:
         shapes=tuple(_json(path / "shapes.json") or ()),
         studies=_studies(path, record, swept),
         calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
-        comparison=Comparison.load(compared) if (compared := path / COMPARED).is_file() else None,
-        methods=MethodTable.load(table) if (table := path / METHODS).is_file() else None,
+        comparison=Comparison.load(compared) if (compared := path / _COMPARED).is_file() else None,
+        methods=MethodTable.load(table) if (table := path / _METHODS).is_file() else None,
         unpruned=None if (whole := _json(path / UNPRUNED)) is None else Evaluation.from_dict(whole),
         bench=_json(path / "bench.json"),
         areas=_json(path / "areas.json"),
     )
     if found.searched is None and not swept and found.comparison is None and found.methods is None:
         raise InvalidInputError(
-            f"{path} holds neither {SEARCHED} nor STUDY{SWEPT} nor {COMPARED} nor {METHODS}, so there is nothing to report. "
+            f"{path} holds neither {_SEARCHED} nor STUDY{_SWEPT} nor {_COMPARED} nor {_METHODS}, so there is nothing to report. "
             "Run `vispco search`, `vispco sweep` or `vispco compare` into it first."
         )
     return found
@@ -129,7 +131,7 @@ def save_examples(examples: Sequence[Example], run: str | Path | RunFolder) -> P
     return path
 
 
-def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
+def _studies_of(journal: Path) -> dict[str, dict[str, Any]]:
     """What the studies of a sweep's journal are of (model, scorer, seed, ...), by name; lines that do not tell are passed over."""
     names: list[str] = []
     found: dict[str, dict[str, Any]] = {}
@@ -147,8 +149,8 @@ def studies_of(journal: Path) -> dict[str, dict[str, Any]]:
                     names.append(str(entry["study_name"]))
                 elif "vispco" in attributes:
                     found[names[entry["study_id"]]] = _flat_identity(attributes["vispco"])
-                elif STUDY_COPY in attributes:
-                    copies[str(attributes[STUDY_COPY]["name"])] = _flat_identity(attributes[STUDY_COPY]["identity"])
+                elif _STUDY_COPY in attributes:
+                    copies[str(attributes[_STUDY_COPY]["name"])] = _flat_identity(attributes[_STUDY_COPY]["identity"])
             except (KeyError, IndexError, TypeError, AttributeError):
                 continue
     return {**found, **copies}  # the copy has its study's name in it, the other only its number
@@ -161,7 +163,7 @@ def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
 def _studies(folder: Path, record: RunRecord | None, swept: dict[str, Frontier]) -> dict[str, dict[str, Any]]:
     """What the sweeps of a folder were of. A journal that should say so, and does not, is refused."""
     journal = folder / JOURNAL
-    found = studies_of(journal)
+    found = _studies_of(journal)
     untold = [name for name in swept if name not in found]
     if record is not None and JOURNAL in record.files and untold:
         raise files.DamagedFileError(
@@ -192,3 +194,82 @@ def _lines(path: Path) -> tuple[dict[str, Any], ...]:
     """One object a line; a last line that a kill cut short is left out."""
     found = files.read_json_lines(path, remedy="Write it again, or remove it.") if path.is_file() else []
     return tuple(record for record in found if isinstance(record, dict))
+
+
+def areas(files: RunFiles) -> Areas:
+    try:
+        return Areas(files.name, *(tuple(files.areas[key]) for key in ("edges", "before", "after")))
+    except (KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"{files.path / 'areas.json'} is not what AreaSample.to_dict() gives: {error} is missing."
+        ) from error
+
+
+def bench(files: RunFiles) -> Bench:
+    rows = files.bench.get("rows") if isinstance(files.bench, dict) else files.bench
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidInputError(f'{files.path / "bench.json"} has no "rows": [{{...}}, ...] to make a table of.')
+    flat = [_flat(row) for row in rows]
+    columns = tuple(dict.fromkeys(name for row in flat for name in row))
+    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat), _batch(files))
+
+
+def _batch(files: RunFiles) -> str:
+    """How many prompts a timed batch had: a time means little without it."""
+    about = files.bench if isinstance(files.bench, dict) else {}
+    size = about.get("batch_size") or (about.get("options") or {}).get("batch_size")
+    return (
+        "" if not isinstance(size, int) else f"Batches of {size}." if size > 1 else "One prompt at a time (batch of 1)."
+    )
+
+
+def comparison(files: RunFiles, found: Comparison) -> list[Bench]:
+    """`vispco compare searches`: each search at one budget, and all budgets on equal terms where there are several."""
+    table, equal = comparison_table(found), equal_terms_table(found)
+    shown = [Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)]
+    if equal is not None:
+        shown.append(Bench(f"{files.name}, on equal terms", equal.columns, equal.rows))
+    return shown
+
+
+def method_table(files: RunFiles, found: MethodTable) -> Bench:
+    """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+)."""
+    return Bench(f"{files.name}, published methods", *text_rows(found))
+
+
+def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested objects as columns `outer inner`; of a list, what its numbers are is not shown."""
+    out: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            out |= _flat(value, f"{before}{key} ")
+        elif isinstance(value, str | int | float | bool) or value is None:
+            out[f"{before}{key}"] = value
+    return out
+
+
+def provenance(files: RunFiles) -> list[Provenance]:
+    """Of the search, with what its sweeps were of; and of each sweep and comparison that says how."""
+    studies = {f"study {name}": settings for name, settings in files.studies.items()}
+    found = [_source(name, call, {}) for name, call in files.calls.items()]
+    if files.comparison is not None:
+        found.append(_source(f"{files.name}, comparison", dict(files.comparison.details), {}))
+    if files.methods is not None:
+        found.append(_source(f"{files.name}, methods", dict(files.methods.details), {}))
+    if files.config or not found:
+        return [_source(files.name, files.config, studies), *found]
+    return found
+
+
+def _source(label: str, config: dict[str, Any], more: dict[str, Any]) -> Provenance:
+    shown_apart = ("seed", "command", "versions", "machine", "label")
+    seed, command = config.get("seed"), config.get("command")
+    versions = config.get("versions") or {key: config[key] for key in ("vispco",) if key in config}
+    return Provenance(
+        label=label,
+        seed=seed if isinstance(seed, int) else None,
+        command=shlex.join(map(str, command)) if isinstance(command, list) else command,
+        versions={key: str(value) for key, value in versions.items()},
+        machine=dict(config.get("machine") or {}),
+        settings={**{key: value for key, value in config.items() if key not in shown_apart}, **more},
+    )

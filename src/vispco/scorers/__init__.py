@@ -2,7 +2,7 @@
 
 from vispco.scorers.allocation import ALLOCATIONS, check_allocation
 from vispco.scorers.base import SCORERS, Merge, Scorer, Selection, VisionNeeds, get, register, top_tokens
-from vispco.scorers.chain import Chain, ChainLike
+from vispco.scorers.chain import Chain, ChainLike, check_compensation, with_options
 from vispco.scorers.context import ScoringContext, VisionRecord
 from vispco.scorers.mixture import MixedChain
 
@@ -48,7 +48,9 @@ __all__ = [
     "VisionNeeds",
     "VisionRecord",
     "check_allocation",
+    "check_compensation",
     "get",
     "register",
     "top_tokens",
+    "with_options",
 ]

@@ -96,6 +96,13 @@ class Allocated(Scorer):
         size = layout.on_device(np.pad(sizes, ((0, 0), (0, 1)), constant_values=1)).gather(1, picture)
         return replace(chosen, scores=-SEATS[self.allocation](places_within(order, picture, live), size).float())
 
+    def __eq__(self, other: object) -> bool:
+        own = (self.scorer, self.allocation)
+        return isinstance(other, Allocated) and own == (other.scorer, other.allocation)
+
+    def __hash__(self) -> int:
+        return hash((Allocated, self.scorer, self.allocation))
+
     def _by_picture(self, context: ScoringContext, sizes: Array, quotas: Array) -> Selection:
         """The choice of each picture as if there were no other."""
         keep, merge, mask = torch.zeros_like(context.live), None, None

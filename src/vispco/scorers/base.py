@@ -123,6 +123,11 @@ class Scorer:
         return type(self).select is Scorer.select
 
     @property
+    def reads_question(self) -> bool:
+        """Whether the choice depends on text that stands behind the picture. Scorers that read its embeddings say so."""
+        return self.needs_attention or self.needs_entering or self.needs_text_hidden
+
+    @property
     def earliest_layer(self) -> int:
         """The first layer before which it can choose: 0 is before the language model, which has no attention to read."""
         return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")

@@ -45,6 +45,7 @@ class CDPruner(Scorer):
 
     name = "cdpruner"
     needs_attention = False
+    reads_question = True
     exact: bool | None = None
 
     def __init__(

@@ -7,11 +7,13 @@
     "sparsevlm(recycle=true)@4+random@20"        with options, and from given layers on
     {0: "divprune", 3: "fastv", 20: "random"}    the same as a mapping
     "equal:divprune+fastv"                       every picture of a prompt keeps the same number (see `allocation`)
+    "compensate=0.75:divprune+fastv"             text attends more to the visual tokens that are left (see `Chain`)
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +33,8 @@ _HOW_TO_WRITE = (
     "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
     "{0: 'divprune', 3: 'fastv'}."
 )
+COMPENSATE = "compensate="
+LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
 _PART = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*(\d+))?\s*$", re.DOTALL)
 
 
@@ -40,13 +44,17 @@ class Chain:
 
     stages: (layer, scorer) pairs, layers growing. Before the first stage nothing leaves.
     allocation: how a sample's count is divided over its pictures; see `vispco.scorers.allocation`.
+    compensate: beta. Pruned keys are missed in the softmax; where K of a picture's N visual tokens are left, text attends to
+        them with logits raised by beta * log(N / K); 0 is off. See `vispco.engine.compensation`.
     """
 
     stages: tuple[tuple[int, Scorer], ...]
     allocation: str = SCORE
+    compensate: float = 0.0
 
     def __post_init__(self) -> None:
         check_allocation(self.allocation)
+        object.__setattr__(self, "compensate", check_compensation(self.compensate))
         if not self.stages:
             raise InvalidInputError(f"An empty chain of scorers was given. {_HOW_TO_WRITE}")
         for layer, scorer in self.stages:
@@ -69,9 +77,11 @@ class Chain:
         if isinstance(given, Scorer):
             return cls(((given.earliest_layer, given),))
         if isinstance(given, str):
-            allocation, colon, rest = given.partition(":")
-            if colon and allocation.strip() in ALLOCATIONS:
-                return cls.of(rest).with_allocation(allocation.strip())
+            prefix, colon, rest = (part.strip() for part in given.partition(":"))
+            if colon and prefix in ALLOCATIONS:
+                return cls.of(rest).with_allocation(prefix)
+            if colon and prefix.startswith(COMPENSATE):
+                return cls.of(rest).with_compensation(prefix.removeprefix(COMPENSATE))
             return cls._of_parts([_parse_part(part, given) for part in _split(given, "+")])
         if isinstance(given, Mapping):
             return cls._of_mapping(given)
@@ -82,7 +92,8 @@ class Chain:
     @classmethod
     def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
         if "scorers" in given:
-            return cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
+            chain = cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
+            return chain.with_compensation(given.get("compensate", 0.0))
         if "name" in given:
             return cls._of_parts([_read_part(given)])
         stages = []
@@ -109,6 +120,10 @@ class Chain:
     def with_allocation(self, allocation: str) -> Self:
         """The same scorers, with a sample's tokens divided over its pictures in this way."""
         return replace(self, allocation=allocation)
+
+    def with_compensation(self, beta: float | str) -> Self:
+        """The same scorers, with attention given back to the tokens that are left."""
+        return replace(self, compensate=check_compensation(beta))
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
@@ -171,6 +186,10 @@ class Chain:
         return any(scorer.needs_attention or scorer.needs_entering for scorer in self.scorers)
 
     @property
+    def reads_question(self) -> bool:
+        return any(scorer.reads_question for scorer in self.scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:
         """All that any of the scorers reads of the vision tower."""
         needs = VisionNeeds()
@@ -193,15 +212,17 @@ class Chain:
 
     @property
     def _prefix(self) -> str:
-        return "" if self.allocation == SCORE else f"{self.allocation}:"
+        divided = "" if self.allocation == SCORE else f"{self.allocation}:"
+        return divided + (f"{COMPENSATE}{self.compensate:g}:" if self.compensate else "")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; `Chain.of` makes it again. One scorer at its earliest layer is that scorer's own dictionary."""
         layer, first = self.stages[0]
-        if len(self.stages) == 1 and layer == first.earliest_layer and self.allocation == SCORE:
+        options: dict[str, Any] = {} if self.allocation == SCORE else {"allocation": self.allocation}
+        options |= {"compensate": self.compensate} if self.compensate else {}
+        if len(self.stages) == 1 and layer == first.earliest_layer and not options:
             return first.to_dict()
-        divided = {} if self.allocation == SCORE else {"allocation": self.allocation}
-        return {**divided, "scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
+        return {**options, "scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
 
     def __str__(self) -> str:
         """As `Chain.of` reads it again."""
@@ -215,6 +236,26 @@ class Chain:
             parts.append(f"{scorer.name}{f'({inside})' if inside else ''}{'' if layer == default else f'@{layer}'}")
             before = layer
         return self._prefix + "+".join(parts)
+
+
+def with_options(chain: Chain, allocation: str | None, compensate: float | None) -> Chain:
+    """A chain with what is given of its options; None leaves what it says itself."""
+    chain = chain if allocation is None else chain.with_allocation(allocation)
+    return chain if compensate is None else chain.with_compensation(compensate)
+
+
+def check_compensation(beta: Any) -> float:
+    """A compensation as a number; what is none, or too much, is refused."""
+    try:
+        value = float(beta)
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(beta, bool) or not LEAST_COMPENSATION <= value <= MOST_COMPENSATION:
+        raise InvalidInputError(
+            f"compensate={beta!r} was given. It is a number from {LEAST_COMPENSATION:g} to {MOST_COMPENSATION:g}, such as 0.75, by "
+            "which the log of (visual tokens shown / left) is multiplied; 0 is off."
+        )
+    return value
 
 
 def _split(text: str, at: str) -> list[str]:

@@ -31,6 +31,10 @@ class _Mixture(Scorer):
     def __init__(self, parts: Sequence[Scorer | None]) -> None:
         self.parts = tuple(parts)
         self._scorers = [part for part in parts if part is not None]
+        self._numbers: dict[Scorer, set[int]] = {}  # chains that differ in other things may have the same scorer here
+        for number, part in enumerate(parts):
+            if part is not None:
+                self._numbers.setdefault(part, set()).add(number)
 
     @property
     def needs_attention(self) -> bool:  # type: ignore[override]
@@ -53,6 +57,10 @@ class _Mixture(Scorer):
         return any(scorer.needs_text_hidden for scorer in self._scorers)
 
     @property
+    def reads_question(self) -> bool:
+        return any(scorer.reads_question for scorer in self._scorers)
+
+    @property
     def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
         return functools.reduce(operator.or_, (scorer.needs_vision for scorer in self._scorers))
 
@@ -69,12 +77,12 @@ class _Mixture(Scorer):
         keep, groups = context.live, context.groups
         if groups is None:
             raise InvalidInputError("A mixed chain needs to know which chain each sample follows: `TokenPlan.groups`.")
-        for number, part in enumerate(self.parts):
-            if part is None or number not in groups:
+        for part, numbers in self._numbers.items():
+            if numbers.isdisjoint(groups):
                 continue
-            mine = torch.tensor([group == number for group in groups]).to(keep.device, non_blocking=True)
+            mine = torch.tensor([group in numbers for group in groups]).to(keep.device, non_blocking=True)
             counts = torch.where(mine, context.counts, 0)
-            host = tuple(n if group == number else 0 for n, group in zip(context.host_counts, groups, strict=True))
+            host = tuple(n if group in numbers else 0 for n, group in zip(context.host_counts, groups, strict=True))
             chosen = part.select(replace(context, counts=counts, host_counts=host))
             keep = torch.where(mine[:, None], chosen.keep, keep)
         return Selection(keep)
@@ -111,6 +119,9 @@ class MixedChain(Chain):
 
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
+
+    def with_compensation(self, beta: float | str) -> Chain:  # type: ignore[override]
+        return MixedChain.of_chains([chain.with_compensation(beta) for chain in self.chains])
 
     @property
     def name(self) -> str:

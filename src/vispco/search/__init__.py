@@ -1,6 +1,6 @@
 """From a budget to a schedule: the paper's gradient search, its rivals, and a predictor that does it per sample.
 
-`search` is the way in; `vispco.pruner.deployment` is the way out. Names are imported when they are first used.
+`search` is the way in; `vispco.PrunerSpec` is the way out. Names are imported when they are first used.
 """
 
 from __future__ import annotations

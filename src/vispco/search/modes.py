@@ -11,7 +11,7 @@ import torch
 
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner import BudgetPlanner, predicted_shape, static_shape
+from vispco.pruner.planner import BudgetPlanner, PredictedShape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches
@@ -23,10 +23,9 @@ from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
 from vispco.search.progress import ProgressBar
-from vispco.search.shapes.halving import line_search, measure_shapes
-from vispco.search.shapes.shape_search import shape_search
+from vispco.search.shape_pool import measure_shapes
 from vispco.search.spec import SearchSpec
-from vispco.search.table.table_predictor import train_on_table
+from vispco.search.successive_halving import line_search, shape_search
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -100,7 +99,7 @@ class SearchResult:
     def planner(self, run: SearchRun, budget: float) -> BudgetPlanner:
         """What is deployed for a budget."""
         if self.predictor is not None:
-            shape: Any = predicted_shape(self.predictor, budget)
+            shape: Any = PredictedShape(self.predictor, budget)
         else:
             shape = static_shape(min(self.found, key=lambda each: abs(each.budget - budget)).params)
         cost = run.objective.cost
@@ -119,10 +118,10 @@ class JointResult(SearchResult):
 def run_mode(run: SearchRun) -> SearchResult:
     """Search in the mode and with the solver of the run's spec."""
     spec = run.spec
-    if spec.mode == "joint":
+    if spec.solver == "table":
         return _joint(run)
     if spec.mode == "predictor":
-        return _table(run) if spec.solver == "table" else _gradient(run)
+        return _gradient(run)
     found = []
     for budget in spec.budgets:
         if spec.mode == "line":
@@ -165,33 +164,15 @@ def _static(run: SearchRun, budget: float) -> FoundShape:
     return found
 
 
-def _table(run: SearchRun) -> SearchResult:
-    spec, effort = run.spec, run.spec.work
-    with ProgressBar(effort.scouting.num_passes(run.batches), show=run.show, share=True) as bar:
-        result = train_on_table(
-            run.objective,
-            run.batches,
-            spec.kernel,
-            scouting=effort.scouting,
-            fit=effort.fit,
-            progress=bar.advance,
-            **effort.predictor,
-        )
-    fitted = result.held_out
-    run.say(
-        f"KL on held-out rows: one shape {fitted.static:.4g}, predictor {fitted.predictor:.4g}, best {fitted.oracle:.4g}"
-    )
-    record = {"static": fitted.static, "predictor": fitted.predictor, "oracle": fitted.oracle}
-    return SearchResult([result.best_static(budget) for budget in spec.budgets], result.predictor, [record])
-
-
 def _joint(run: SearchRun) -> JointResult:
-    """Chains and shapes together, for all budgets at once."""
+    """Chains and shapes together, for all budgets at once; with one chain, its shapes alone."""
     spec = run.spec
-    settings = replace(spec.effort.joint, servable=spec.servable, seed=spec.seed)
-    total = settings.expected_cost(len(spec.chains), run.batches)
+    chains, effort = spec.chains or (spec.chain,), spec.effort
+    settings = effort.joint if spec.mode == "joint" else effort.one_chain
+    settings = replace(settings, servable=spec.servable, seed=spec.seed)
+    total = settings.expected_cost(len(chains), run.batches)
     with ProgressBar(total, show=run.show, share=True) as bar:
-        table = measure_joint_table(run.objective, run.batches, spec.chains, settings, bar.advance)
+        table = measure_joint_table(run.objective, run.batches, chains, settings, bar.advance, spec.kernel)
     predictor, held_out = fit_joint_predictor(run.objective, table)
     records: list[dict[str, Any]] = []
     for level, kl in held_out.items():
@@ -210,7 +191,7 @@ def _gradient(run: SearchRun) -> SearchResult:
     predictor = Predictor.for_model(objective.model, spec.kernel, spec.chain, cost=objective.cost, **effort.predictor)
     predictor.to(objective.model.device)
     plan = effort.training or TrainingSettings(
-        steps=PASSES * len(batches), rate=spec.row.rate, inner=max(2, len(batches) // 4), seed=effort.fit.seed
+        steps=PASSES * len(batches), rate=spec.row.rate, inner=max(2, len(batches) // 4), seed=spec.seed
     )
     trainer = PredictorTrainer(
         objective,
@@ -229,7 +210,7 @@ def _gradient(run: SearchRun) -> SearchResult:
 @torch.no_grad()
 def _consensus(run: SearchRun, predictor: Predictor, budget: float) -> FoundShape:
     """One shape for all samples, for `export`: the mean of the predicted parameters, with its KL on the first batch."""
-    params = [predictor(b.observation, torch.full((len(b),), budget)).params for b in run.batches[:8]]
+    params = [predictor(b.observation, torch.full((len(b),), budget)) for b in run.batches[:8]]
     mean = torch.cat(params).mean(0).double()
     kl = measure_shapes(run.objective, run.batches[0], run.spec.kernel, mean[None], budget).mean()
     return FoundShape(budget, mean, float(kl))

@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
-from vispco.kernels import Kernel
-from vispco.search.batch import Batch
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import measure_shapes_quietly
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[float, str], None]
 """(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuringJob:
-    """Shapes params [K, P] to be measured on a batch at a budget. label: what a progress bar shows when it is done."""
-
-    batch: Batch
-    params: Tensor
-    budget: float
-    label: str
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -54,53 +39,6 @@ def gather(own: Item) -> list[Item]:
         return [own]
     found: list[Any] = [None] * size
     torch.distributed.all_gather_object(found, own)
-    return found
-
-
-def own_part(items: Sequence[Item]) -> list[Item]:
-    """The items that this rank works on: every size-th."""
-    rank, size = rank_and_size()
-    return list(items[rank::size])
-
-
-def in_order(parts: Sequence[Sequence[Item]]) -> list[Item]:
-    """The items of all ranks in their first order: the inverse of `own_part`."""
-    longest = max(map(len, parts), default=0)
-    return [part[place] for place in range(longest) for part in parts if place < len(part)]
-
-
-def shares(num_jobs: int, num_shapes: Sequence[int], rank: int, size: int) -> list[tuple[int, slice]]:
-    """The (job, shapes) of a rank: whole jobs in turn; those that are left over are split by their shapes."""
-    whole = num_jobs - num_jobs % size
-    mine = [(job, slice(None)) for job in range(rank, whole, size)]
-    for job in range(whole, num_jobs):
-        part = slice(rank, None, size)
-        if range(*part.indices(num_shapes[job])):
-            mine.append((job, part))
-    return mine
-
-
-def measure_jobs(
-    objective: Objective, kernel: Kernel, jobs: Sequence[MeasuringJob], progress: Progress = lambda *_: None
-) -> list[Tensor]:
-    """KL [B, K] of each job, on the host; every rank measures its part and gets all of them."""
-    rank, size = rank_and_size()
-    numbers = [len(job.params) for job in jobs]
-    own = {}
-    for job, part in shares(len(jobs), numbers, rank, size):
-        given = jobs[job]
-        kl = measure_shapes_quietly(objective, given.batch, kernel, given.params[part], given.budget)
-        own[job] = kl.T.cpu()
-        progress(size * given.budget * len(kl), given.label)
-    if size == 1:
-        return [own[job] for job in range(len(jobs))]
-    found = [torch.empty(len(job.batch), len(job.params)) for job in jobs]
-    journal = objective.journal
-    for other, (measured, entries) in enumerate(gather((own, {} if journal is None else journal.take_new()))):
-        for job, shapes in shares(len(jobs), numbers, other, size):
-            found[job][:, shapes] = measured[job]
-        if journal is not None and other != rank:
-            journal.enter(entries)
     return found
 
 

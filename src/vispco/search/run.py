@@ -44,9 +44,11 @@ def search(
     scorer: ChainLike | None = None,
     scorers: Sequence[ChainLike] | None = None,
     servable: bool = False,
+    cacheable: bool = False,
     kernel: str | Kernel = "steps",
     mode: Mode | None = None,
     allocation: str | None = None,
+    compensate: float | None = None,
     solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
@@ -65,23 +67,28 @@ def search(
     anything else in it is refused (`vispco.core.runs.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
-    servable: only configurations that prune once, before layer 0. With one scorer, its schedules alone are searched.
+    servable: only configurations that prune once, before layer 0. cacheable: only chains whose choice does not depend on the
+    question. With one scorer, its schedules alone are searched.
     allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
+    compensate: attention that text gives back to the visual tokens that are left (`Chain.compensate`); default: a joint search
+    finds it level by level, others have none.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
     default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
     default: the paper's row for this model and kernel. seed: of everything that is drawn. spec: all of these at once (scorer
     to seed), in place of them. facts: more for config.json, such as the command that was given.
-    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.pruner.deployment`.
+    Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
     spec = spec or SearchSpec.choose(
         scorer,
         scorers,
         servable=servable,
+        cacheable=cacheable,
         kernel=kernel,
         mode=mode,
         allocation=allocation,
+        compensate=compensate,
         solver=solver,
         budgets=tuple(budgets),
         cost=cost,

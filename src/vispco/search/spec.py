@@ -11,16 +11,14 @@ from vispco import kernels
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.cost import Cost, parse_budget
 from vispco.kernels import Kernel
-from vispco.scorers import Chain, ChainLike
+from vispco.scorers import Chain, ChainLike, with_options
 from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import check_chains, default_chains, joint_kernel, servable_chains
+from vispco.search.joint.settings import ONE_CHAIN, JointSettings
+from vispco.search.joint.space import candidate_chains, check_chains, joint_kernel
 from vispco.search.presets import SearchPreset
-from vispco.search.table.network_fit import FitSettings
-from vispco.search.table.scouting import ScoutingSettings
 
 Mode = Literal["joint", "static", "predictor", "line"]
 # The first is the default.
@@ -40,18 +38,14 @@ class Effort:
 
     batch_size: int = 16  # the paper's
     descent: DescentSettings = field(default_factory=DescentSettings)
-    scouting: ScoutingSettings = field(default_factory=ScoutingSettings)
-    fit: FitSettings = field(default_factory=FitSettings)
     training: TrainingSettings | None = None  # None: the preset's rate, and a few passes over the samples
     predictor: dict[str, Any] = field(default_factory=dict)  # options of its config
     joint: JointSettings = field(default_factory=JointSettings)
+    one_chain: JointSettings = field(default_factory=lambda: ONE_CHAIN)
 
     def seeded(self, seed: int) -> Effort:
         """The same effort with another seed of what it draws; 0 leaves every part's own seed as it is."""
-        if seed == 0:
-            return self
-        training = None if self.training is None else replace(self.training, seed=seed)
-        return replace(self, fit=replace(self.fit, seed=seed), training=training)
+        return self if seed == 0 or self.training is None else replace(self, training=replace(self.training, seed=seed))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,7 +68,8 @@ class SearchSpec:
 
     chain, kernel: the space. solver: None becomes the default of the mode. cost: a name or a `Cost`. preset: None stands
     for the paper's row of the model and kernel (see `for_model`). chains: the candidates of a joint search, which chooses
-    among them (`chain` is then the first). servable: only configurations that prune once, before layer 0.
+    among them (`chain` is then the first). servable: only configurations that prune once, before layer 0. cacheable: only
+    chains whose choice does not depend on the question.
     `SearchSpec.of` takes names, `SearchSpec.of_chains` makes a joint search.
     """
 
@@ -89,6 +84,7 @@ class SearchSpec:
     seed: int = 0
     chains: tuple[Chain, ...] = ()
     servable: bool = False
+    cacheable: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.cost, str):
@@ -125,40 +121,49 @@ class SearchSpec:
         scorers: Sequence[ChainLike] | None = None,
         *,
         servable: bool = False,
+        cacheable: bool = False,
         kernel: str | Kernel = "steps",
         mode: Mode | None = None,
         allocation: str | None = None,
+        compensate: float | None = None,
         **rest: Any,
     ) -> Self:
         """The search that a user means: joint without a scorer or a mode, else of one chain.
 
-        allocation: of tokens over a prompt's pictures, in place of what the scorers say. rest: the other fields.
+        allocation: of tokens over a prompt's pictures, compensate: of attention to tokens that are left, in place of what the
+        scorers say (a joint search that is not given it searches it). rest: the other fields.
         """
         named = (
             kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
         )  # an unknown one is refused
         if scorer is not None and scorers is not None:
             raise InvalidInputError("Both one scorer and a list of scorers were given. Keep one of them.")
-        if scorer is None and scorers is not None and len(scorers) == 1 and not servable:
+        if scorer is None and scorers is not None and len(scorers) == 1 and not (servable or cacheable):
             scorer, scorers = scorers[0], None
-        joint = mode == "joint" or (mode is None and (scorer is None or servable))
-        if allocation is not None:
+        joint = mode == "joint" or (mode is None and (scorer is None or servable or cacheable))
+        if allocation is not None or compensate is not None:
             if scorers is None and joint and scorer is None:
-                scorers = servable_chains() if servable else default_chains()
-            scorer = None if scorer is None and joint else Chain.of(scorer or "fastv").with_allocation(allocation)
-            scorers = None if scorers is None else [Chain.of(each).with_allocation(allocation) for each in scorers]
+                scorers = candidate_chains(servable=servable, cacheable=cacheable)
+            given = (allocation, compensate)
+            scorer = None if scorer is None and joint else with_options(Chain.of(scorer or "fastv"), *given)
+            scorers = None if scorers is None else [with_options(Chain.of(each), *given) for each in scorers]
         if joint:
             if named != "steps" or rest.pop("solver", None) not in (None, "table"):
                 raise InvalidInputError(
                     "A joint search has curves and a solver of its own. To choose a kernel or a solver, give one scorer."
                 )
+            if compensate is not None:  # then it is not searched
+                effort = rest.pop("effort", None) or Effort(batch_size=JOINT_BATCH)
+                rest["effort"] = replace(effort, joint=replace(effort.joint, compensations=()))
             preset = rest.pop("preset", None)
             rest["preset"] = presets.get(preset) if isinstance(preset, str) else preset
-            return cls.of_chains(scorers if scorer is None else [scorer], servable=servable, **rest)
-        if servable or scorers is not None:
+            return cls.of_chains(
+                scorers if scorer is None else [scorer], servable=servable, cacheable=cacheable, **rest
+            )
+        if servable or cacheable or scorers is not None:
             raise InvalidInputError(
                 f"mode={mode!r} searches the schedules of one scorer. Give one, or leave the mode out to search several "
-                "chains, or those that can be served."
+                "chains, or those that can be served or cached."
             )
         return cls.of("fastv" if scorer is None else scorer, kernel, mode=mode or "predictor", **rest)
 
@@ -168,14 +173,17 @@ class SearchSpec:
         scorers: Sequence[ChainLike] | None = None,
         *,
         servable: bool = False,
+        cacheable: bool = False,
         effort: Effort | None = None,
         **rest: Any,
     ) -> Self:
         """A joint search among chains; default: all that are candidates. rest: the other fields."""
-        default = servable_chains() if servable else default_chains()
-        chains = check_chains(default if scorers is None else scorers, servable=servable)
+        if scorers is None:
+            scorers = candidate_chains(servable=servable, cacheable=cacheable)
+        chains = check_chains(scorers, servable=servable, cacheable=cacheable)
         effort = effort or Effort(batch_size=JOINT_BATCH)
-        return cls(chains[0], joint_kernel(), mode="joint", chains=chains, servable=servable, effort=effort, **rest)
+        found = cls(chains[0], joint_kernel(servable=servable), mode="joint", chains=chains, effort=effort, **rest)
+        return replace(found, servable=servable, cacheable=cacheable)
 
     @property
     def row(self) -> SearchPreset:
@@ -215,6 +223,7 @@ class SearchSpec:
             "effort": self.effort.to_dict(),
             "seed": self.seed,
             **({"scorers": [str(chain) for chain in self.chains], "servable": self.servable} if self.chains else {}),
+            **({"cacheable": True} if self.cacheable else {}),
         }
 
     @classmethod

@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING
 from vispco.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from vispco.sweep.loaded_model import sweep
+    from vispco.sweep.pools import Factory
     from vispco.sweep.progress import OnProgress, Progress, ProgressDisplay
-    from vispco.sweep.runner import run
+    from vispco.sweep.runner import run, sweep
     from vispco.sweep.spec import SweepSpec, SweepWorkers
-    from vispco.sweep.workers.worker_pool import Factory
 
 _MODULES = {
-    "Factory": "vispco.sweep.workers.worker_pool",
+    "Factory": "vispco.sweep.pools",
     "OnProgress": "vispco.sweep.progress",
     "Progress": "vispco.sweep.progress",
     "ProgressDisplay": "vispco.sweep.progress",
     "SweepSpec": "vispco.sweep.spec",
     "SweepWorkers": "vispco.sweep.spec",
     "run": "vispco.sweep.runner",
-    "sweep": "vispco.sweep.loaded_model",
+    "sweep": "vispco.sweep.runner",
 }
 
 __all__ = ["Factory", "OnProgress", "Progress", "ProgressDisplay", "SweepSpec", "SweepWorkers", "run", "sweep"]

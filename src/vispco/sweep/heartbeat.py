@@ -17,9 +17,9 @@ from typing import Any, Self
 from vispco.core.runs.provenance import machine_id
 from vispco.core.runs.provenance import process_start as start_time
 
-BEAT_SECONDS = 15.0
+_BEAT_SECONDS = 15.0
 STALE_SECONDS = 75.0  # a sweep without a heartbeat for this long counts as dead
-UNOWNED_SECONDS = 20.0  # how long a trial may run before it names its sweep
+_UNOWNED_SECONDS = 20.0  # how long a trial may run before it names its sweep
 KEY_PREFIX = "run:"  # followed by the id of the sweep: the study attribute that holds its heartbeat
 
 Record = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         count = 0
-        while not self._stop.wait(BEAT_SECONDS):
+        while not self._stop.wait(_BEAT_SECONDS):
             count += 1
             try:
                 self._write(KEY_PREFIX + self.run, {**self._record, "beat": count})
@@ -64,7 +64,7 @@ class HeartbeatMonitor:
     def is_abandoned(self, trial: int, owner: str | None, records: Mapping[str, Any]) -> bool:
         """Whether the sweep `owner` that evaluates this trial is dead. records: the attributes of the study."""
         if owner is None:
-            return self.seconds_unchanged(f"trial {trial}", "unowned") > UNOWNED_SECONDS
+            return self.seconds_unchanged(f"trial {trial}", "unowned") > _UNOWNED_SECONDS
         return self.is_dead(owner, records.get(KEY_PREFIX + owner))
 
     def is_dead(self, run: str, record: Record | None) -> bool:

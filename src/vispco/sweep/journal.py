@@ -25,20 +25,20 @@ from optuna.storages.journal import JournalFileBackend
 
 from vispco.core.runs.checksums import decode_line, encode_line
 from vispco.core.runs.files import cut_unfinished_line
-from vispco.core.runs.run_lock import wait_for_lock
+from vispco.core.runs.run_record import wait_for_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CREATE_STUDY, SET_STUDY_ATTRIBUTE, CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
+_CREATE_STUDY, _SET_STUDY_ATTRIBUTE, _CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
 # by operation code: what a line must have besides "worker_id"
-REQUIRED_KEYS = {
-    CREATE_STUDY: ("study_name", "directions"),
+_REQUIRED_KEYS = {
+    _CREATE_STUDY: ("study_name", "directions"),
     1: ("study_id",),
-    SET_STUDY_ATTRIBUTE: ("study_id", "user_attr"),
+    _SET_STUDY_ATTRIBUTE: ("study_id", "user_attr"),
     3: ("study_id", "system_attr"),
-    CREATE_TRIAL: ("study_id", "datetime_start"),
+    _CREATE_TRIAL: ("study_id", "datetime_start"),
     5: ("trial_id", "param_name", "param_value_internal", "distribution"),
     6: ("trial_id", "state", "values"),
     7: ("trial_id", "step", "intermediate_value"),
@@ -46,11 +46,11 @@ REQUIRED_KEYS = {
     9: ("trial_id", "system_attr"),
     10: (),
 }
-LINE_BREAK = re.compile(rb'\n|(?<=\d\})[^\n](?=\{"op_code":)')  # also a damaged one: one byte between two whole lines
+_LINE_BREAK = re.compile(rb'\n|(?<=\d\})[^\n](?=\{"op_code":)')  # also a damaged one: one byte between two whole lines
 STUDY_COPY = "vispco:copy"  # a study attribute: name and settings again, in case that their own line is damaged
-FAILED_STATE = 3  # of Optuna's trials
-EPOCH = "1970-01-01T00:00:00"
-SYNC_SECONDS = 1.0  # what a power cut may lose; the death of a process loses nothing that was written
+_FAILED_STATE = 3  # of Optuna's trials
+_EPOCH = "1970-01-01T00:00:00"
+_SYNC_SECONDS = 1.0  # what a power cut may lose; the death of a process loses nothing that was written
 
 
 @contextmanager
@@ -67,7 +67,7 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
-        self._last_sync = -SYNC_SECONDS
+        self._last_sync = -_SYNC_SECONDS
         self._offsets = {0: 0}  # number of a line -> where it starts
         self._studies: list[str] = []  # names, in the order of their creation
         self._num_trials = 0
@@ -84,7 +84,7 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
             cut_unfinished_line(file)
             file.write(data)
             file.flush()
-            if time.monotonic() - self._last_sync > SYNC_SECONDS:
+            if time.monotonic() - self._last_sync > _SYNC_SECONDS:
                 os.fsync(file.fileno())
                 self._last_sync = time.monotonic()
 
@@ -92,7 +92,7 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
         """Return one operation for every whole line from this number on."""
         with self._path.open("rb") as file:
             file.seek(self._offsets[log_number_from])
-            lines = LINE_BREAK.split(file.read())[:-1]  # the last one is empty or unfinished
+            lines = _LINE_BREAK.split(file.read())[:-1]  # the last one is empty or unfinished
         logs = [decode_operation(line) for line in lines]
         for index, line in enumerate(lines):
             number = log_number_from + index
@@ -107,35 +107,35 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
     def _count(self, log: dict[str, Any], *, damaged: bool) -> None:
         self._num_read += 1
         self.damaged_lines += damaged
-        if log["op_code"] == CREATE_STUDY and log["study_name"] not in self._studies:
+        if log["op_code"] == _CREATE_STUDY and log["study_name"] not in self._studies:
             self._studies.append(log["study_name"])
-        self._num_trials += log["op_code"] == CREATE_TRIAL
+        self._num_trials += log["op_code"] == _CREATE_TRIAL
 
     def _replacement(self, line: bytes, later: list[dict[str, Any] | None]) -> dict[str, Any]:
         """Return the operation that stands in for a damaged line, by what can be read of it and of the later lines."""
         operation, study = _integer("op_code", line), _integer("study_id", line)
-        if operation == CREATE_STUDY or not self._studies:
+        if operation == _CREATE_STUDY or not self._studies:
             copies = (_study_copy(log, len(self._studies)) for log in later)
             name = next((copy for copy in copies if copy is not None), f"damaged-{len(self._studies)}")
-            return {"op_code": CREATE_STUDY, "worker_id": "damaged", "study_name": name, "directions": [1, 2]}
-        if operation == CREATE_TRIAL or (operation is None and self._refers_to_missing_trial(later)):
+            return {"op_code": _CREATE_STUDY, "worker_id": "damaged", "study_name": name, "directions": [1, 2]}
+        if operation == _CREATE_TRIAL or (operation is None and self._refers_to_missing_trial(later)):
             return {
-                "op_code": CREATE_TRIAL,
+                "op_code": _CREATE_TRIAL,
                 "worker_id": "damaged",
                 "study_id": len(self._studies) - 1 if study is None else study,
-                "state": FAILED_STATE,
-                "datetime_start": EPOCH,
-                "datetime_complete": EPOCH,
+                "state": _FAILED_STATE,
+                "datetime_start": _EPOCH,
+                "datetime_complete": _EPOCH,
                 "user_attrs": {"dropped": "Its line of the journal was damaged."},
             }
-        return {"op_code": SET_STUDY_ATTRIBUTE, "worker_id": "damaged", "study_id": -1, "user_attr": {}}  # no effect
+        return {"op_code": _SET_STUDY_ATTRIBUTE, "worker_id": "damaged", "study_id": -1, "user_attr": {}}  # no effect
 
     def _refers_to_missing_trial(self, later: list[dict[str, Any] | None]) -> bool:
         """Whether the later lines count on one trial more than were created."""
         num_trials = self._num_trials
         for log in later:
             if log is not None:
-                num_trials += log["op_code"] == CREATE_TRIAL
+                num_trials += log["op_code"] == _CREATE_TRIAL
                 if log.get("trial_id", -1) >= num_trials:
                     return True
         return False
@@ -144,9 +144,9 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
 def decode_operation(line: bytes) -> dict[str, Any] | None:
     """Return the operation of a line; None if the line is damaged."""
     log = decode_line(line)
-    if log is None or not isinstance(log.get("op_code"), int) or log["op_code"] not in REQUIRED_KEYS:
+    if log is None or not isinstance(log.get("op_code"), int) or log["op_code"] not in _REQUIRED_KEYS:
         return None
-    keys = ("worker_id", *REQUIRED_KEYS[log["op_code"]])
+    keys = ("worker_id", *_REQUIRED_KEYS[log["op_code"]])
     if any(key not in log for key in keys) or not isinstance(log.get("trial_id", 0), int):
         return None
     return log
@@ -167,7 +167,7 @@ def _integer(key: str, line: bytes) -> int | None:
 
 def _study_copy(log: dict[str, Any] | None, study: int) -> str | None:
     """Return the name of a study by its attribute `STUDY_COPY`, None if `log` does not set it."""
-    if log is None or log["op_code"] != SET_STUDY_ATTRIBUTE or log["study_id"] != study:
+    if log is None or log["op_code"] != _SET_STUDY_ATTRIBUTE or log["study_id"] != study:
         return None
     copy = log["user_attr"].get(STUDY_COPY)
     return None if copy is None else str(copy["name"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vispco.evaluation.frontier import Frontier, Point
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
-LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal
+_LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ def time_left(settled_now: int, left: int, seconds: float) -> float | None:
     return seconds / settled_now * left if settled_now else None
 
 
-def status_line(progress: Progress) -> str:
+def _status_line(progress: Progress) -> str:
     """Return the numbers of configurations, and the time left once it can be told, as one line."""
     line = f"{progress.settled}/{progress.total} configurations, {progress.running} running"
     line += "" if progress.eta is None else f", {timedelta(seconds=round(progress.eta))} left"
     return f"{line}, {progress.failed} failed" if progress.failed else line
 
 
-def best_line(progress: Progress) -> str:
+def _best_line(progress: Progress) -> str:
     """Return the best accuracy within each budget as one line."""
     return ", ".join(f"{budget:.0%}: {point.accuracy:.4f}" for budget, point in sorted(progress.best.items()))
 
@@ -81,7 +81,7 @@ def render(progress: Progress) -> RenderableType:
     for budget, point in sorted(progress.best.items()):
         table.add_row(f"{budget:.0%}", f"{point.accuracy:.4f}", f"{point.low:.4f} – {point.high:.4f}")
     bar = ProgressBar(total=progress.total, completed=progress.settled, width=60)
-    return Group(Text(status_line(progress)), bar, table)
+    return Group(Text(_status_line(progress)), bar, table)
 
 
 class ProgressDisplay:
@@ -94,7 +94,7 @@ class ProgressDisplay:
     def __init__(self, console: Console | None = None, *, draw: bool = True) -> None:
         self._console, self._draw, self._lines = console or Console(stderr=True), draw, ProgressLines()
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
-        self._last_line = -LINE_SECONDS
+        self._last_line = -_LINE_SECONDS
 
     def __enter__(self) -> Self:
         if self._draw:
@@ -108,12 +108,12 @@ class ProgressDisplay:
             self._live.__exit__(kind, error, trace)
 
     def __call__(self, progress: Progress) -> None:
-        line = f"{status_line(progress)}; best by budget: {best_line(progress)}"
+        line = f"{_status_line(progress)}; best by budget: {_best_line(progress)}"
         self._lines.tell(progress.settled, progress.total, line)
         if not self._draw:
             return
         if self._console.is_terminal:
             self._live.update(render(progress))
-        elif progress.seconds - self._last_line >= LINE_SECONDS or progress.settled == progress.total:
+        elif progress.seconds - self._last_line >= _LINE_SECONDS or progress.settled == progress.total:
             self._last_line = progress.seconds
             self._console.print(line, soft_wrap=True)

@@ -1,40 +1,127 @@
-"""`run`: evaluate the schedules that a strategy asks for, and return their frontier."""
+"""Running a sweep: the main loop between queue and workers, `run` for any evaluator, `sweep` for a loaded model."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+import time
 import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError, VispcoError, needs_extra
 from vispco.core.runs.checksums import DamagedJournalWarning
 from vispco.core.runs.run_folder import RunFolder
+from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Axis, Frontier
+from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.scorers import ChainLike
+from vispco.sweep.heartbeat import Heartbeat
+from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_left
+from vispco.sweep.spec import SweepSpec, SweepWorkers
+from vispco.sweep.study import JOURNAL, SweepStudy, open_storage
+from vispco.sweep.trial_queue import TrialQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from vispco.data.sample import Sample
+    from vispco.evaluation.frontier import Frontier
+    from vispco.sweep.pools import Factory, Outcome, WorkerPool
+    from vispco.sweep.progress import OnProgress
+    from vispco.sweep.trial_queue import Claim, TrialQueue
+
+_POLL_SECONDS = 0.5  # how long to wait for an outcome
+_SAVE_SECONDS = 5.0  # how often the frontier is saved
+_REQUEUE_SECONDS = 3.0  # how often abandoned configurations are looked for
+
+
+class Dispatcher:
+    """Connects a trial queue and a pool of workers."""
+
+    def __init__(self, queue: TrialQueue, pool: WorkerPool, path: Path, on_progress: OnProgress | None) -> None:
+        self.queue, self.pool, self.path, self.on_progress = queue, pool, path, on_progress
+        self._claims: dict[int, Claim] = {}
+        self._start_time = time.monotonic()
+        self._last_done: dict[str, float] = {}
+        self._settled_at_start: int | None = None
+
+    def run(self) -> Frontier:
+        """Run until every configuration is done or has failed, here or elsewhere. The frontier is saved in any case."""
+        try:
+            while not self._finished():
+                self._submit()
+                for outcome in self.pool.wait(_POLL_SECONDS):
+                    self._record(outcome)
+                if self._due("save", _SAVE_SECONDS):
+                    self.queue.frontier().save(self.path)
+        finally:
+            self.pool.close()
+            try:
+                self._release()
+            finally:  # even when the storage is gone
+                self.queue.frontier().save(self.path)
+        return self.queue.frontier()
+
+    def _release(self) -> None:
+        for claim in self._claims.values():
+            self.queue.requeue(claim, "The sweep was stopped.", died=False)
+        self._claims = {}
+        self.queue.refresh()
+
+    def _submit(self) -> None:
+        if self._due("requeue", _REQUEUE_SECONDS):
+            self.queue.requeue_abandoned()
+        while self.pool.free:
+            claim = self.queue.claim()
+            if claim is None:
+                return
+            self._claims[claim.number] = claim
+            self.pool.submit(claim.number, claim.schedule)
+
+    def _record(self, outcome: Outcome) -> None:
+        claim = self._claims.pop(outcome.job)
+        if outcome.evaluation is not None:
+            self.queue.record(claim, outcome.evaluation)
+        elif outcome.error is not None:
+            self.queue.fail(claim, outcome.error)
+        else:
+            self.queue.requeue(claim, "Its worker died.", died=True)
+
+    def _finished(self) -> bool:
+        self.queue.refresh()
+        done, failed = self.queue.counts()
+        self._settled_at_start = done + failed if self._settled_at_start is None else self._settled_at_start
+        total = self.queue.plan.total
+        if self.on_progress is not None:
+            seconds = time.monotonic() - self._start_time
+            eta = time_left(done + failed - self._settled_at_start, total - done - failed, seconds)
+            best = best_per_budget(self.queue.frontier())
+            self.on_progress(Progress(done, failed, len(self._claims), total, best, seconds, eta))
+        return done + failed >= total
+
+    def _due(self, action: str, interval: float) -> bool:
+        now = time.monotonic()
+        if now - self._last_done.get(action, -interval) < interval:
+            return False
+        self._last_done[action] = now
+        return True
+
 
 with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
     import optuna
     import sqlalchemy  # noqa: F401 - of the storage
 
-from vispco.sweep.dispatcher import Dispatcher
-from vispco.sweep.heartbeat import Heartbeat
-from vispco.sweep.spec import SweepSpec, SweepWorkers
-from vispco.sweep.storage import JOURNAL, open_storage
-from vispco.sweep.study import SweepStudy
-from vispco.sweep.trial_queue import TrialQueue
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vispco.sweep.progress import OnProgress
-    from vispco.sweep.workers.worker_pool import Factory
+_WRITTEN = (JOURNAL, f"{JOURNAL}.flock", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
+_ONE_WORKER = SweepWorkers()
 
 
-WRITTEN = (JOURNAL, f"{JOURNAL}.flock", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
-ONE_WORKER = SweepWorkers()
-
-
-class StorageLostError(VispcoError, ConnectionError):
+class _StorageLostError(VispcoError, ConnectionError):
     """The storage stopped answering during a sweep."""
 
 
@@ -45,7 +132,7 @@ def run(
     name: str,
     directory: str | Path | RunFolder,
     storage: str | None = None,
-    workers: SweepWorkers = ONE_WORKER,
+    workers: SweepWorkers = _ONE_WORKER,
     fingerprint: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Frontier:
@@ -65,7 +152,7 @@ def run(
     plan = spec.plan()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = RunFolder.of(directory)
-    with folder.claim("sweep", {}, shared=True, older=WRITTEN):
+    with folder.claim("sweep", {}, shared=True, older=_WRITTEN):
         if storage is None:
             folder.declare(JOURNAL, f"{JOURNAL}.flock")
         opened = open_storage(storage, folder.path)
@@ -83,10 +170,79 @@ def run(
                 queue = TrialQueue(study, plan, heartbeat.run, Axis.parse(spec.axis))
                 frontier = Dispatcher(queue, pool, path, on_progress).run()
         except optuna.exceptions.StorageInternalError as error:
-            raise StorageLostError(
+            raise _StorageLostError(
                 f"The storage {opened.name} stopped answering. The results so far are in {path}. Run again to continue."
             ) from error
         finally:
             pool.close()
         folder.finish(growing=(JOURNAL, f"{JOURNAL}.flock"), only=f"{name}.")
         return frontier
+
+
+_SHARED_BYTES = 1 << 30  # of unpruned runs that are kept, so that later schedules resume from them
+
+
+def sweep(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    *,
+    scorer: ChainLike = "fastv",
+    space: str = "single",
+    strategy: str = "grid",
+    trials: int | None = None,
+    budget: tuple[float, float] | None = None,
+    directory: str | Path | None = None,
+    name: str = "sweep",
+    kl: bool = False,
+    batch_size: int = 32,
+    seed: int = 0,
+    progress: OnProgress | None = None,
+) -> Frontier:
+    """Evaluate the schedules of a space, and return them as a frontier.
+
+    model, processor: as `vispco.load` returns them.
+    samples: what every schedule is evaluated on.
+    space: 'single', 'stages', 'kernel:NAME' or 'free'.
+    strategy: 'grid', 'random', 'tpe' or 'nsga2'.
+    trials: how many schedules; a grid has its own number.
+    budget: (low, high), the range of cost that every schedule must lie in, as fractions of the unpruned FLOPs.
+    directory: for the journal and the frontier; call again with the same arguments to continue a sweep that was stopped. None keeps
+    nothing.
+    progress: called with a `vispco.sweep.Progress` after each schedule.
+
+    For several processes or machines, use `vispco.sweep.run` with an `EvaluatorSpec`.
+    """
+    evaluator = TaskEvaluator(model, processor, samples, scorer, kl=kl, batch_size=batch_size, share=_SHARED_BYTES)
+    with ExitStack() as stack:
+        folder = directory if directory is not None else stack.enter_context(TemporaryDirectory())
+        spec = SweepSpec(
+            space=space,
+            strategy=strategy,
+            num_layers=evaluator.num_layers,
+            trials=trials,
+            seed=seed,
+            budget=budget,
+            cost=None if budget is None else SampleSizes.of(evaluator).fraction,
+            earliest_layer=evaluator.scorer.earliest_layer,
+        )
+        return run(
+            lambda: evaluator,
+            spec,
+            name=name,
+            directory=folder,
+            workers=SweepWorkers(0, "inline"),
+            fingerprint=_fingerprint(evaluator),
+            on_progress=progress,
+        )
+
+
+def _fingerprint(evaluator: TaskEvaluator) -> dict[str, Any]:
+    """What the results depend on: a journal of another model, scorer or sample list is refused."""
+    config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
+    return {
+        "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
+        "scorer": evaluator.scorer.to_dict(),
+        "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
+        "kl": evaluator.with_kl,
+    }

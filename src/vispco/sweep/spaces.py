@@ -1,17 +1,15 @@
-"""Search spaces of schedules: a few parameters, and the schedule that they describe.
-
-Every value of the parameters gives a valid, non-increasing schedule that keeps all tokens before `earliest_layer`.
-"""
+"""Search spaces of schedules, and the range of cost that configurations must lie in."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from vispco import kernels
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 RATIOS = tuple(round(0.01 + 0.05 * i, 2) for i in range(20))  # the paper's: .01, .06, ..., .96
-MAX_KERNEL_PARAMETER = 6.0  # sigmoid(±6) is within 0.25 % of its ends: larger parameters change nothing
+_MAX_KERNEL_PARAMETER = 6.0  # sigmoid(±6) is within 0.25 % of its ends: larger parameters change nothing
 
 
 Params = Mapping[str, float]
@@ -32,7 +30,7 @@ Params = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Parameter:
+class _Parameter:
     """A float in [low, high] (in steps, or uniform in its logarithm), or an integer."""
 
     name: str
@@ -90,7 +88,7 @@ class Space(ABC):
 
     @cached_property
     @abstractmethod
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[_Parameter, ...]:
         """The parameters of the space."""
 
     @abstractmethod
@@ -121,10 +119,10 @@ class SingleSpace(Space):
     name = "single"
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[_Parameter, ...]:
         return (
-            Parameter("layer", self.earliest_layer, self.num_layers - 1, integer=True),
-            Parameter("keep", RATIOS[0], RATIOS[-1], step=0.05),
+            _Parameter("layer", self.earliest_layer, self.num_layers - 1, integer=True),
+            _Parameter("keep", RATIOS[0], RATIOS[-1], step=0.05),
         )
 
     def schedule(self, params: Params) -> Schedule:
@@ -135,20 +133,20 @@ class SingleSpace(Space):
         return [{"layer": layer, "keep": keep} for layer in layers for keep in RATIOS]
 
 
-class StagesSpace(Space):
+class _StagesSpace(Space):
     """Up to three stages, at any layers, uniform over all non-increasing heights."""
 
     name = "stages"
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[_Parameter, ...]:
         numbers = range(1, min(3, self.num_layers - self.earliest_layer) + 1)
-        layers = (Parameter(f"layer_{j}", self.earliest_layer, self.num_layers - 1, integer=True) for j in numbers)
-        return (*layers, *(Parameter(f"share_{j}", 0.0, 1.0) for j in numbers))
+        layers = (_Parameter(f"layer_{j}", self.earliest_layer, self.num_layers - 1, integer=True) for j in numbers)
+        return (*layers, *(_Parameter(f"share_{j}", 0.0, 1.0) for j in numbers))
 
     def schedule(self, params: Params) -> Schedule:
         count = len(self.parameters) // 2
-        heights = descending([params[f"share_{j}"] for j in range(1, count + 1)])
+        heights = _descending([params[f"share_{j}"] for j in range(1, count + 1)])
         layers = sorted(int(params[f"layer_{j}"]) for j in range(1, count + 1))
         return Schedule.stages(
             dict(zip(layers, heights, strict=True)), self.num_layers
@@ -164,17 +162,17 @@ class FreeSpace(Space):
     name = "free"
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        shares = (Parameter(f"share_{i}", 0.0, 1.0) for i in range(self.earliest_layer, self.num_layers))
-        return (*shares, Parameter("fullness", 1 / 8, 8.0, log=True))
+    def parameters(self) -> tuple[_Parameter, ...]:
+        shares = (_Parameter(f"share_{i}", 0.0, 1.0) for i in range(self.earliest_layer, self.num_layers))
+        return (*shares, _Parameter("fullness", 1 / 8, 8.0, log=True))
 
     def schedule(self, params: Params) -> Schedule:
-        curve = descending([params[f"share_{i}"] for i in range(self.earliest_layer, self.num_layers)])
+        curve = _descending([params[f"share_{i}"] for i in range(self.earliest_layer, self.num_layers)])
         full = (1.0,) * self.earliest_layer
         return Schedule((*full, *(r ** (1.0 / params["fullness"]) for r in curve)))
 
 
-class KernelSpace(Space):
+class _KernelSpace(Space):
     """The curves of one kernel. A kernel that is annealed is used as deployed, with hard steps."""
 
     def __init__(self, kernel: str, num_layers: int, earliest_layer: int = 1) -> None:
@@ -183,9 +181,9 @@ class KernelSpace(Space):
         self.kernel = kernels.get(kernel, earliest_layer=earliest_layer)
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[_Parameter, ...]:
         names = self.kernel.parameter_names(self.num_layers)
-        return tuple(Parameter(name, -MAX_KERNEL_PARAMETER, MAX_KERNEL_PARAMETER) for name in names)
+        return tuple(_Parameter(name, -_MAX_KERNEL_PARAMETER, _MAX_KERNEL_PARAMETER) for name in names)
 
     def schedule(self, params: Params) -> Schedule:
         raw = torch.tensor([params[p.name] for p in self.parameters], dtype=torch.float64)
@@ -193,7 +191,7 @@ class KernelSpace(Space):
         return Schedule.from_kernel(self.kernel, raw, self.num_layers, gamma=gamma)
 
 
-def descending(shares: list[float]) -> list[float]:
+def _descending(shares: list[float]) -> list[float]:
     """Turn n independent uniform numbers into n sorted uniform numbers, largest first.
 
     The largest of n uniform numbers is distributed as u^(1/n), the next as that times u^(1/(n-1)), and so on. Unlike
@@ -206,15 +204,134 @@ def descending(shares: list[float]) -> list[float]:
     return values
 
 
-SPACES: dict[str, type[SingleSpace | StagesSpace | FreeSpace]] = {
-    space.name: space for space in (SingleSpace, StagesSpace, FreeSpace)
+SPACES: dict[str, type[SingleSpace | _StagesSpace | FreeSpace]] = {
+    space.name: space for space in (SingleSpace, _StagesSpace, FreeSpace)
 }
 
 
 def get(name: str, num_layers: int, earliest_layer: int = 1) -> Space:
     """Return the space `single`, `stages`, `free` or `kernel:NAME`."""
     if name.startswith("kernel:"):
-        return KernelSpace(name.removeprefix("kernel:"), num_layers, earliest_layer)
+        return _KernelSpace(name.removeprefix("kernel:"), num_layers, earliest_layer)
     if name not in SPACES:
         raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
     return SPACES[name](num_layers, earliest_layer)
+
+
+CostFunction = Callable[[Schedule], float]
+"""Returns a schedule's cost as a fraction of the unpruned model's. It never grows when a schedule keeps less."""
+
+_MAX_DRAWS = 16  # random draws before one is moved into the range
+_MAX_HALVINGS = 60
+_MAX_STARTS = 64
+
+
+@dataclass(frozen=True)
+class CostRange:
+    """Configurations of `space` whose cost is in [low, high]."""
+
+    space: Space
+    low: float
+    high: float
+    cost: CostFunction
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low <= self.high <= 1.0:
+            raise InvalidInputError(
+                f"The budget [{self.low:g}, {self.high:g}] was given. Give two fractions of the unpruned model's cost, "
+                "0 <= low <= high <= 1."
+            )
+        earliest = self.space.earliest_layer
+        floor = self.cost(Schedule.withdraw(earliest, self.space.num_layers))
+        if self.high < floor:
+            raise InvalidInputError(
+                f"The budget [{self.low:g}, {self.high:g}] is below the floor: with no visual token from layer {earliest} on, "
+                f"this model still costs {floor:.4g} of the unpruned one. Give a budget above it."
+            )
+
+    def contains(self, params: Params) -> bool:
+        return self.low <= self._cost(params) <= self.high
+
+    @cached_property
+    def grid(self) -> list[Params] | None:
+        """The configurations of the space's grid that lie in the range, in the order of the space."""
+        full_grid = self.space.grid()
+        if full_grid is None:
+            return None
+        inside = [params for params in full_grid if self.contains(params)]
+        if not inside:
+            costs = [self._cost(params) for params in full_grid]
+            raise self._empty_range_error(min(costs), max(costs))
+        return inside
+
+    def draw(self, rng: np.random.Generator) -> Params:
+        """Draw a random configuration in the range: by rejection, and after `_MAX_DRAWS` draws by moving one into it."""
+        for _ in range(_MAX_DRAWS):
+            params = self.space.draw(rng)
+            if self.contains(params):
+                return params
+        return self.fit(params, rng)
+
+    def fit(self, params: Params, rng: np.random.Generator) -> Params:
+        """Return these parameters if they lie in the range, else others that do.
+
+        For a grid these are the nearest ones. Otherwise they are the first ones found on a line to the cheapest or the
+        most expensive configuration.
+        """
+        if self.grid is not None:
+            return params if self.contains(params) else min(self.grid, key=lambda other: self._distance(params, other))
+        ends = self._ends
+        cheapest, dearest = (self._cost(end) for end in ends)
+        for _ in range(_MAX_STARTS if cheapest <= self.high and dearest >= self.low else 0):
+            moved = self._move(params, ends)
+            if moved is not None:
+                return moved
+            params = self.space.draw(rng)
+        raise self._empty_range_error(cheapest, dearest)
+
+    def _move(self, params: Params, ends: tuple[Params, Params]) -> Params | None:
+        cost = self._cost(params)
+        if self.low <= cost <= self.high:
+            return params
+        end = ends[0] if cost > self.high else ends[1]
+        moved, last = self._bisect(params, end, move_integers=True)
+        if moved is None:  # a step in a layer index skipped the range: keep the indices and move the shares alone
+            moved, _ = self._bisect(last, end, move_integers=False)
+        return moved
+
+    def _bisect(self, start: Params, end: Params, *, move_integers: bool) -> tuple[Params | None, Params]:
+        """Return a configuration in the range between start and end (or None), and the last one on the start's side."""
+        too_dear = self._cost(start) > self.high
+        near, far = 0.0, 1.0
+        for share in (1.0, *([None] * _MAX_HALVINGS)):
+            at = (near + far) / 2 if share is None else share
+            params = self.space.between(start, end, at, move_integers=move_integers)
+            cost = self._cost(params)
+            if self.low <= cost <= self.high:
+                return params, params
+            if (cost > self.high) == too_dear:
+                near = at
+            else:
+                far = at
+        return None, self.space.between(start, end, near, move_integers=move_integers)
+
+    @cached_property
+    def _ends(self) -> tuple[Params, Params]:
+        """The cheapest and the most expensive of the two extreme corners and some random draws."""
+        rng = np.random.default_rng(0)
+        corners: list[Params] = [{p.name: getattr(p, side) for p in self.space.parameters} for side in ("low", "high")]
+        drawn = [self.space.draw(rng) for _ in range(_MAX_STARTS)]
+        ranked = sorted([*corners, *drawn], key=self._cost)
+        return ranked[0], ranked[-1]
+
+    def _distance(self, one: Params, other: Params) -> float:
+        return sum(abs(one[p.name] - other[p.name]) / (p.high - p.low or 1.0) for p in self.space.parameters)
+
+    def _cost(self, params: Params) -> float:
+        return self.cost(self.space.schedule(params))
+
+    def _empty_range_error(self, cheapest: float, dearest: float) -> InvalidInputError:
+        return InvalidInputError(
+            f"No schedule of the space {self.space.name!r} was found to cost between {self.low:g} and {self.high:g}; "
+            f"they cost from {cheapest:.4g} to {dearest:.4g}. Widen the budget, or take another space."
+        )

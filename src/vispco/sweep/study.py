@@ -1,15 +1,21 @@
-"""The Optuna study of a sweep: opening it, and reading and changing its trials by number."""
+"""The Optuna study of a sweep: where it is stored, how it is opened, and its trials by number."""
 
 from __future__ import annotations
 
 import json
+import socket
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
+import sqlalchemy
 from optuna.exceptions import UpdateFinishedTrialError
 
 from vispco.core.errors import InvalidInputError
-from vispco.sweep.journal import STUDY_COPY
+from vispco.sweep.journal import STUDY_COPY, SweepJournal, file_lock, is_foreign_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,16 +23,124 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, TrialState
 
-    from vispco.sweep.storage import SweepStorage
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+_DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
+JOURNAL = "journal.log"
+_TIMEOUT = 5.0  # seconds
+_SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty HTTP/2 SETTINGS frame; both sides begin with one
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
-IDENTITY = "vispco"  # the study attribute that holds the settings of the sweep
-DIRECTIONS = ("minimize", "maximize")  # cost, accuracy: Optuna's dashboard draws the frontier from these
+
+@dataclass(frozen=True)
+class _SweepStorage:
+    """An Optuna storage, its name in messages, and the lock file for changes of trials' states, if it needs one."""
+
+    backend: optuna.storages.BaseStorage
+    name: str
+    lock: Path | None = None
+    journal: SweepJournal | None = None
+
+    @property
+    def damaged_lines(self) -> int:
+        """How many damaged lines of the journal were skipped."""
+        return 0 if self.journal is None else self.journal.damaged_lines
+
+    def state_lock(self) -> AbstractContextManager[None]:
+        """Return the lock to hold while the state of a trial changes.
+
+        Optuna makes "waiting -> running" one step in a journal (by the order of its lines) and in PostgreSQL and MySQL
+        (by `SELECT ... FOR UPDATE`). SQLite has no such clause, so that two processes could get the same trial. Its
+        database is one file on one machine: a lock file next to it is enough.
+        """
+        return file_lock(self.lock) if self.lock is not None else nullcontext()
+
+
+def open_storage(storage: str | None, directory: Path) -> _SweepStorage:
+    """Open a URL (`sqlite:///...`, `postgresql://...`), a journal file by its path, or the journal in `directory`."""
+    if storage is None or "://" not in storage:
+        return _open_journal(Path(storage) if storage is not None else directory / JOURNAL)
+    try:
+        url = sqlalchemy.make_url(storage)
+    except sqlalchemy.exc.ArgumentError as error:
+        raise InvalidInputError(
+            f"The storage {storage!r} is not a URL that Optuna takes. Give sqlite:///FILE, postgresql://USER@HOST/NAME, "
+            "or the path of a journal file."
+        ) from error
+    shown = url.render_as_string(hide_password=True)
+    if url.host:
+        port = url.port or _PORTS.get(url.get_backend_name(), 5432)
+        problem = connection_problem(url.host, port)
+        if problem is not None:
+            raise InvalidInputError(
+                f"The storage {shown} cannot be reached: {problem} (port {port}). Is the database server running?"
+            )
+    on_disk = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    lock = Path(f"{url.database}.flock") if on_disk else None
+    try:
+        with file_lock(lock) if lock is not None else nullcontext():
+            database = _open_database(url)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"The storage {shown} needs the Python driver {url.get_driver_name()!r}, which is not installed: "
+            f"pip install {url.get_driver_name()}."
+        ) from error
+    except (sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(getattr(error, "orig", None) or error)
+        why = (why or str(error)).strip().splitlines()[0]
+        raise InvalidInputError(f"The storage {shown} cannot be opened: {why}.") from error
+    return _SweepStorage(optuna.storages.get_storage(database), shown, lock)
+
+
+def _open_database(url: sqlalchemy.URL) -> optuna.storages.RDBStorage:
+    """Open the database and create its tables if it has none. If several processes do so at once, all but one fail."""
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if url.get_driver_name() in _DRIVERS_WITH_TIMEOUT:
+        options["connect_args"] = {"connect_timeout": 10}
+    for wait in (1.0, 2.0):
+        try:
+            return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
+        except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError):
+            time.sleep(wait)
+    return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
+
+
+def _open_journal(path: Path) -> _SweepStorage:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if (path.exists() and not path.is_file()) or is_foreign_file(path):
+            raise ValueError  # noqa: TRY301
+        journal = SweepJournal(path)
+        return _SweepStorage(optuna.storages.JournalStorage(journal), str(path), journal=journal)
+    except (OSError, ValueError, KeyError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not an Optuna journal"
+        raise InvalidInputError(
+            f"The journal {path} cannot be opened: {why}. Give another folder or storage."
+        ) from error
+
+
+def connection_problem(host: str, port: int, *, grpc: bool = False, timeout: float = _TIMEOUT) -> str | None:
+    """Return why no server (with `grpc`: no gRPC server) answers at host:port; None if one does."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout) as connection:
+            if not grpc:
+                return None
+            connection.sendall(_PREFACE)
+            answer = connection.recv(len(_SETTINGS_FRAME), socket.MSG_WAITALL)
+    except TimeoutError:
+        return f"nothing answered within {timeout:g} seconds"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if answer[3:4] == _SETTINGS_FRAME[3:4] else "the server there does not speak gRPC"
+
+
+_IDENTITY = "vispco"  # the study attribute that holds the settings of the sweep
+_DIRECTIONS = ("minimize", "maximize")  # cost, accuracy: Optuna's dashboard draws the frontier from these
 
 
 class SweepStudy:
     """The trials of one study. Changes to a trial that another process has finished are ignored."""
 
-    def __init__(self, study: optuna.Study, storage: SweepStorage) -> None:
+    def __init__(self, study: optuna.Study, storage: _SweepStorage) -> None:
         self.name = study.study_name
         self.storage = storage
         self._backend = study._storage  # noqa: SLF001  # the storage with its cache, as the study itself uses it
@@ -34,7 +148,7 @@ class SweepStudy:
         self._trial_ids: dict[int, int] = {}
 
     @classmethod
-    def open(cls, storage: SweepStorage, name: str, identity: Mapping[str, Any]) -> SweepStudy:
+    def open(cls, storage: _SweepStorage, name: str, identity: Mapping[str, Any]) -> SweepStudy:
         """Create the study `name`, or open an existing one with the same `identity` (model, space, tasks, ...)."""
         return cls(_open_optuna_study(storage, name, identity), storage)
 
@@ -103,16 +217,16 @@ class SweepStudy:
         return self._trial_ids[number]
 
 
-def _open_optuna_study(storage: SweepStorage, name: str, identity: Mapping[str, Any]) -> optuna.Study:
+def _open_optuna_study(storage: _SweepStorage, name: str, identity: Mapping[str, Any]) -> optuna.Study:
     wanted = json.loads(json.dumps(identity))
     with storage.state_lock():
         study = optuna.create_study(
-            storage=storage.backend, study_name=name, directions=DIRECTIONS, load_if_exists=True
+            storage=storage.backend, study_name=name, directions=_DIRECTIONS, load_if_exists=True
         )
         attributes = study.user_attrs
-        found = attributes.get(IDENTITY) or attributes.get(STUDY_COPY, {}).get("identity")
+        found = attributes.get(_IDENTITY) or attributes.get(STUDY_COPY, {}).get("identity")
         if found is None and not study.get_trials(deepcopy=False):
-            study.set_user_attr(IDENTITY, wanted)
+            study.set_user_attr(_IDENTITY, wanted)
             study.set_user_attr(STUDY_COPY, {"name": name, "identity": wanted})
             return study
     if found is None:

@@ -14,13 +14,14 @@ import torch
 
 from vispco.core.errors import VispcoError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
-from vispco.timing.candidate import BenchCandidate
 from vispco.timing.prefill import time_generation
-from vispco.timing.timing import BenchRow
+from vispco.timing.timing import UNPRUNED, BenchRow
 
 if TYPE_CHECKING:
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.evaluation.spec import EvaluatorSpec
+    from vispco.pruner.pruner import Pruner
+    from vispco.pruner.pruner_spec import PrunerSpec
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -37,17 +38,22 @@ class Peak:
     raised: int
 
 
-def peak_on_gpu(model: Any, encoded: Encoded, candidate: BenchCandidate, pad: int) -> Peak:
+def peak_on_gpu(model: Any, encoded: Encoded, pruner: Pruner | None, pad: int) -> Peak:
     torch.cuda.reset_peak_memory_stats(model.device)
     before = torch.cuda.memory_allocated(model.device)
-    time_generation(model, encoded, candidate.pruner(), 1, pad)
+    time_generation(model, encoded, pruner, 1, pad)
     whole = torch.cuda.max_memory_allocated(model.device)
     return Peak(whole, whole - before)
 
 
-def peak_in_child_process(spec: EvaluatorSpec, candidate: BenchCandidate, batch_size: int = 1) -> Peak:
+def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch_size: int = 1) -> Peak:
     """Peak of a process of its own that loads the spec's model and answers its first samples."""
-    request = {"spec": spec.to_dict(), "candidate": candidate.to_dict(), "batch_size": batch_size}
+    request = {
+        "spec": spec.to_dict(),
+        "pruner": None if pruning is None else pruning.to_dict(),
+        "folder": None if pruning is None else str(pruning.folder),
+        "batch_size": batch_size,
+    }
     done = subprocess.run(  # noqa: S603 - this interpreter, this module
         [sys.executable, "-m", __spec__.name],
         input=json.dumps(request),
@@ -58,7 +64,7 @@ def peak_in_child_process(spec: EvaluatorSpec, candidate: BenchCandidate, batch_
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MemoryProbeError(
-            f"The process that measures the memory of {candidate.name} ended with code {done.returncode}: {last} "
+            f"The process that measures the memory of {UNPRUNED if pruning is None else pruning.title} ended with code {done.returncode}: {last} "
             "Leave it out with --no-memory."
         )
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
@@ -68,21 +74,22 @@ def add_peaks(
     rows: Sequence[BenchRow],
     judge: TaskEvaluator,
     spec: EvaluatorSpec,
-    candidates: Sequence[BenchCandidate],
+    candidates: Mapping[str, PrunerSpec],
     batch_size: int = 1,
     *,
     on_progress: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
 ) -> list[BenchRow]:
     """The rows of `time_candidates` with the peak memory of each."""
     model, processor, found = judge.model, judge.processor, []
-    everyone = [BenchCandidate.unpruned(), *candidates]
-    for place, (row, candidate) in enumerate(zip(rows, everyone, strict=True)):
-        on_progress(place, len(everyone), f"{candidate.name}, memory")
+    for place, row in enumerate(rows):
+        on_progress(place, len(rows), f"{row.configuration}, memory")
+        pruning = candidates.get(row.configuration)
         if model.device.type == "cuda":
             encoded = encode(model, processor, judge.samples[:batch_size])
-            peak = peak_on_gpu(model, encoded, candidate, pad_token(processor))
+            pruner = None if pruning is None else pruning.resolve(model)
+            peak = peak_on_gpu(model, encoded, pruner, pad_token(processor))
         else:
-            peak = peak_in_child_process(spec, candidate, batch_size)
+            peak = peak_in_child_process(spec, pruning, batch_size)
         found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
     return found
 
@@ -90,12 +97,14 @@ def add_peaks(
 def measure_own_peak(request: Mapping[str, Any]) -> Peak:
     """Run in the child process: load, warm up on text alone, reset the peak, prefill once."""
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
 
-    spec, candidate = EvaluatorSpec.from_dict(request["spec"]), BenchCandidate.from_dict(request["candidate"])
-    judge = spec.build()
+    judge = EvaluatorSpec.from_dict(request["spec"]).build()
     model, processor = judge.model, judge.processor
     encoded = encode(model, processor, judge.samples[: request["batch_size"]])
-    pruner = candidate.pruner()
+    pruner = None
+    if request["pruner"] is not None:
+        pruner = replace(PrunerSpec.from_dict(request["pruner"]), folder=Path(request["folder"])).resolve(model)
     with torch.no_grad():
         words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
         model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools

@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
-from vispco import cost, kernels
+from vispco import cost
 from vispco.core.layout import TokenLayout, forget_layouts
 from vispco.core.small_arrays import all_on_devices
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
 from vispco.families import family_of
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
-from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ScoringContext, VisionRecord, get
 from vispco.timing.operations import Counts, count, counting
@@ -72,19 +71,6 @@ def random_context(num_visual: int, keep: int, width: int = 64, num_text: int = 
     layout = TokenLayout.build((torch.arange(num_visual + num_text) < num_visual)[None])
     live = torch.ones(1, num_visual, dtype=torch.bool)
     return ScoringContext(0, layout, live, torch.tensor([keep]), states, None, (keep,), vision=seen)
-
-
-@torch.no_grad()
-def random_predictor(model: Any, samples: int = 96, anchors: int = 12, seed: int = 0) -> Predictor:
-    """A predictor of the kind that a search makes, with random contents: what it costs does not depend on them."""
-    generator = torch.Generator().manual_seed(seed)
-    kernel = kernels.get("steps")
-    made: Predictor = Predictor.for_model(model, kernel, Chain.of("fastv"), anchors=anchors, memory=samples).eval()
-    made.anchors += torch.randn(made.anchors.shape, generator=generator)
-    assert made.memory is not None  # noqa: S101 - asked for above
-    for table in (made.memory.axes, made.memory.keys, made.memory.kl):
-        table.copy_(torch.rand(table.shape, generator=generator))
-    return made
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco.evaluation.encoded import encode, pad_token
-from vispco.timing.candidate import BenchCandidate
 from vispco.timing.prefill import kv_bytes, last_logits, time_generation
+from vispco.timing.timing import resolve_candidates
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
+    from vispco.pruner.pruner_spec import PrunerSpec
 
 BATCHES = (1, 4, 16)
 SECONDS = 120.0  # about which all of it ends
@@ -55,7 +56,7 @@ def measure_throughput(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
-    candidates: Sequence[BenchCandidate],
+    candidates: Mapping[str, PrunerSpec],
     settings: QueueSettings | None = None,
     *,
     on_progress: Progress = lambda _done, _total, _text: None,
@@ -67,17 +68,16 @@ def measure_throughput(
     """
     settings = settings or QueueSettings()
     batches, rounds = settings.batches, settings.rounds
-    everyone = [BenchCandidate.unpruned(), *candidates]
     queue = [samples[place % len(samples)] for place in range(max(batches))]
     end = time.monotonic() + settings.most_seconds
     pad = pad_token(processor)
     rows: list[ThroughputRow] = []
-    steps, done = len(batches) * (rounds + 1) * len(everyone), 0
+    steps, done = len(batches) * (rounds + 1) * (len(candidates) + 1), 0
     for size in batches:
         if rows and time.monotonic() > end:
             break
         prompts = [encode(model, processor, queue[at : at + size]) for at in range(0, len(queue), size)]
-        pruners = {candidate.name: candidate.pruner() for candidate in everyone}
+        pruners = resolve_candidates(candidates, model)
         seconds: dict[str, list[float]] = {name: [] for name in pruners}
         rates: dict[str, list[float]] = {name: [] for name in pruners}
         for number in range(rounds + 1):

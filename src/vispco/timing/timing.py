@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
+from vispco.core.runs.files import read_json
+from vispco.cost import Budget
 from vispco.evaluation.encoded import Encoded, encode, pad_token
-from vispco.timing.candidate import BenchCandidate
+from vispco.pruner.planner_kinds import FORMS
+from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.timing.prediction import break_even, measured_cost, predict_batch
 from vispco.timing.prefill import count_flops, time_generation, time_parts
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from vispco.pruner.pruner import Pruner
 
 Progress = Callable[[int, int, str], None]
+UNPRUNED = "unpruned"
 PARTS = ("vision", "predictor", "scoring", "language")
 
 
@@ -88,26 +93,22 @@ def time_candidates(
     model: Any,
     processor: Any,
     samples: Sequence[Sample],
-    candidates: Sequence[BenchCandidate],
+    candidates: Mapping[str, PrunerSpec],
     settings: BenchSettings | None = None,
     *,
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> list[BenchRow]:
-    """A row for the unpruned model, and one for each candidate, in their order."""
+    """A row for the unpruned model, and one for each candidate by its name, in their order."""
     settings = settings or BenchSettings()
-    names = [candidate.name for candidate in candidates]
-    if len({*names, BenchCandidate.unpruned().name}) != len(names) + 1:
-        raise InvalidInputError(
-            f"The candidates {', '.join(names)} have a name twice (or `unpruned`). Give each its own."
-        )
+    if UNPRUNED in candidates:
+        raise InvalidInputError(f"A candidate is called `{UNPRUNED}`, as the unpruned model is. Give it another name.")
     if not samples:
         raise InvalidInputError("No samples were given. Give at least one prompt to time.")
-    all_candidates = [BenchCandidate.unpruned(), *candidates]
-    pruners = {candidate.name: candidate.pruner() for candidate in all_candidates}
+    pruners = resolve_candidates(candidates, model)
     size = settings.batch_size
     prompts = [encode(model, processor, samples[at : at + size]) for at in range(0, len(samples), size)]
     logs = {name: _Log() for name in pruners}
-    steps, done = (settings.rounds + 1) * len(prompts) * len(all_candidates), 0
+    steps, done = (settings.rounds + 1) * len(prompts) * len(pruners), 0
     for number in range(settings.rounds + 1):
         for encoded in prompts:
             order = list(pruners) if number % 2 else list(reversed(pruners))
@@ -118,8 +119,44 @@ def time_candidates(
                 _time(model, encoded, pruners[name], logs[name], settings, pad_token(processor), keep=number > 0)
                 done += 1
     on_progress(steps, steps, "done")
-    whole = logs[all_candidates[0].name]
-    return [_row(candidate, pruners[candidate.name], logs[candidate.name], whole) for candidate in all_candidates]
+    budgets = {name: spec.budget for name, spec in candidates.items()}
+    return [_row(name, budgets.get(name), pruner, logs[name], logs[UNPRUNED]) for name, pruner in pruners.items()]
+
+
+def read_candidates(
+    named: Sequence[str], scorer: str, methods: Sequence[str], budgets: Sequence[Budget], **options: Any
+) -> dict[str, PrunerSpec]:
+    """What a person named: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5).
+
+    options: fields of a spec (`allocation`, `compensate`) in place of those that were named; None leaves them.
+    """
+    found: list[tuple[str, PrunerSpec]] = []
+    for text in named:
+        if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
+            saved = PrunerSpec.load(text)
+            if saved.fixed:
+                found.append((Path(text).name, saved))
+            else:
+                found += [(f"{Path(text).name} {budget.label}", saved.at(budget.plain)) for budget in budgets]
+        elif ":" not in text and text != "full" and not Path(text).exists():
+            raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
+        else:
+            found.append((f"{scorer} {text}", PrunerSpec.choose(scorer=scorer, schedule=text)))
+    for text in methods:
+        name, at, budget = text.partition("@")
+        found.append((text, PrunerSpec.choose(method=name, budget=budget if at else None)))
+    names = [name for name, _ in found]
+    if len({*names, UNPRUNED}) != len(names) + 1:
+        raise InvalidInputError(
+            f"The candidates {', '.join(names)} have a name twice (or `{UNPRUNED}`). Give each its own."
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: replace(spec, **given) for name, spec in found}
+
+
+def resolve_candidates(candidates: Mapping[str, PrunerSpec], model: Any) -> dict[str, Pruner | None]:
+    """The unpruned model, and a new pruner for each candidate, by name."""
+    return {UNPRUNED: None, **{name: spec.resolve(model) for name, spec in candidates.items()}}
 
 
 def _time(
@@ -149,11 +186,11 @@ def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> No
         log.break_even += [] if least is None else [least]
 
 
-def _row(candidate: BenchCandidate, pruner: Pruner | None, log: _Log, whole: _Log) -> BenchRow:
+def _row(name: str, budget: float | str | None, pruner: Pruner | None, log: _Log, whole: _Log) -> BenchRow:
     return BenchRow(
-        configuration=candidate.name,
+        configuration=name,
         scorer=None if pruner is None else pruner.scorer.name,
-        budget=candidate.budget,
+        budget=budget,
         flops=sum(log.layers_flops) / sum(whole.layers_flops),
         ttft_ms=summarize(log.first),
         speedup={
@@ -164,7 +201,7 @@ def _row(candidate: BenchCandidate, pruner: Pruner | None, log: _Log, whole: _Lo
         },
         decode_tokens_per_second=statistics.median(log.rate),
         kv_bytes=round(statistics.mean(log.kv_bytes)),
-        parts_ms={name: 1e3 * statistics.median(log.parts[name]) for name in PARTS},
+        parts_ms={part: 1e3 * statistics.median(log.parts[part]) for part in PARTS},
         predicted_ms=statistics.median(log.predicted) if log.predicted else None,
         break_even=round(statistics.median(log.break_even)) if pruner is not None and log.break_even else None,
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from vispco.compare.methods import (
-    Ground,
+    ComparisonSetup,
     MethodTable,
     MethodTableRow,
     TableSettings,
@@ -30,8 +30,11 @@ from vispco.cost import BudgetWarning, Exact, Workload
 from vispco.data import dataset
 from vispco.evaluation import features
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.models.loading import load
 from vispco.pruner import presets
+from vispco.pruner.pruner import Pruner
+from vispco.scorers import Chain
 from vispco.search import calibration as calibrations
 
 SETTINGS = TableSettings(
@@ -46,23 +49,23 @@ SETTINGS = TableSettings(
 # fmt: off
 ARGUMENTS = (
     "--methods", "vtw", "--tasks", "attribute", "--test", "1", "--samples", "1", "--draws", "0", "--search", "none",
-    "--budgets", "0.5", "--rounds", "0",
+    "--budgets", "0.5", "--compensations", "none", "--rounds", "0",
 )
 # fmt: on
 
 
 @pytest.fixture(scope="module")
-def ground():
+def setup():
     model, processor = load("tiny-llava")
     tests, calibration = (list(dataset(split, ["attribute", "counting"], limit=1)) for split in ("test", "calibration"))
-    return Ground(model, processor, tests, calibration)
+    return ComparisonSetup(model, processor, tests, calibration)
 
 
 @pytest.fixture(scope="module")
-def table(ground):
+def table(setup):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
-        return fill_table(ground, SETTINGS)
+        return fill_table(setup, SETTINGS)
 
 
 def test_every_method_is_there_in_every_way(table):
@@ -71,6 +74,7 @@ def test_every_method_is_there_in_every_way(table):
             ("published", (None,)),
             ("scaled", (0.5, 0.1)),
             ("sampled", (0.5,)),
+            ("compensated", (0.5,)),
             ("searched", (0.5,)),
         ):
             for budget in budgets:
@@ -87,11 +91,11 @@ def test_budgets_hold_and_floors_are_named(table):
     assert table.row("divprune", "scaled", 0.1).note == ""
 
 
-def test_the_numbers_are_those_of_one_account(ground, table):
+def test_the_numbers_are_those_of_one_account(setup, table):
     row = table.row("fastv", "published")
-    sample = ground.test[0]
-    encoded = ground.evaluator(presets.get("fastv").chain_for(8)).store.encode([sample])
-    cost = Exact(ground.evaluator(presets.get("fastv").chain_for(8)).costs["exact"].dimensions)
+    sample = setup.test[0]
+    encoded = setup.evaluator(presets.get("fastv").chain_for(8)).store.encode([sample])
+    cost = Exact(setup.evaluator(presets.get("fastv").chain_for(8)).costs["exact"].dimensions)
     counts = presets.get("fastv").schedule(cost.num_layers, encoded.num_visual).counts(encoded.num_visual)
     assert row.mean_inputs == pytest.approx(float(counts.double().mean()), rel=0.02)
     assert row.fraction == pytest.approx(
@@ -101,65 +105,80 @@ def test_the_numbers_are_those_of_one_account(ground, table):
     assert table.row("fastv", "sampled", 0.5).deviation >= 0
 
 
-def test_times_are_of_the_first_word_beside_the_unpruned_model(ground):
-    own, places = presets.pruner("vtw", ground.model, budget=0.5), []
+def test_compensation_is_chosen_on_the_calibration_set_and_judged_on_the_test_set(setup, table):
+    for method in SETTINGS.methods:
+        own, row = table.row(method, "scaled", 0.5), table.row(method, "compensated", 0.5)
+        chain = Chain.of(own.chain)
+        calibration = setup.evaluator(chain, calibration=True)
+        sizes = SampleSizes.of(calibration)
+        preset, setting = presets.parse(method)
+        schedule = preset.at_budget(0.5, sizes.cost, sizes.workload, setting)
+        kl = {b: calibration.kl(Pruner(chain, schedule, compensate=b)) for b in (0.0, *SETTINGS.compensations)}
+        beta = min(kl, key=kl.get)
+        assert row.note.startswith(f"compensate={beta:g}")
+        assert Chain.of(row.chain) == chain.with_compensation(beta)
+        assert row.fraction == own.fraction  # it costs nothing
+
+
+def test_times_are_of_the_first_word_beside_the_unpruned_model(setup):
+    own, places = presets.pruner("vtw", setup.model, budget=0.5), []
 
     def made(place):
         places.append(place)
         return own
 
-    times = ground.times({"half": made}, rounds=2)
+    times = setup.times({"half": made}, rounds=2)
     assert times["half"]["milliseconds"] > 0
     assert times["half"]["speedup"] > 0
-    assert [ground.test[place].task for place in places] == ["attribute", "counting"]  # one prompt of each task
-    assert ground.times({"half": made}, rounds=0) == {}
+    assert [setup.test[place].task for place in places] == ["attribute", "counting"]  # one prompt of each task
+    assert setup.times({"half": made}, rounds=0) == {}
 
 
-def test_every_kind_of_row_is_timed(ground):
-    found = fill_table(ground, replace(SETTINGS, methods=("divprune",), budgets=(0.5,), draws=1, rounds=1))
-    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "searched"]
+def test_every_kind_of_row_is_timed(setup):
+    found = fill_table(setup, replace(SETTINGS, methods=("divprune",), budgets=(0.5,), draws=1, rounds=1))
+    assert [row.kind for row in found.rows[1:]] == ["published", "scaled", "sampled", "compensated", "searched"]
     assert all(row.milliseconds > 0 and row.speedup > 0 for row in found.rows[1:])
 
 
-def test_hard_items_are_those_that_a_coarse_picture_gets_wrong(ground):
-    from vispco.compare.methods.ground import _coarse
+def test_hard_items_are_those_that_a_coarse_picture_gets_wrong(setup):
+    from vispco.compare.methods.comparison_setup import _coarse
 
-    image = ground.test[0].images[0]
+    image = setup.test[0].images[0]
     assert _coarse(image).size == image.size
     assert _coarse(image).tobytes() != image.tobytes()
-    assert ground.hard <= {sample.id for sample in ground.test}
+    assert setup.hard <= {sample.id for sample in setup.test}
 
 
-def test_what_was_measured_is_not_measured_again(ground, table):
+def test_what_was_measured_is_not_measured_again(setup, table):
     asked = []
-    again = fill_table(ground, SETTINGS, table, on_method=asked.append)
+    again = fill_table(setup, SETTINGS, table, on_method=asked.append)
     assert again == table
     half = replace(table, rows=tuple(row for row in table.rows if row.method != "divprune" or row.kind != "searched"))
     told = []
-    fill_table(ground, SETTINGS, half, on_method=told.append)
+    fill_table(setup, SETTINGS, half, on_method=told.append)
     assert [name for name in told if "search" in name] == ["divprune, search at 50%"]
 
 
 def test_the_tower_and_the_teacher_run_once_for_all_methods(monkeypatch):
     model, processor = load("tiny-llava")
     tests, calibration = (list(dataset(split, ["attribute"], limit=2)) for split in ("test", "calibration"))
-    ground, seen = Ground(model, processor, tests, calibration), []
+    setup, seen = ComparisonSetup(model, processor, tests, calibration), []
     encode, teach = features.encode_pictures, calibrations.run_teacher
     monkeypatch.setattr(features, "encode_pictures", lambda *a: seen.append("tower") or encode(*a))
     monkeypatch.setattr(calibrations, "run_teacher", lambda *a: seen.append("teacher") or teach(*a))
     settings = TableSettings(("visionzip", "hiprune", "fastv"), (0.5,), draws=0, search_budgets=(0.5,), rounds=0)
-    fill_table(ground, settings)
+    fill_table(setup, settings)
     assert seen.count("teacher") == 1  # one batch
     assert seen.count("tower") == 3  # the test set, its coarse pictures, the calibration set
 
 
 @pytest.mark.parametrize(("kl", "stays"), [((1.0, 2.0), False), ((2.0, 1.0), True)])
-def test_the_own_schedule_of_a_method_takes_part_in_its_search(ground, table, monkeypatch, kl, stays):
+def test_the_own_schedule_of_a_method_takes_part_in_its_search(setup, table, monkeypatch, kl, stays):
     told = iter(kl)
     monkeypatch.setattr(TaskEvaluator, "kl", lambda *_: next(told))
     settings = replace(SETTINGS, search="vispco-halving")
     own = table.row("divprune", "scaled", 0.5)
-    row = search_on_top(ground, settings, "divprune", 0.5, own)
+    row = search_on_top(setup, settings, "divprune", 0.5, own)
     assert (STAYS in row.note) is stays
     assert row.fraction <= 0.5 + 1e-9
     assert (row.kind, row.budget) == ("searched", 0.5)
@@ -167,16 +186,16 @@ def test_the_own_schedule_of_a_method_takes_part_in_its_search(ground, table, mo
         assert replace(row, kind="scaled", note="") == replace(own, note="")
 
 
-def test_methods_that_no_gradient_passes_are_searched_without_one(ground):
-    row = search_on_top(ground, replace(SETTINGS, search="vispco-static", evaluated_search="random-1"), "aim", 0.5)
+def test_methods_that_no_gradient_passes_are_searched_without_one(setup):
+    row = search_on_top(setup, replace(SETTINGS, search="vispco-static", evaluated_search="random-1"), "aim", 0.5)
     assert row.note.startswith("random-1")
 
 
-def test_a_method_that_cannot_run_says_why(ground, monkeypatch):
+def test_a_method_that_cannot_run_says_why(setup, monkeypatch):
     broken = replace(presets.get("fastv"), name="broken", chain=((0, "fastv@0"),))
     monkeypatch.setitem(presets.PRESETS._items, "broken", broken)
     found = fill_table(
-        ground,
+        setup,
         replace(SETTINGS, methods=("broken",)),
         MethodTable((MethodTableRow(method="unpruned", kind="unpruned"),)),
     )

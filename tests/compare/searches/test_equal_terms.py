@@ -26,7 +26,7 @@ from vispco.compare.searches.equal_terms import CostCurve, equal_terms, text_row
 from vispco.compare.searches.registry import DEFAULT
 from vispco.core.registry import preserved
 from vispco.core.schedule import Schedule
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 from vispco.search.bill import FlopsBill
 
 OTHER = ((20, 14), (80, 50))

@@ -12,8 +12,7 @@ from vispco.compare.searches.p_sigmoid_bo import sigmoid
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import CostRange
-from vispco.sweep.spaces import RATIOS
+from vispco.sweep.spaces import RATIOS, CostRange
 
 BUDGETED = ["vtw", "g-search", "p-sigmoid-bo", "random-7", "single-grid"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vispco.core.errors import VispcoError
 from vispco.data.files import Jsonl, LlavaInstruct, Skipped, Tsv
-from vispco.data.files.json_array import read_json_array
+from vispco.data.files.json_files import read_json_array
 from vispco.data.files.tsv_rows import read_rows
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -38,7 +38,7 @@ def test_a_json_list_is_read_back(file, values, indent, ascii_only):
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7])
 def test_it_does_not_matter_where_the_window_ends(file, monkeypatch, chunk):
-    monkeypatch.setattr("vispco.data.files.json_array.CHUNK", chunk)
+    monkeypatch.setattr("vispco.data.files.json_files.CHUNK", chunk)
     values = [1, 12345, -1.5e10, 'é]}"\\', {"a": [True, None, {"b": "[,{"}]}, [], {}, "", "\u2028😀"]
     file.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
     assert [entry[1] for entry in read_json_array(file)] == values

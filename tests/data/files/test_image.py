@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vispco.data.files.image import BrokenImageError, image_size, load_image, looks_like_image
+from vispco.data.files.pictures import BrokenImageError, image_size, load_image, looks_like_image
 
 RED = (255, 0, 0)
 

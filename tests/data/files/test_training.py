@@ -36,10 +36,10 @@ def test_a_saved_dataset_is_known(tmp_path, png):
 
 
 def test_what_cannot_be_opened_says_what_can(tmp_path):
-    (tmp_path / "a.csv").touch()
+    (tmp_path / "a.xlsx").touch()
     for path, sentence in (
         (tmp_path / "none.json", "does not exist"),
-        (tmp_path / "a.csv", "no known kind"),
+        (tmp_path / "a.xlsx", "no known kind"),
         (tmp_path, "it holds none"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):

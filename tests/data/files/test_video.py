@@ -7,8 +7,7 @@ import json
 import pytest
 from PIL import Image
 
-from vispco.data.files.jsonl import Jsonl
-from vispco.data.files.llava_instruct import LlavaInstruct
+from vispco.data.files.json_files import Jsonl, LlavaInstruct
 from vispco.data.files.tsv import Tsv
 
 COLORS = ("red", "green", "blue")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vispco.evaluation.frontier import measures
+from vispco.evaluation import frontier as measures
 
 # multiples of 1/16: many ties, and sums that are exact
 GRID = st.integers(0, 16).map(lambda i: i / 16)

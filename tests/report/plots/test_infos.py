@@ -12,7 +12,7 @@ from vispco.core.schedule import Schedule
 from vispco.data.files.sampling import equalise_areas
 from vispco.evaluation.frontier import Frontier
 from vispco.report import plots
-from vispco.report.picture import pack, unpack
+from vispco.report.examples import pack, unpack
 from vispco.report.plots.figures import planned
 from vispco.report.plots.retention import mean_retention
 from vispco.report.run_files import read

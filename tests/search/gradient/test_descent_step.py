@@ -18,9 +18,9 @@ from vispco.search.gradient.descent_step import (
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
 from vispco.search.gradient.projection import project
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import frozen
-from vispco.search.shapes.halving import measure_shapes
-from vispco.search.shapes.initial import initial_shapes
+from vispco.search.shape_pool import measure_shapes
 
 L = tiny.LAYERS
 

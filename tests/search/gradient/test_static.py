@@ -13,11 +13,10 @@ from vispco.pruner.found_shape import FoundShape
 from vispco.search.gradient.lagrangian import LagrangianSettings
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings, static_search
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import counts_at_budget, line_search, measure_shapes, rank_shapes
-from vispco.search.shapes.initial import initial_shapes
-from vispco.search.shapes.pool import ShapePool
-from vispco.search.shapes.shape_search import shape_search
+from vispco.search.shape_pool import ShapePool, counts_at_budget, measure_shapes, median_size
+from vispco.search.successive_halving import explored_shapes, line_search, rank_shapes, shape_search
 
 SHORT = DescentSettings(starts=2, outer=2, inner=1, explore=4)
 L = tiny.LAYERS
@@ -34,7 +33,8 @@ def test_the_shapes_of_a_kernel_differ_and_are_finite(name):
 
 def test_a_pool_has_each_curve_once_and_knows_neighbours(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    every, pool = initial_shapes(kernel, L), ShapePool.at(objective, kernel, 0.6, batches)
+    every = initial_shapes(kernel, L)
+    pool = ShapePool.at(objective, kernel, every, 0.6, median_size(batches))
     whole = counts_at_budget(objective, batches[0], kernel, every, 0.6).flatten(1)
     assert 2 < len(pool) <= len(every)
     assert len(pool.curves.unique(dim=0)) == len(pool)
@@ -42,12 +42,11 @@ def test_a_pool_has_each_curve_once_and_knows_neighbours(batches, objective):
     assert all(bool((every == row).all(-1).any()) for row in pool.params)
     some = pool.spread(4)
     assert len(set(some.tolist())) == 4
-    near = pool.nearest(some[:1], some, 2)
-    assert not set(near.tolist()) & set(some.tolist())
+    near = pool.nearest(pool.curves[some[:1]])
     away = (pool.curves - pool.curves[some[0]]).abs().sum(-1)
-    rest = [i for i in range(len(pool)) if i not in some.tolist()]
-    assert sorted(away[near].tolist()) == sorted(away[i].item() for i in sorted(rest, key=lambda i: away[i])[:2])
-    assert len(pool.nearest(some[:1], torch.arange(len(pool)), 3)) == 0
+    assert sorted(near.tolist()) == list(range(len(pool)))
+    assert away[near].tolist() == sorted(away.tolist())
+    assert near[0] == some[0]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +74,8 @@ def test_the_lagrangian_meets_the_budget(batches, objective):
 
 def test_the_search_is_never_worse_than_the_best_of_its_starts(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    pool = ShapePool.at(objective, kernel, 0.6, batches)
-    starts = rank_shapes(objective, batches, kernel, pool.params[pool.spread(SHORT.explore)], 0.6)
+    pool, explored = explored_shapes(objective, kernel, 0.6, batches, SHORT.explore)
+    starts = rank_shapes(objective, batches, kernel, pool.params[explored], 0.6)
     found = static_search(objective, batches, kernel, 0.6, descent=SHORT)
     assert found.kl <= kl_mean(objective, batches, kernel, starts.params[0], 0.6) + 1e-6
 
@@ -94,7 +93,7 @@ def test_a_line_search_finds_what_trying_all_values_finds(batches, objective):
 
 def test_a_search_by_halving_finds_what_trying_all_shapes_finds_without_a_gradient(batches, objective):
     kernel = kernels.get("steps", steps=2)
-    pool = ShapePool.at(objective, kernel, 0.6, batches)
+    pool, _ = explored_shapes(objective, kernel, 0.6, batches, None)
     found = shape_search(objective, batches[:1], kernel, 0.6, explore=None)
     everything = measure_shapes(objective, batches[0], kernel, pool.params, 0.6).mean(-1)
     assert found.kl == pytest.approx(float(everything.min()), abs=1e-6)

@@ -17,18 +17,18 @@ from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
 from vispco.pruner.configurations import Configurations, nearest_level
-from vispco.pruner.deployment import export
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.observation import observe
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
+from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.joint_table import measure_joint_table
-from vispco.search.joint.measuring import Chains
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes, check_chains, default_chains, joint_kernel, read_chains
+from vispco.search.joint.space import chain_shapes, check_chains, default_chains, joint_kernel, read_chains
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.run import search
@@ -36,7 +36,14 @@ from vispco.search.spec import Effort, SearchSpec
 
 CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv", "cdpruner+v2drop"))
 SMALL = JointSettings(
-    levels=(0.4, 0.7), ranking=(0.7,), looks=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
+    levels=(0.4, 0.7),
+    ranking_levels=(0.7,),
+    rungs=(3, 6, 6),
+    shapes=3,
+    chains=2,
+    neighbours=4,
+    shortlist=(4, 3),
+    anchors=2,
 )
 
 
@@ -54,7 +61,7 @@ def test_a_measured_entry_is_the_kl_of_that_chain_alone(made):
     objective, batches, table, _, _ = made
     place = int((table.configurations.level == 0.7).nonzero()[0, 0])
     one = table.configurations.take([place])
-    alone = Chains(Objective(objective.model, one.chains[0]), one.chains).measure(batches[0], one, 0.7)
+    alone = ChainObjectives(Objective(objective.model, one.chains[0]), one.chains).measure(batches[0], one, 0.7)
     torch.testing.assert_close(table.kl[: len(batches[0]), place], alone[0])
 
 
@@ -133,8 +140,8 @@ def test_the_bill_counts_every_measured_pass_once():
     model = tiny.build("qwen2_5_vl")
     objective = Objective(model, "fastv")
     batch = make_batches(count=1)[0]
-    chains = Chains(objective, CHAINS[:1])
-    pool = ChainShapes.at(chains.objectives[CHAINS[0]], 0.5, torch.tensor([[8, 16, 8, 0]]))
+    chains = ChainObjectives(objective, CHAINS[:1])
+    pool = chain_shapes(chains.objectives[CHAINS[0]], joint_kernel(), 0.5, torch.tensor([[8, 16, 8, 0]]))
     one = Configurations(CHAINS[:1], torch.zeros(1, dtype=torch.int64), pool.params[:1], torch.tensor([0.5]).double())
     chains.measure(batch, one, 0.5)
     once = objective.spent.measured
@@ -146,10 +153,10 @@ def test_the_bill_counts_every_measured_pass_once():
 def test_a_chain_with_a_first_part_uses_it_and_servable_shapes_prune_once():
     model = tiny.build("qwen2_5_vl")
     size = torch.tensor([[8, 16, 8, 0]])
-    pool = ChainShapes.at(Objective(model, "divprune+fastv"), 0.6, size)
+    pool = chain_shapes(Objective(model, "divprune+fastv"), joint_kernel(), 0.6, size)
     assert bool((pool.curves[:, 0] < 1).all())
-    assert bool((ChainShapes.at(Objective(model, "fastv"), 0.6, size).curves[:, 0] == 1).all())
-    servable = ChainShapes.at(Objective(model, "divprune"), 0.6, size, servable=True)
+    assert bool((chain_shapes(Objective(model, "fastv"), joint_kernel(), 0.6, size).curves[:, 0] == 1).all())
+    servable = chain_shapes(Objective(model, "divprune"), joint_kernel(servable=True), 0.6, size, servable=True)
     assert len(servable) == 1
     assert len(set(servable.curves[0].tolist())) == 1
     drawn = joint_kernel(servable=True)(servable.params, tiny.LAYERS, gamma=math.inf)
@@ -168,6 +175,10 @@ def test_the_search_that_a_user_means():
     assert SearchSpec.choose(None, ["divprune+fastv"]).mode == "predictor"
     assert SearchSpec.choose(mode="static").chain == Chain.of("fastv")
     assert SearchSpec.choose(servable=True).servable
+    fixed = SearchSpec.choose(None, ["fastv", "divprune"], compensate=0.5)
+    assert [chain.compensate for chain in fixed.chains] == [0.5, 0.5]
+    assert fixed.effort.joint.compensations == ()
+    assert SearchSpec.choose("fastv", compensate=0.5).chain == Chain.of("compensate=0.5:fastv")
     again = SearchSpec.from_dict(SearchSpec.choose(None, ["fastv", "divprune"], budgets=(0.3,)).to_dict())
     assert [str(chain) for chain in again.chains] == ["fastv", "divprune"]
     assert again.budgets == (0.3,)
@@ -192,7 +203,7 @@ def test_chains_are_read_with_their_options():
 def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_path):
     model, processor = zoo_model()
     samples = dataset("calibration", limit=1)[:8]
-    effort = Effort(batch_size=4, joint=replace(SMALL, levels=(0.3, 0.6), ranking=(0.3,)))
+    effort = Effort(batch_size=4, joint=replace(SMALL, levels=(0.3, 0.6), ranking_levels=(0.3,)))
     asked = {"scorers": CHAINS, "budgets": [0.3, 0.6], "directory": tmp_path / "run", "effort": effort}
     frontier = search(model, processor, samples, **asked)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -201,7 +212,7 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     for point in frontier.points:
         followed = point.provenance["methods"]
         assert sum(each["share"] for each in followed) == pytest.approx(1.0)
-        assert {each["chain"] for each in followed} <= set(config["scorers"])
+        assert {Chain.of(each["chain"]).with_compensation(0.0) for each in followed} <= set(CHAINS)
     pruner = Pruner.from_pretrained(tmp_path / "run", budget="mean:0.4,max:0.6")
     result = TaskEvaluator(model, processor, samples, batch_size=4, max_new_tokens=1)(pruner)
     assert result.fraction["exact"] <= 0.6
@@ -211,7 +222,7 @@ def test_a_search_without_a_scorer_leaves_a_folder_that_deploys_and_resumes(tmp_
     pruner.save_pretrained(tmp_path / "saved")
     again = Pruner.from_pretrained(tmp_path / "saved")
     assert again.chain == pruner.chain
-    assert export(tmp_path / "run", 0.6).chain in CHAINS
+    assert PrunerSpec.load(tmp_path / "run").static(0.6).chain.with_compensation(0.0) in CHAINS
     resumed = search(model, processor, samples, **asked)
     assert [(p.accuracy, p.schedule) for p in resumed.points] == [(p.accuracy, p.schedule) for p in frontier.points]
 
@@ -222,4 +233,15 @@ def test_a_candidate_may_read_the_vision_tower():
     spec = SearchSpec.of_chains(["divprune", "hiprune"], budgets=(0.7,), effort=effort)
     run = SearchRun.prepare(model, processor, list(dataset("calibration", limit=1))[:4], spec)
     assert run.batches.store.vision == Chain.of("hiprune").needs_vision
-    assert {str(chain) for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}
+    assert {chain.name.rpartition(":")[-1] for chain in run_mode(run).predictor.chains} <= {"divprune", "hiprune"}
+
+
+def test_cacheable_chains_do_not_read_the_question():
+    spec = SearchSpec.choose(cacheable=True)
+    assert spec.cacheable
+    assert [str(chain) for chain in spec.chains] == ["divprune", "v2drop", "divprune+v2drop"]
+    assert SearchSpec.from_dict(spec.to_dict()) == spec
+    both = SearchSpec.choose(cacheable=True, servable=True)
+    assert [str(chain) for chain in both.chains] == ["divprune", "uniform"]
+    with pytest.raises(InvalidInputError, match="reads the question"):
+        check_chains(["cdpruner"], cacheable=True)

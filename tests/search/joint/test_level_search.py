@@ -7,23 +7,30 @@ import torch
 
 import tiny
 from search.random_batches import make_batches
-from vispco.pruner.memory import bounded
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
-from vispco.search.joint.halving import LevelSearch
-from vispco.search.joint.measuring import Chains
+from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.level_search import LevelSearch
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import ChainShapes
+from vispco.search.joint.space import chain_shapes, joint_kernel
 from vispco.search.objective import Objective
 
 SETTINGS = JointSettings(
-    levels=(0.4, 0.7), ranking=(0.7,), looks=(3, 6, 9), shapes=3, chains=2, neighbours=4, shortlist=(4, 2), anchors=2
+    levels=(0.4, 0.7),
+    ranking_levels=(0.7,),
+    rungs=(3, 6, 9),
+    shapes=3,
+    chains=2,
+    neighbours=4,
+    shortlist=(4, 2),
+    anchors=2,
 )
 CHAINS = tuple(Chain.of(name) for name in ("divprune", "divprune+fastv", "cdpruner+fastv"))
 
 
 @pytest.fixture(scope="module")
 def ground():
-    return Chains(Objective(tiny.build("qwen2_5_vl"), "fastv"), CHAINS), make_batches(count=3)
+    return ChainObjectives(Objective(tiny.build("qwen2_5_vl"), "fastv"), CHAINS), make_batches(count=3)
 
 
 def level_search(ground, level=0.4, **settings):
@@ -33,7 +40,7 @@ def level_search(ground, level=0.4, **settings):
 def test_a_shape_of_a_chain_has_every_scorer_drop_tokens():
     size = torch.tensor([[8, 16, 8, 0]])
     for name in ("divprune+fastv", "cdpruner+v2drop"):
-        pool = ChainShapes.at(Objective(tiny.build("qwen2_5_vl"), name), 0.5, size)
+        pool = chain_shapes(Objective(tiny.build("qwen2_5_vl"), name), joint_kernel(), 0.5, size)
         assert bool((pool.curves[:, 0] < 1).all())
         assert bool((pool.curves[:, -1] < pool.curves[:, 0]).all())
 
@@ -41,26 +48,26 @@ def test_a_shape_of_a_chain_has_every_scorer_drop_tokens():
 def test_trials_are_measured_once_and_the_better_ones_on_more_samples(ground):
     chains, batches = ground
     search = level_search(ground, shapes=6, shortlist=(8, 4))  # half as many at this budget
-    search.scout(CHAINS)
+    search.measure_chains(CHAINS)
     first = list(search.trials.values())
     assert {len(trial.kl) for trial in first} == {len(batches[0])}
     spent = chains.objective.spent.measured
-    search.take(first)
+    search.add_trials(first)
     assert chains.objective.spent.measured == spent
-    search.narrow()
-    by_look = {look: [t for t in search.trials.values() if t.looks == look] for look in range(3)}
+    search.promote()
+    by_rung = {look: [t for t in search.trials.values() if t.rung == look] for look in range(3)}
     kept = [search.settings.at(size, search.budget) for size in (8, 4)]
     assert kept[0] > kept[1] > 1
-    assert [len(by_look[1]), len(by_look[2])] == [kept[0] - kept[1], kept[1]]
-    assert {len(trial.kl) for trial in by_look[2]} == {sum(map(len, batches))}
-    assert search.best(2) == sorted(by_look[2], key=lambda trial: float(bounded(trial.kl).mean()))[:2]
+    assert [len(by_rung[1]), len(by_rung[2])] == [kept[0] - kept[1], kept[1]]
+    assert {len(trial.kl) for trial in by_rung[2]} == {sum(map(len, batches))}
+    assert search.best(2) == sorted(by_rung[2], key=lambda trial: float(saturating_loss(trial.kl).mean()))[:2]
 
 
 def test_a_level_takes_over_what_another_found(ground):
     low, high = level_search(ground, 0.3), level_search(ground, 0.6)
-    high.scout(CHAINS[1:2])
+    high.measure_chains(CHAINS[1:2])
     best = high.best(1)[0]
-    low.take([best], look=2)
+    low.add_trials([best], rung=2)
     moved = low.best(1)[0]
     assert moved.chain == best.chain
     assert torch.equal(moved.params, best.params)
@@ -70,15 +77,15 @@ def test_a_level_takes_over_what_another_found(ground):
 
 def test_new_shapes_are_those_near_the_best_and_the_best_one_under_other_chains(ground):
     search = level_search(ground)
-    search.scout(CHAINS[1:2])
+    search.measure_chains(CHAINS[1:2])
     before = set(search.trials)
-    search.refine()
-    near = [trial for key, trial in search.trials.items() if key not in before and trial.looks == 0]
+    search.measure_neighbours()
+    near = [trial for key, trial in search.trials.items() if key not in before and trial.rung == 0]
     assert near
     assert {trial.chain for trial in near} == {CHAINS[1]}
     best = search.best(1)[0]
-    search.swap(CHAINS)
-    swapped = [trial for trial in search.trials.values() if trial.looks == 0 and trial.chain != CHAINS[1]]
+    search.try_chains(CHAINS)
+    swapped = [trial for trial in search.trials.values() if trial.rung == 0 and trial.chain != CHAINS[1]]
     assert [trial.chain for trial in swapped] == [CHAINS[2]]  # the other one has no second scorer
     assert torch.equal(swapped[0].params, best.params)
     dearer = best.counts - swapped[0].counts  # the same shape; what the other scorer costs more is paid in tokens
@@ -87,14 +94,32 @@ def test_new_shapes_are_those_near_the_best_and_the_best_one_under_other_chains(
 
 
 def test_a_chain_that_keeps_layers_full_is_looked_at_where_that_leaves_something(ground):
-    chains = Chains(ground[0].objective, [*CHAINS, Chain.of("fastv")])
+    chains = ChainObjectives(ground[0].objective, [*CHAINS, Chain.of("fastv")])
     for level, worth in ((0.2, False), (0.9, True)):
         search = level_search((chains, ground[1]), level)
-        search.scout(list(chains.objectives))
-        assert (Chain.of("fastv") in dict(search.ranked)) is worth
+        search.measure_chains(list(chains.objectives))
+        assert (Chain.of("fastv") in dict(search.chain_ranking)) is worth
 
 
 @pytest.mark.parametrize(("budget", "number"), [(0.1, 12), (0.5, 8), (0.7, 6), (1.0, 4)])
 def test_fewer_configurations_are_measured_where_they_are_dear_and_more_where_cheap(budget, number):
     assert JointSettings().at(8, budget) == number
     assert JointSettings().at(1, budget) == 1
+
+
+def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_shortlist(ground):
+    search = level_search(ground, compensations=(1.0, -0.5))
+    search.scout(CHAINS)
+    best, before = search.best(1)[0], set(search.trials)
+    search.compensate()
+    tried = [t for t in search.trials.values() if torch.equal(t.params, best.params)]
+    tried = [t for t in tried if t.chain.with_compensation(0.0) == best.chain]
+    assert {t.chain.compensate for t in tried} == {0.0, 1.0, -0.5}
+    found = min(tried, key=lambda trial: trial.loss).chain.compensate
+    others = [t for key, t in search.trials.items() if key not in before and t not in tried]
+    assert {t.chain.compensate for t in others} == ({found} if found else set())
+    assert len({float(t.kl.sum()) for t in tried}) == 3, "a compensation changed nothing"
+    unchanged = level_search(ground, compensations=())
+    unchanged.scout(CHAINS)
+    unchanged.compensate()
+    assert set(unchanged.trials) == before

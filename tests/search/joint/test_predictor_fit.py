@@ -15,7 +15,7 @@ from vispco.search.joint.settings import JointSettings
 from vispco.search.objective import Objective
 
 SMALL = JointSettings(
-    levels=(0.5,), ranking=(0.5,), looks=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
+    levels=(0.5,), ranking_levels=(0.5,), rungs=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
 )
 SAMPLES, LOW, HIGH = 120, 0.05, 0.9
 
@@ -61,7 +61,7 @@ def test_the_predictor_chooses_what_left_out_samples_promised(measured, place):
     table = told_by(measured[1], place)
     predictor, _ = fit_joint_predictor(measured[0], table)
     right = table.kl.argmin(-1)
-    chosen = predictor.estimate_known().argmin(-1)  # each sample estimated from the others
+    chosen = predictor.estimate_leave_one_out().argmin(-1)  # each sample estimated from the others
     assert float((chosen == right).float().mean()) > 0.9
 
 

@@ -5,13 +5,13 @@ import torch
 
 from search.random_batches import zoo_model
 from vispco.data import dataset
-from vispco.pruner.memory import bounded
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.search.calibration import CalibrationBatches
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.objective import Objective
 
-SETTINGS = JointSettings(looks=(1, 2, 4), hard=0.9, probes=3)
+SETTINGS = JointSettings(rungs=(1, 2, 4), hard_share=0.9, easy_samples=3)
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def batches():
 def test_the_first_stage_has_all_samples_in_their_order(batches):
     stage = StageSamples.of(batches[0], SETTINGS)
     assert stage.first == (0, 1, 2, 3)
-    assert stage.behind == [4, 5, 6, 7, 8, 9]
-    assert stage.looks() is batches[0]
+    assert stage.remaining == [4, 5, 6, 7, 8, 9]
+    assert stage.rung_batches() is batches[0]
 
 
 def test_the_next_stage_has_the_samples_that_hold_the_loss_and_some_others(batches):
@@ -37,10 +37,10 @@ def test_the_next_stage_has_the_samples_that_hold_the_loss_and_some_others(batch
     assert stage.hard.nonzero()[:, 0].tolist() == [2, 5]
     assert set(stage.first[:2]) == {2, 5}
     assert len(set(stage.first)) == 2 + 3
-    assert stage.settings.looks == (1, 2, 5)
-    assert stage.behind == []
-    assert [len(batch) for batch in stage.looks()] == [4, 1]
-    table = stage.spread(torch.arange(1.0, 6.0)[:, None], torch.empty(0, 1))
+    assert stage.settings.rungs == (1, 2, 5)
+    assert stage.remaining == []
+    assert [len(batch) for batch in stage.rung_batches()] == [4, 1]
+    table = stage.as_table(torch.arange(1.0, 6.0)[:, None], torch.empty(0, 1))
     assert table[list(stage.first), 0].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert int(table.isinf().sum()) == 5
     later = stage.after(table)  # what was not measured stays easy
@@ -72,9 +72,9 @@ def test_what_was_not_measured_is_like_the_easy_ones_that_were():
     kl = torch.tensor([[9.0, 9.0, 9.0], [0.1, 0.3, 50.0], [0.3, 0.5, 50.0], [torch.inf] * 3])
     found = fill_unmeasured(kl, torch.tensor([True, False, False, False]))
     assert torch.equal(found[:3], kl[:3])
-    means = bounded(kl[1:3]).mean(0)
+    means = saturating_loss(kl[1:3]).mean(0)
     half_way = [(float(means[0]) + float(means[1])) / 2, float(means[1]), (1.0 + float(means[1])) / 2]
-    assert bounded(found[3]).tolist() == pytest.approx(
+    assert saturating_loss(found[3]).tolist() == pytest.approx(
         half_way, rel=1e-5
     )  # the second is the median; without the hard one
 

@@ -3,9 +3,10 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.pruner.planner_kinds import first_layers
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
-from vispco.serving.ask import PictureQuestion, PrunerChoice, compare
-from vispco.serving.ask.default_pruner import first_layers
+from vispco.serving.ask import PictureQuestion, compare
 from vispco.serving.ask.survivor_sheet import layers_shown, sheet, survivors_at
 
 
@@ -13,8 +14,8 @@ from vispco.serving.ask.survivor_sheet import layers_shown, sheet, survivors_at
 @pytest.mark.parametrize("method", [None, "fastv", "visionzip", "divprune+fastv", "random"])
 def test_every_method_meets_every_budget_without_a_search(loaded, sample, method, budget):
     model, processor = loaded
-    choice = PrunerChoice(method=method, budget=budget)
-    found = compare(model, processor, sample, choice.pruner(model), max_new_tokens=2, rounds=1)
+    spec = PrunerSpec.choose(method=method, budget=budget)
+    found = compare(model, processor, sample, spec.resolve(model), max_new_tokens=2, rounds=1)
     assert found.pruned.fraction <= budget
     assert found.unpruned.fraction == 1.0
     assert len(found.pruned.visual_tokens) == found.layers
@@ -22,16 +23,16 @@ def test_every_method_meets_every_budget_without_a_search(loaded, sample, method
 
 def test_answers_are_those_of_an_evaluation(loaded, drawn, sample):
     model, processor = loaded
-    choice = PrunerChoice(budget=0.6)
-    found = compare(model, processor, sample, choice.pruner(model), max_new_tokens=8, rounds=1)
+    spec = PrunerSpec.choose(budget=0.6)
+    found = compare(model, processor, sample, spec.resolve(model), max_new_tokens=8, rounds=1)
     judge = TaskEvaluator(model, processor, [drawn], "fastv", max_new_tokens=8, details=True)
-    told = [judge(candidate).details["predictions"] for candidate in (None, choice.pruner(model))]
+    told = [judge(candidate).details["predictions"] for candidate in (None, spec.resolve(model))]
     assert [found.unpruned.answer, found.pruned.answer] == [next(iter(each.values())) for each in told]
 
 
 def test_the_grid_holds_as_many_survivors_as_each_layer_processed(loaded, sample):
     model, processor = loaded
-    found = compare(model, processor, sample, PrunerChoice(budget=0.6).pruner(model), max_new_tokens=2, rounds=1)
+    found = compare(model, processor, sample, PrunerSpec.choose(budget=0.6).resolve(model), max_new_tokens=2, rounds=1)
     assert found.depth is not None
     alive = [sum(value > layer for row in found.depth for value in row) for layer in range(found.layers)]
     assert alive == list(found.pruned.visual_tokens)
@@ -62,12 +63,12 @@ def test_a_sheet_shows_the_layers_at_which_tokens_leave():
 @pytest.mark.parametrize("budget", [0.0, 1.5, float("nan"), -1])
 def test_a_budget_out_of_range_is_refused(budget):
     with pytest.raises(InvalidInputError, match="fraction of the unpruned FLOPs"):
-        PrunerChoice(budget=budget)
+        PrunerSpec.choose(budget=budget)
 
 
 def test_a_folder_and_a_method_together_are_refused():
     with pytest.raises(InvalidInputError, match="Keep one of them"):
-        PrunerChoice(run="runs/one", method="fastv")
+        PrunerSpec.choose(pruner="runs/one", method="fastv")
 
 
 def test_a_picture_that_is_none_is_refused(tmp_path):

@@ -11,7 +11,7 @@ from project.sources import ROOT
 from vispco import models as zoo
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.serving.ask import PrunerChoice
+from vispco.pruner.pruner_spec import PrunerSpec
 
 needs_lmms_eval = pytest.mark.skipif(
     importlib.util.find_spec("lmms_eval") is None, reason="lmms-eval is not installed (docs/anywhere.md says how)"
@@ -90,7 +90,7 @@ def expected(model, samples, **choice):
     import vispco
 
     loaded, processor = vispco.load(model)
-    pruner = PrunerChoice(**choice).pruner(loaded) if choice else None
+    pruner = PrunerSpec.choose(**choice).resolve(loaded) if choice else None
     told = TaskEvaluator(loaded, processor, samples, "fastv", max_new_tokens=8, details=True, batch_size=4)(pruner)
     return [told.details["predictions"][sample.id] for sample in samples]
 

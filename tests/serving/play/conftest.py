@@ -6,13 +6,13 @@ import pytest
 import vispco
 from report.browser import chromium, missing
 from vispco.data import dataset
-from vispco.serving.ask import PrunerChoice
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.play.session import PlaySession
 
 
 @pytest.fixture(scope="session")
 def session():
-    return PlaySession(*vispco.load("tiny-qwen"), PrunerChoice(), max_new_tokens=4)
+    return PlaySession(*vispco.load("tiny-qwen"), PrunerSpec.choose(), max_new_tokens=4)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 import vispco
 from serving.server.conftest import messages
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.serving.ask import PrunerChoice
+from vispco.pruner.pruner_spec import PrunerSpec
 
 CLIENTS = 8
 EACH = int(os.environ.get("VISPCO_SERVE_REQUESTS", "6"))
@@ -28,7 +28,7 @@ def expected(samples):
     model, processor = vispco.load("tiny-qwen")
     found = {}
     for budget in BUDGETS:
-        pruner = PrunerChoice(budget=budget or 0.5).pruner(model)
+        pruner = PrunerSpec.choose(budget=budget or 0.5).resolve(model)
         judge = TaskEvaluator(model, processor, samples, "fastv", max_new_tokens=8, details=True, batch_size=1)
         told = judge(pruner).details["predictions"]
         found |= {(budget, sample.id): told[sample.id] for sample in samples}

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vispco.compare.methods.ground import Ground
+from vispco.compare.methods.comparison_setup import ComparisonSetup
+from vispco.compare.methods.compensation_on_top import compensation_on_top
 from vispco.compare.methods.search_on_top import pruner_at, search_on_top
 from vispco.compare.methods.table import Kind, MethodTable, MethodTableRow, TableSettings
 from vispco.core.errors import InvalidInputError, VispcoError
@@ -23,7 +24,7 @@ from vispco.pruner import presets
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import CostRange
+from vispco.sweep.spaces import CostRange
 
 WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
 Asked = tuple[Kind, float | None, Schedule]
@@ -32,7 +33,7 @@ OnRows = Callable[[MethodTable], None]
 
 
 def fill_table(
-    ground: Ground,
+    setup: ComparisonSetup,
     settings: TableSettings,
     table: MethodTable | None = None,
     *,
@@ -56,46 +57,51 @@ def fill_table(
         warnings.simplefilter("ignore", BudgetWarning)  # a row says so itself
         for method in settings.methods:
             with suppress(VispcoError):  # its row will say why
-                ground.expect(_chain(ground, method))
+                setup.expect(_chain(setup, method))
         if filled.row("unpruned", "unpruned") is None:
             on_method("unpruned")
-            add(ground.unpruned_row())
+            add(setup.unpruned_row())
         for method in settings.methods:
             on_method(method)
             if filled.row(method, "published") is None:
-                add(*_measured(ground, settings, method))
+                add(*_measured(setup, settings, method))
             first = filled.row(method, "published")
-            if settings.search is None or first is None or first.accuracy is None:
+            if first is None or first.accuracy is None:
                 continue
-            for budget in settings.search_budgets:
+            for budget in settings.search_budgets if settings.compensations else ():
+                if filled.row(method, "compensated", budget) is None:
+                    on_method(f"{method}, compensation at {budget:.0%}")
+                    own = filled.row(method, "scaled", budget)
+                    add(_noted(compensation_on_top(setup, settings, method, budget, own)))
+            for budget in settings.search_budgets if settings.search is not None else ():
                 if filled.row(method, "searched", budget) is None:
                     on_method(f"{method}, search at {budget:.0%}")
                     own = filled.row(method, "scaled", budget)
-                    add(_noted(search_on_top(ground, settings, method, budget, own)))
+                    add(_noted(search_on_top(setup, settings, method, budget, own)))
     return filled
 
 
-def _measured(ground: Ground, settings: TableSettings, method: str) -> tuple[MethodTableRow, ...]:
+def _measured(setup: ComparisonSetup, settings: TableSettings, method: str) -> tuple[MethodTableRow, ...]:
     """As published, scaled to each budget, and with schedules drawn for each budget, in one pass over the test set."""
     try:
-        chain = _chain(ground, method)
-        evaluator = ground.evaluator(chain)
+        chain = _chain(setup, method)
+        evaluator = setup.evaluator(chain)
         asked = _candidates(settings, method, SampleSizes.of(evaluator))
         found = evaluator.many([candidate for _, _, candidate in asked])
-        times = _times(ground, settings, method, asked, chain)
+        times = _times(setup, settings, method, asked, chain)
     except VispcoError as error:
         return (MethodTableRow(method=method, kind="published", note=f"not run: {error}"),)
     rows = []
     for kind, budget in dict.fromkeys((kind, budget) for kind, budget, _ in asked):
         mine = [each for (k, b, _), each in zip(asked, found, strict=True) if (k, b) == (kind, budget)]
-        measured: dict[str, Any] = ground.sampled(mine) if kind == "sampled" else ground.measures(mine[0])
+        measured: dict[str, Any] = setup.sampled(mine) if kind == "sampled" else setup.measures(mine[0])
         measured |= times.get(_timed_name(kind, budget), {})
         rows.append(_noted(MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), **measured)))
     return tuple(rows)
 
 
 def _times(
-    ground: Ground, settings: TableSettings, method: str, asked: Sequence[Asked], chain: Chain
+    setup: ComparisonSetup, settings: TableSettings, method: str, asked: Sequence[Asked], chain: Chain
 ) -> dict[str, dict[str, float]]:
     """Of the method as published and at each budget, with its planner; and of the first draw of each budget."""
     makers: dict[str, Callable[[int], Pruner]] = {}
@@ -103,9 +109,9 @@ def _times(
         if kind == "sampled":
             makers.setdefault(_timed_name(kind, budget), partial(pruner_at, chain, schedule))
         else:
-            own = presets.pruner(method, ground.model, budget=budget)
+            own = presets.pruner(method, setup.model, budget=budget)
             makers[_timed_name(kind, budget)] = partial(_same, own)
-    return ground.times(makers, settings.rounds)
+    return setup.times(makers, settings.rounds)
 
 
 def _same(pruner: Pruner, _: int) -> Pruner:
@@ -137,9 +143,9 @@ def _drawn(settings: TableSettings, sizes: SampleSizes, budget: float) -> list[S
     return [sizes.fit(space.schedule(params), budget) for params in draws]
 
 
-def _chain(ground: Ground, method: str) -> Chain:
+def _chain(setup: ComparisonSetup, method: str) -> Chain:
     preset, setting = presets.parse(method)
-    return preset.chain_for(ground.num_layers, setting)
+    return preset.chain_for(setup.num_layers, setting)
 
 
 def _noted(row: MethodTableRow) -> MethodTableRow:

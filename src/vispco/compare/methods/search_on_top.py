@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from vispco.compare import searches as rivals
-from vispco.compare.methods.ground import Ground
+from vispco.compare.methods.comparison_setup import ComparisonSetup
 from vispco.compare.methods.table import MethodTableRow, TableSettings
 from vispco.compare.searches.vispco_search import VispcoSearch
 from vispco.core.errors import VispcoError
@@ -30,20 +30,20 @@ STAYS = "the method's own schedule is better on the calibration set"
 
 
 def search_on_top(
-    ground: Ground, settings: TableSettings, method: str, budget: float, scaled: MethodTableRow | None = None
+    setup: ComparisonSetup, settings: TableSettings, method: str, budget: float, scaled: MethodTableRow | None = None
 ) -> MethodTableRow:
     """A row of the method with the better of its own schedule and one that is searched.
 
     scaled: the method's own schedule at this budget as it was measured; if it stays, it is not measured again.
     """
     preset, setting = presets.parse(method)
-    chain = preset.chain_for(ground.num_layers, setting)
+    chain = preset.chain_for(setup.num_layers, setting)
     row = MethodTableRow(method=method, kind="searched", budget=budget, chain=str(chain))
-    evaluator, calibration = ground.evaluator(chain), ground.evaluator(chain, calibration=True)
+    evaluator, calibration = setup.evaluator(chain), setup.evaluator(chain, calibration=True)
     try:
         sizes = SampleSizes.of(calibration)
         sizes.check_budget(budget)
-        found = _search(ground, settings, chain, rivals.Calibration(calibration, measure="kl"), budget)
+        found = _search(setup, settings, chain, rivals.Calibration(calibration, measure="kl"), budget)
         own = preset.at_budget(budget, sizes.cost, sizes.workload, setting)
         better = calibration.kl(found.deploy(sizes)) < calibration.kl(own)
         note = found.method if better else f"{found.method}: {STAYS}"
@@ -53,15 +53,15 @@ def search_on_top(
         candidate = found.deploy(tested)
         if not better:
             candidate = preset.at_budget(budget, tested.cost, tested.workload, setting)
-        measured = ground.measures(evaluator(candidate))
-        times = ground.times({row.kind: partial(pruner_at, chain, candidate)}, settings.rounds)
+        measured = setup.measures(evaluator(candidate))
+        times = setup.times({row.kind: partial(pruner_at, chain, candidate)}, settings.rounds)
     except VispcoError as error:
         return replace(row, note=f"not searched: {error}")
     return replace(row, **measured | times.get(row.kind, {}), note=note)
 
 
 def _search(
-    ground: Ground, settings: TableSettings, chain: Chain, calibration: rivals.Calibration, budget: float
+    setup: ComparisonSetup, settings: TableSettings, chain: Chain, calibration: rivals.Calibration, budget: float
 ) -> rivals.Candidate:
     """What the search of the settings finds for one budget."""
     assert settings.search is not None  # noqa: S101 - asked by the caller
@@ -73,7 +73,7 @@ def _search(
         found: rivals.Candidate = search.search(calibration, budget)
         return found
     effort = Effort(descent=DescentSettings(explore=EXPLORE))
-    return search.search(calibration, budget, effort=effort, batches=ground.batches)
+    return search.search(calibration, budget, effort=effort, batches=setup.batches)
 
 
 def pruner_at(chain: Chain, candidate: Any, place: int) -> Pruner:

@@ -12,8 +12,9 @@ from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 
 FORMAT, VERSION = "vispco-methods", 1
-Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "searched"]
-"""The model itself; a method as published; scaled to a budget; with schedules drawn at random; with one that was searched."""
+Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "compensated", "searched"]
+"""The model itself; a method as published; scaled to a budget; with schedules drawn at random; scaled, with attention given back;
+with a schedule that was searched."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class TableSettings:
 
     methods: names of `vispco.presets`, with a setting if not the default one ('sparsevlm:64'). budgets: fractions of each
     sample's unpruned FLOPs. draws: random schedules of each method and budget. search: a search of `vispco.compare.searches`, or None.
-    search_budgets: the budgets at which it is run. evaluated_search: the one for methods that merge tokens or decide by
+    search_budgets: the budgets at which it is run. compensations: what is tried at those budgets (`Chain.compensate`); none where
+    empty. evaluated_search: the one for methods that merge tokens or decide by
     themselves how many stay, where `search` goes by gradient, which cannot pass them. seed: of the draws. rounds: of timing; 0 for none.
     """
 
@@ -34,6 +36,7 @@ class TableSettings:
     evaluated_search: str = "vispco-halving"
     seed: int = 0
     rounds: int = 3
+    compensations: tuple[float, ...] = (0.5, 0.75, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Without the methods: a table may be continued with others."""

@@ -8,13 +8,14 @@ from dataclasses import fields
 
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 
+SUFFIXES = {"sampled": " random", "compensated": " + compensation", "searched": " + search"}
 COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
 
 
 def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
     first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
-    a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
+    compensation or a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
     standard deviation, behind all others the 95 % interval.
     """
     columns = (*COLUMNS, *table.tasks)
@@ -51,7 +52,7 @@ def latex_text(table: MethodTable) -> str:
 
 def _label(row: MethodTableRow) -> str:
     at = "" if row.budget is None else f" @{100 * row.budget:g}%"
-    return row.method + {"sampled": " random", "searched": " + search"}.get(row.kind, "") + at
+    return row.method + SUFFIXES.get(row.kind, "") + at
 
 
 def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from vispco.compare.searches.candidate import spent_from_dict
 from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 from vispco.core.schedule import Schedule
-from vispco.evaluation.frontier.measures import hypervolume
+from vispco.evaluation.frontier import hypervolume
 from vispco.evaluation.result import Evaluation
 from vispco.search.bill import FlopsBill
 

@@ -22,7 +22,7 @@ from vispco.compare.searches.rival import AnytimeRival, Choice, best_schedule
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces
-from vispco.sweep.cost_range import CostRange
+from vispco.sweep.spaces import CostRange
 
 WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
 

@@ -19,7 +19,7 @@ from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Prompt, read
 from vispco.scorers.base import VisionNeeds
 
-HALVINGS = 6  # of the range of sides: to 1/64
+BISECTION_STEPS = 6  # of the range of sides: to 1/64
 LEAST = 1 / 16  # of a side
 _TOWER_FLOPS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], float]] = WeakKeyDictionary()
 """Of each model, what its tower costs for pictures of a size."""
@@ -70,7 +70,7 @@ class Shrinker:
         whole = self._prices(self._read(sample, 1.0))
         low, high = LEAST, 1.0
         found = self._priced(sample, low, whole)
-        for _ in range(HALVINGS):
+        for _ in range(BISECTION_STEPS):
             middle = (low + high) / 2
             tried = self._priced(sample, middle, whole)
             if tried.charged <= budget:

@@ -15,8 +15,7 @@ from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival, best_schedule
 from vispco.core.errors import InvalidInputError
-from vispco.sweep.cost_range import CostRange
-from vispco.sweep.spaces import SingleSpace
+from vispco.sweep.spaces import CostRange, SingleSpace
 
 
 @SEARCHES.register

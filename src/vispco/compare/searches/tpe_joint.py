@@ -34,7 +34,7 @@ from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel
 
-TOO_DEAR = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
+INFEASIBLE_SCORE = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
 LEAST_GAP = 1e-3  # between two steps at one layer, which become one
 
 
@@ -82,7 +82,7 @@ class TpeJoint(TrialRival):
     def _score(self, calibration: Calibration, chain: Chain, params: Tensor, budget: float) -> float:
         own = calibration.under(chain)
         floor = float(own.sizes.cost.lowest_fraction(own.sizes.workload).mean())
-        return TOO_DEAR if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
+        return INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
 
 
 def suggest_steps(trial: Any, num_layers: int) -> Tensor:

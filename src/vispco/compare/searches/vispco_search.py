@@ -21,7 +21,7 @@ from vispco.evaluation.result import Evaluator
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.calibration import CalibrationBatches
-from vispco.search.modes import SearchRun, run_mode
+from vispco.search.modes import JointResult, SearchRun, run_mode
 from vispco.search.spec import Effort, Mode, SearchSpec
 
 
@@ -98,7 +98,7 @@ class VispcoSearch:
                 **({} if found.chain is None else {"chain": str(Chain.of(found.chain))}),
             }
             planner: Any = outcome.planner(run, budget)
-            deployed = Pruner(planner.chain, planner) if self.mode == "joint" else planner
+            deployed = Pruner(planner.chain, planner) if isinstance(outcome, JointResult) else planner
             results[budget] = PlannerResult(self.label, deployed, run.objective.spent, seconds, provenance=provenance)
         return results
 

@@ -15,8 +15,8 @@ from vispco.core.runs.checksums import digest_tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-STATE, CHECKSUM = "state", "checksum"
-OLDER_STATE = "counters"  # what searches called it before checkpoints had a checksum
+_STATE, _CHECKSUM = "state", "checksum"
+_OLDER_STATE = "counters"  # what searches called it before checkpoints had a checksum
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
@@ -26,7 +26,7 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[st
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(dict(state))
     with files.replacing(path) as temporary:
-        save_file(copies, temporary, {STATE: text, CHECKSUM: digest_tensors(copies, text)})
+        save_file(copies, temporary, {_STATE: text, _CHECKSUM: digest_tensors(copies, text)})
     return path
 
 
@@ -38,13 +38,13 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(Path(path), framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = header.get(STATE, header.get(OLDER_STATE, "{}"))
+        text = header.get(_STATE, header.get(_OLDER_STATE, "{}"))
         state = json.loads(text)
     except (SafetensorError, OSError, ValueError, RecursionError, KeyError) as error:
         raise files.DamagedFileError(
             f"The checkpoint {path} cannot be read ({error}). Restore it, or delete it to start again."
         ) from error
-    if CHECKSUM in header and header[CHECKSUM] != digest_tensors(tensors, text):
+    if _CHECKSUM in header and header[_CHECKSUM] != digest_tensors(tensors, text):
         raise files.DamagedFileError(
             f"The checkpoint {path} is damaged: its checksum is not that of its content. Restore it, or delete it to "
             "start again."

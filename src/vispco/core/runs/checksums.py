@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-KEY, KIND = "checksum", "sha256:"
+_KEY, _KIND = "checksum", "sha256:"
 LINE = re.compile(rb',"crc32":(\d+)}\s*$')  # the last key of a line
 
 
@@ -26,16 +26,16 @@ class DamagedJournalWarning(UserWarning):
 
 def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON object with the checksum of its content as one more key."""
-    content = {key: value for key, value in data.items() if key != KEY}
-    return {**content, KEY: _digest(content)}
+    content = {key: value for key, value in data.items() if key != _KEY}
+    return {**content, _KEY: _digest(content)}
 
 
 def is_whole(data: Mapping[str, Any]) -> bool:
     """Whether an object is what was sealed. One without a checksum says nothing about itself and passes."""
-    found = data.get(KEY)
-    if not isinstance(found, str) or not found.startswith(KIND):
+    found = data.get(_KEY)
+    if not isinstance(found, str) or not found.startswith(_KIND):
         return True
-    return found == _digest({key: value for key, value in data.items() if key != KEY})
+    return found == _digest({key: value for key, value in data.items() if key != _KEY})
 
 
 def encode_line(entry: Mapping[str, Any]) -> bytes:
@@ -65,11 +65,11 @@ def digest_tensors(tensors: Mapping[str, Tensor], more: str = "") -> str:
         tensor = tensors[name].contiguous()
         found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         found.update(tensor.reshape(-1).view(uint8).numpy().data)
-    return KIND + found.hexdigest()
+    return _KIND + found.hexdigest()
 
 
 def _digest(content: Mapping[str, Any]) -> str:
     # as JSON gives it back: tuples are lists, keys are texts
     plain = json.loads(json.dumps(content))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return KIND + hashlib.sha256(text.encode()).hexdigest()
+    return _KIND + hashlib.sha256(text.encode()).hexdigest()

@@ -24,11 +24,11 @@ from typing import IO, Any
 
 from safetensors import SafetensorError
 
-from vispco.core.runs.checksums import is_whole, sealed
 from vispco.core.errors import InvalidInputError
+from vispco.core.runs.checksums import is_whole, sealed
 from vispco.core.runs.provenance import machine_id, process_start
 
-TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
+_TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
 NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
 BLOCK = 1 << 16
 
@@ -295,7 +295,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    found = TEMPORARY.fullmatch(path.name)
+    found = _TEMPORARY.fullmatch(path.name)
     if found is None or (found[2] or _machine_tag()) != _machine_tag() or process_start(int(found[1])) is not None:
         return
     if path.is_dir() and not path.is_symlink():

@@ -12,13 +12,13 @@ from typing import Any
 
 from vispco.version import __version__
 
-PACKAGES = ("torch", "transformers", "accelerate", "optuna", "numpy")
+_PACKAGES = ("torch", "transformers", "accelerate", "optuna", "numpy")
 
 
 def versions() -> dict[str, str]:
     """vispco, Python, and the packages that results depend on, as far as they are installed."""
     found = {"vispco": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
+    for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

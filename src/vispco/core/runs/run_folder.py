@@ -35,13 +35,29 @@ from typing import Any, Self
 
 from safetensors import SafetensorError
 
-from vispco.core.runs import files
 from vispco.core.errors import InvalidInputError
-from vispco.core.runs.run_lock import RunFolderError, alone, check_lock, owner_of, remove_lock, write_lock
-from vispco.core.runs.run_place import check_empty, check_place, describe_other_run, make_folder, remove_run
-from vispco.core.runs.run_record import RECORD, RunRecord, check_files, inside, read_record, write_record
+from vispco.core.runs import files
+from vispco.core.runs.run_record import (
+    RECORD,
+    RunFolderError,
+    RunRecord,
+    alone,
+    check_empty,
+    check_files,
+    check_lock,
+    check_place,
+    describe_other_run,
+    inside,
+    make_folder,
+    owner_of,
+    read_record,
+    remove_lock,
+    remove_run,
+    write_lock,
+    write_record,
+)
 
-NAME_LENGTH = 60  # of a folder that gets a number: even in bytes, a name of a file system
+_NAME_LENGTH = 60  # of a folder that gets a number: even in bytes, a name of a file system
 
 
 class RunFolder:
@@ -69,7 +85,7 @@ class RunFolder:
     @classmethod
     def new(cls, parent: str | os.PathLike[str], name: str) -> Self:
         """A folder parent/NAME-NUMBER: the last one if it is an unfinished run with the same settings, else a new one."""
-        folder = cls(Path(parent) / "".join(c if c.isalnum() or c in "-_.+" else "-" for c in name[:NAME_LENGTH]))
+        folder = cls(Path(parent) / "".join(c if c.isalnum() or c in "-_.+" else "-" for c in name[:_NAME_LENGTH]))
         folder._numbered = True
         return folder
 

@@ -1,26 +1,113 @@
-"""`run.json`, the record of a run's folder: whose it is, and the files that the run wrote with their checksums.
+"""`run.json` and `run.lock`: whose folder it is, which files the run wrote with their checksums, who writes now.
 
 Readers of a run call `check_files`, which refuses what the run did not write. Commands that write a single file call
-`check_output` before the work and `record_output` after it.
+`check_output` before the work and `record_output` after it. A dead process loses its lock.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from vispco.core.errors import InvalidInputError, check_version
 from vispco.core.runs import files
-from vispco.core.errors import check_version
-from vispco.core.runs.run_lock import LOCK, RunFolderError, alone, owner_of
+from vispco.core.runs.provenance import machine_id, process_start
 from vispco.version import __version__
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = "run.lock"
+
+
+class RunFolderError(InvalidInputError):
+    """A folder cannot take this run; the message names what is in it and what to do."""
+
+
+def write_lock(folder: Path) -> None:
+    """Name this process as the one that writes to the folder."""
+    owner = {"pid": os.getpid(), "machine": machine_id(), "started": process_start(os.getpid())}
+    files.write_json(folder / LOCK, owner)
+
+
+def owner_of(path: Path) -> dict[str, Any] | None:
+    """Who writes to the folder now; None if nobody does, or if the process is dead."""
+    if not files.is_file(path / LOCK):
+        return None
+    try:
+        owner = files.read_json_object(path / LOCK)
+        pid, machine = int(owner["pid"]), owner["machine"]
+    except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError):
+        return None  # it is written whole, so this is not a lock of ours
+    dead = machine == machine_id() and process_start(pid) != owner.get("started")
+    return None if dead else owner
+
+
+def check_lock(path: Path) -> None:
+    """Raise if another process writes to the folder, or if its lock could not be replaced."""
+    if files.is_folder(path / LOCK):
+        raise RunFolderError(f"{path / LOCK} is a folder, and a run has a file there. Move it away.")
+    owner = owner_of(path)
+    if owner is None:
+        return
+    host = str(owner["machine"]).partition("/")[0]
+    rest = "." if owner["machine"] == machine_id() else f", or delete {path / LOCK} if that process is dead."
+    raise RunFolderError(
+        f"{path} is in use by process {owner['pid']} on {host}. Wait for it, or give another folder{rest}"
+    )
+
+
+def remove_lock(folder: Path) -> None:
+    """Take the name of a process away."""
+    try:
+        (folder / LOCK).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{folder / LOCK} cannot be removed: {error.strerror}. Move it away.") from error
+
+
+def wait_for_lock(handle: int, place: Path) -> None:
+    """Hold the kernel's exclusive lock on an open file until it is closed. Some network file systems have none."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        raise RunFolderError(
+            f"{place} cannot be locked: {error.strerror or error}. Without a lock, two processes could write there at once. "
+            "Give a folder on a local disk with --out, or mount this file system with locks."
+        ) from error
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process of this machine at a time; the kernel's lock on the folder dies with its holder."""
+    try:
+        handle = None if os.name == "nt" else os.open(folder, os.O_RDONLY)  # Windows cannot open a folder
+    except OSError as error:
+        raise RunFolderError(
+            f"The folder {folder} cannot be opened: {error.strerror or error}. Give another folder with --out."
+        ) from error
+    try:
+        if handle is not None:
+            wait_for_lock(handle, folder)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
 
 RECORD = "run.json"
 FORMAT, VERSION = "vispco-run", 1
-OLDER = (b'"versions"', b'"vispco"', b'"python"')  # a result that says what it was made with
-OLDER_PAGE = "– vispco</title>".encode()
-DAMAGED = "Restore it, or move the folder away."
+_OLDER = (b'"versions"', b'"vispco"', b'"python"')  # a result that says what it was made with
+_OLDER_PAGE = "– vispco</title>".encode()
+_DAMAGED = "Restore it, or move the folder away."
 
 
 @dataclass(frozen=True)
@@ -63,18 +150,18 @@ def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
         raise RunFolderError(f"{path} is a link. Put the record itself there, or give another folder.")
     if not files.is_file(path):
         return None
-    data = files.read_json_object(path, what="record of the run", remedy=DAMAGED)
+    data = files.read_json_object(path, what="record of the run", remedy=_DAMAGED)
     known = {name: data[name] for name in RunRecord.__dataclass_fields__ if name in data}
     maps = [known.get(name, {}) for name in ("settings", "files", "outputs")]
     words = [known.get(name) for name in ("id", "kind", "started")]
     if data.get("format") != FORMAT or not all(isinstance(word, str) for word in words):
-        raise files.DamagedFileError(f"{path} is not the record of a run. {DAMAGED}")
+        raise files.DamagedFileError(f"{path} is not the record of a run. {_DAMAGED}")
     if "settings" not in known or not all(isinstance(each, dict) for each in maps):
-        raise files.DamagedFileError(f"The record of the run {path} is damaged: parts of it are missing. {DAMAGED}")
+        raise files.DamagedFileError(f"The record of the run {path} is damaged: parts of it are missing. {_DAMAGED}")
     sums = [expected for each in maps[1:] for expected in each.values()]
     if not all(isinstance(each, str | None) for each in sums) or not isinstance(known.get("finished", False), bool):
         raise files.DamagedFileError(
-            f"The record of the run {path} is damaged: parts of it are no checksums. {DAMAGED}"
+            f"The record of the run {path} is damaged: parts of it are no checksums. {_DAMAGED}"
         )
     check_version(data, VERSION, f"The record of the run {path}")
     for name in (*maps[1], *maps[2]):
@@ -146,7 +233,7 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
             raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
     if files.is_file(target) and target.stat().st_size:
         content = target.read_bytes()
-        older = all(mark in content for mark in OLDER) or OLDER_PAGE in content
+        older = all(mark in content for mark in _OLDER) or _OLDER_PAGE in content
         if not all(mark.encode() in content for mark in marks) and not (older and b'"format"' not in content[:200]):
             raise RunFolderError(f"{path} exists and was not written by this command. Give another file with --out.")
 
@@ -190,3 +277,83 @@ def inside(folder: Path, name: str) -> Path:
     if files.is_link(path):
         raise RunFolderError(f"{path} is a link, which a run never writes. Put the file itself there.")
     return path
+
+
+_NAMED = 5  # files that a refusal lists
+
+
+def make_folder(path: Path, *, exist_ok: bool = True) -> None:
+    """Make a folder and those above it. `FileExistsError` if it must be new and is not."""
+    try:
+        path.mkdir(parents=True, exist_ok=exist_ok)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileExistsError) and not exist_ok:
+            raise
+        raise RunFolderError(
+            f"The folder {path} cannot be made ({getattr(error, 'strerror', None) or error}). Choose another place with --out."
+        ) from error
+
+
+def check_place(path: Path) -> None:
+    try:
+        place, here = path.resolve(), Path.cwd()
+        found = path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"{str(path)!r} cannot be a folder: {reason}. Give the name of a new folder.") from error
+    if place == here or place in here.parents:
+        raise RunFolderError(
+            f"The folder {str(path)!r} is the current one or holds it. Give a new one, such as runs/one."
+        )
+    if found and not path.is_dir():
+        raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
+
+
+def check_empty(path: Path, older: Sequence[str] = ()) -> list[str]:
+    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store) and those of older versions."""
+    names = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
+    found = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in older)]
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise RunFolderError(
+            f"{path} holds files that no run has noted in {RECORD}: {', '.join(found[:_NAMED])}{more}. They may belong to a "
+            "model, to you, or to an older version of vispco. Give a new folder."
+        )
+    return names
+
+
+def describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:
+    """What is in the folder and how it differs from what was asked for."""
+    if found.kind != kind:
+        return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
+    keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]
+    differences = "; ".join(
+        f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys
+    )
+    return (
+        f"{path} holds another run ({found.title}) with other settings ({differences}). Give another folder with --out, or "
+        "--overwrite to replace the files of that run."
+    )
+
+
+def _short(value: Any, length: int = 60) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
+def remove_run(folder: Path, record: RunRecord) -> None:
+    """Delete what a run wrote. Nothing is deleted if one of the files has been changed since."""
+    listed = {**record.files, **record.outputs}
+    for name, expected in listed.items():
+        path = inside(folder, name)
+        if path.is_dir():
+            raise RunFolderError(f"{path} is a folder, and the run wrote a file there. Move it away, then run again.")
+        if expected is not None and path.is_file() and files.digest_file(path) != expected:
+            raise RunFolderError(f"{path} was changed after the run had written it. Move it away, then run again.")
+    for name in listed:
+        path = folder / name
+        path.unlink(missing_ok=True)
+        for parent in path.relative_to(folder).parents[:-1]:
+            with suppress(OSError):  # not empty
+                (folder / parent).rmdir()
+    (folder / RECORD).unlink()

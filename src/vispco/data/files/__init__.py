@@ -1,14 +1,10 @@
 """Real data from disk, read as it is used: training conversations and evaluation tables."""
 
 from vispco.data.files.hf_folder import HfFolder
-from vispco.data.files.jsonl import Jsonl
-from vispco.data.files.llava_instruct import LlavaInstruct
-from vispco.data.files.record import ConversationSample, Record, Turn
-from vispco.data.files.records import Records
-from vispco.data.files.sample_set import SampleSet
+from vispco.data.files.json_files import Jsonl, LlavaInstruct
+from vispco.data.files.record import ConversationSample, Record, Records, Skipped, SkippedItemError, SkipReport, Turn
+from vispco.data.files.samples import SampleSet, Turns, data_files, open_data, training_samples
 from vispco.data.files.sampling import AreaSample, area_equalised, equalise_areas, read_areas, take
-from vispco.data.files.skipped import Skipped, SkippedItemError, SkipReport
-from vispco.data.files.training import Turns, open_data, training_samples
 from vispco.data.files.tsv import Tsv
 
 __all__ = [
@@ -27,6 +23,7 @@ __all__ = [
     "Turn",
     "Turns",
     "area_equalised",
+    "data_files",
     "equalise_areas",
     "open_data",
     "read_areas",

@@ -1,36 +1,27 @@
-"""A folder that `datasets.Dataset.save_to_disk` wrote. Columns are found by their kind and name, or given."""
+"""Saved `datasets` folders and Parquet files. Columns are found by their kind and name, or given."""
 
 from __future__ import annotations
 
-from functools import partial
+from bisect import bisect_right
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.conversation import ConversationError, make_turn, parse_conversation, place_images
-from vispco.data.files.image import MAX_SIDE
-from vispco.data.files.image_handle import ImageHandle, find_image
-from vispco.data.files.jsonl import as_answers, as_options
-from vispco.data.files.record import Record
-from vispco.data.files.records import Records
-from vispco.data.files.skipped import Skipped
+from vispco.data.files.conversation import FIELDS, Place, Shown, read_item
+from vispco.data.files.limits import MAX_SIDE
+from vispco.data.files.pictures import ImageHandle, find_image
+from vispco.data.files.record import Record, Records, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# What a column may be called, the likeliest name first.
-NAMES: dict[str, tuple[str, ...]] = {
-    "image": ("image", "images", "img", "picture", "image_path"),
-    "question": ("question", "query", "instruction", "prompt", "problem"),
-    "answer": ("answer", "answers", "label", "response", "output", "solution"),
-    "conversations": ("conversations", "messages", "texts", "conversation"),
-    "options": ("options", "choices"),
-    "id": ("id", "question_id", "index", "idx", "uid"),
-}
-
 
 class HfFolder(Records):
-    """The rows of a saved dataset. `columns` names them where they cannot be guessed: {"question": "ask"}."""
+    """The rows of a folder that `save_to_disk` wrote, of a .parquet file, or of a folder of them.
+
+    columns: names where they cannot be guessed, {"question": "ask"}.
+    """
 
     def __init__(
         self,
@@ -43,80 +34,101 @@ class HfFolder(Records):
         max_side: int = MAX_SIDE,
     ) -> None:
         super().__init__(file, task=task, max_side=max_side)
-        self.roots = [Path(images)] if images is not None else [self.file, self.file / "images", self.file.parent]
-        dataset = load_split(self.file, split)
-        self.columns = find_columns(self.file, list(dataset.column_names), columns or {})
-        self.rows = undecoded(dataset)
+        folder = self.file if self.file.is_dir() else self.file.parent
+        self.roots = [Path(images)] if images is not None else [folder, folder / "images", folder.parent]
+        parquet = parquet_files(self.file)
+        dataset = _ParquetRows(self.file, parquet) if parquet else _load_split(self.file, split)
+        self.columns = _find_columns(self.file, list(dataset.column_names), columns or {})
+        self.rows = dataset if parquet else _undecoded(dataset)
 
     def _read(self) -> Iterator[Record | Skipped]:
         for number in range(len(self.rows)):
+            place = Place(self.roots, str(self.file), number + 1, self.max_side)
             try:
                 row = {kind: self.rows[number][name] for kind, name in self.columns.items()}
             except Exception as error:  # noqa: BLE001  a damaged Arrow file fails in many ways
-                yield self._skip("damaged row", number, f"it cannot be read ({error})")
+                yield place.skip("damaged row", f"it cannot be read ({error})")
                 continue
-            yield self._record(number, row)
+            handles = self._handles(place, row.pop("image"))
+            if isinstance(handles, Skipped):
+                yield handles
+                continue
+            row = {kind: value for kind, value in row.items() if value is not None}
+            yield read_item(row, Shown(handles), place, source=self.file.name, task=self.task)
 
-    def _skip(self, reason: str, number: int, detail: str) -> Skipped:
-        return Skipped(reason, str(self.file), number + 1, detail)
-
-    def _record(self, number: int, row: dict[str, Any]) -> Record | Skipped:
-        images = row["image"] if isinstance(row["image"], list) else [row["image"]]
-        images = [image for image in images if image]
+    def _handles(self, place: Place, given: Any) -> tuple[ImageHandle, ...] | Skipped:
+        images = [image for image in (given if isinstance(given, list) else [given]) if image]
         if not images:
-            return self._skip("no image", number, "it has no image; only items with one can be pruned")
+            return place.skip("no image", "it has no image; only items with one can be pruned")
         handles = []
-        for place, image in enumerate(images):
-            handle = self._handle(number, place, image)
+        for number, image in enumerate(images):
+            handle = self._handle(place, number, image)
             if isinstance(handle, Skipped):
                 return handle
             handles.append(handle)
-        references = as_answers(row.get("answer"))
-        try:
-            if row.get("conversations"):
-                turns = parse_conversation(row["conversations"], len(handles))
-                references = references or (turns[0].answer,)
-            elif not str(row.get("question") or "").strip() or not references:
-                return self._skip("no question or answer", number, "its question or its answer is empty")
-            else:
-                turns = place_images([make_turn(str(row["question"]), references[0])], len(handles))
-        except ConversationError as error:
-            return self._skip("malformed conversation", number, str(error))
-        given = row.get("id")
-        return Record(
-            id=f"{self.file.name}/{number + 1}" if given is None else f"{given}#{number + 1}",
-            task=self.task,
-            handles=tuple(handles),
-            turns=turns,
-            references=references,
-            options=as_options(row.get("options")),
-            prompt=turns[0].instruction,
-            file=str(self.file),
-            row=number + 1,
-        )
+        return tuple(handles)
 
-    def _handle(self, number: int, place: int, image: Any) -> ImageHandle | Skipped:
+    def _handle(self, place: Place, number: int, image: Any) -> ImageHandle | Skipped:
         """From the bytes that the dataset holds, or from the file that it names."""
-        inside = isinstance(image, dict) and bool(image.get("bytes"))
-        if inside:
-            source: Path | Callable[[], bytes] = partial(self._bytes, number, place)
-            name, head = f"image {place + 1}", bytes(image["bytes"][:16])
+        if isinstance(image, dict) and image.get("bytes"):
+            source: Path | Callable[[], bytes] = partial(self._bytes, place.row - 1, number)
+            name, head = f"image {number + 1}", bytes(image["bytes"][:16])
         else:
             given = str(image.get("path") if isinstance(image, dict) else image)
             found = find_image(given, self.roots)
             if found is None:
-                detail = f"image {given[:200]!r} is neither in the dataset nor on disk"
-                return self._skip("missing image", number, detail)
+                return place.skip("missing image", f"image {given[:200]!r} is neither in the dataset nor on disk")
             (source, head), name = found, f"image {given}"
-        handle = ImageHandle(source, name, str(self.file), number + 1, self.max_side)
+        handle = ImageHandle(source, name, place.file, place.row, self.max_side)
         return handle.check(head) or handle
 
-    def _bytes(self, number: int, place: int) -> bytes:
-        image = self.rows[number][self.columns["image"]]
-        return bytes((image[place] if isinstance(image, list) else image)["bytes"])
+    def _bytes(self, row: int, number: int) -> bytes:
+        image = self.rows[row][self.columns["image"]]
+        return bytes((image[number] if isinstance(image, list) else image)["bytes"])
 
 
-def load_split(folder: Path, split: str | None) -> Any:
+def parquet_files(path: Path) -> list[Path]:
+    """The Parquet files at a path: the file itself, or those of a folder or of its `data`; none for anything else."""
+    if path.is_file():
+        return [path] if path.suffix.lower() == ".parquet" else []
+    return sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
+
+
+class _ParquetRows:
+    """Rows of Parquet files by number. One row group is in memory."""
+
+    def __init__(self, path: Path, files: list[Path]) -> None:
+        try:
+            from pyarrow import parquet  # noqa: PLC0415  optional: only this reader needs it
+        except ImportError:
+            raise InvalidInputError(
+                f"Reading {path} needs pyarrow, which is not installed. Run: pip install pyarrow"
+            ) from None
+        try:
+            opened = [parquet.ParquetFile(file, memory_map=True) for file in files]
+        except Exception as error:  # a damaged file raises whatever its parts do
+            raise InvalidInputError(f"{path} is not a Parquet file, or is damaged ({error}).") from error
+        self.column_names = list(opened[0].schema_arrow.names)
+        self._groups = [(file, group) for file in opened for group in range(file.num_row_groups)]
+        self._starts = [0]
+        for file, group in self._groups:
+            self._starts.append(self._starts[-1] + file.metadata.row_group(group).num_rows)
+        self._group = lru_cache(maxsize=1)(self._read_group)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        group = bisect_right(self._starts, number) - 1
+        row: dict[str, Any] = self._group(group).slice(number - self._starts[group], 1).to_pylist()[0]
+        return row
+
+    def _read_group(self, number: int) -> Any:
+        file, group = self._groups[number]
+        return file.read_row_group(group)
+
+
+def _load_split(folder: Path, split: str | None) -> Any:
     try:
         from datasets import load_from_disk  # noqa: PLC0415  optional: only this reader needs it
     except ImportError:
@@ -138,16 +150,16 @@ def load_split(folder: Path, split: str | None) -> Any:
     return found[name]
 
 
-def find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
+def _find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
     """Which column is what. Those that are given must be there; an image and something to ask must be found."""
     shown = ", ".join(have)
     for kind, name in given.items():
-        if kind not in NAMES or name not in have:
+        if kind not in FIELDS or name not in have:
             raise InvalidInputError(
                 f"{folder}: columns has {kind} = {name!r}. The dataset's columns: {shown}; what they can be: "
-                f"{', '.join(NAMES)}."
+                f"{', '.join(FIELDS)}."
             )
-    found = {kind: next((name for name in names if name in have), "") for kind, names in NAMES.items()}
+    found = {kind: next((name for name in names if name in have), "") for kind, names in FIELDS.items()}
     columns = {kind: name for kind, name in {**found, **given}.items() if name}
     if "image" not in columns:
         raise InvalidInputError(
@@ -160,7 +172,7 @@ def find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dic
     return columns
 
 
-def undecoded(dataset: Any) -> Any:
+def _undecoded(dataset: Any) -> Any:
     """The same rows with pictures as bytes: the datasets package would decode one whenever its row is read."""
     from datasets import Image, List  # noqa: PLC0415
 

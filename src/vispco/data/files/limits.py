@@ -11,16 +11,11 @@ import stat
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.skipped import Skipped
-
-if TYPE_CHECKING:
-    from vispco.data.files.record import Record
 
 VARIABLE = "VISPCO_INPUT_LIMITS"
-ENDLESS = 10**9  # what tokenizers without a limit have as their longest text, at least
+MAX_SIDE = 4096  # longer sides are scaled down on load; every model of the paper sees fewer pixels than 4096 × 4096
 
 
 @dataclass(frozen=True)
@@ -79,44 +74,3 @@ def open_inside(path: str, root: Path, *, allow_outside: bool) -> int | None:
         os.close(handle)
         return None
     return handle
-
-
-def too_long(record: Record) -> Skipped | None:
-    """Why a record's words exceed the limit on texts, if they do."""
-    limit = InputLimits.current().max_text
-    texts = {
-        "question": [turn.instruction for turn in record.turns],
-        "answer": [turn.answer for turn in record.turns],
-        "answers": record.references,
-        "option": record.options.values(),
-        "prompt": [record.prompt, record.hint],
-    }
-    for name, values in texts.items():
-        longest = max(map(len, values), default=0)
-        if longest > limit:
-            detail = f"its {name} has {longest:,} characters, more than the {limit:,} of --max-text"
-            return Skipped("text too long", record.file, record.row, detail, record.id)
-    return None
-
-
-def context_length(processor: Any, model: Any = None) -> int | None:
-    """How many tokens a prompt may have, as far as the model's config or its tokenizer says."""
-    text = None if model is None else getattr(model.config, "get_text_config", lambda: model.config)()
-    known = [
-        getattr(text, "max_position_embeddings", None),
-        getattr(getattr(processor, "tokenizer", None), "model_max_length", None),
-    ]
-    return min((size for size in known if isinstance(size, int) and 0 < size < ENDLESS), default=None)
-
-
-def beyond_context(record: Record, processor: Any, length: int | None) -> Skipped | None:
-    """Why a record's words alone do not fit into the model's context, if they do not."""
-    words = [record.prompt, record.hint, *record.options.values()]
-    words += [text for turn in record.turns for text in (turn.instruction, turn.answer)]
-    if length is None or sum(map(len, words)) <= length:  # a token has at least one character
-        return None
-    tokens = max(len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in words)
-    if tokens <= length:
-        return None
-    detail = f"it has {tokens:,} tokens of text; the model's context has {length:,}"
-    return Skipped("beyond the context", record.file, record.row, detail, record.id)

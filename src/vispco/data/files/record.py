@@ -1,19 +1,90 @@
-"""One row of somebody's data: pictures that are not loaded yet, and the words that go with them."""
+"""Records: what every reader yields for each row of a file, and the rows that it skips, with the reason and the place."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from vispco.core.errors import InvalidInputError
+from vispco.data.files.limits import MAX_SIDE, InputLimits, check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from PIL.Image import Image
 
-    from vispco.data.files.image_handle import ImageHandle
+    from vispco.data.files.pictures import ImageHandle
     from vispco.data.sample import History
+
+_LISTED = 1000  # beyond this, skipped items are still counted but no longer listed: a report stays small
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """One item that was left out. Rows count from 1; the header of a table is not a row."""
+
+    reason: str  # a few words, the same for every item of its kind: "missing image"
+    file: str
+    row: int | None
+    detail: str  # what exactly was wrong with this one
+    id: str = ""
+
+    @property
+    def sentence(self) -> str:
+        place = self.file if self.row is None else f"{self.file}, row {self.row}"
+        return f"{place}: {self.detail}"
+
+
+class SkippedItemError(InvalidInputError):
+    """An item turned out to be unusable when it was opened; `skipped` is its line for the report."""
+
+    def __init__(self, skipped: Skipped) -> None:
+        super().__init__(skipped.sentence)
+        self.skipped = skipped
+
+    def __reduce__(self) -> tuple[type[SkippedItemError], tuple[Skipped]]:
+        return type(self), (self.skipped,)
+
+
+@dataclass(slots=True)
+class SkipReport:
+    """How many items were used and how many were not, by reason, with the first `_LISTED` of them in full."""
+
+    used: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    listed: list[Skipped] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.reasons.total()
+
+    def add(self, skipped: Skipped) -> None:
+        self.reasons[skipped.reason] += 1
+        if len(self.listed) < _LISTED:
+            self.listed.append(skipped)
+
+    def summary(self) -> str:
+        """One line for a person: `3 of 120 items skipped: 2 missing image, 1 broken base64`."""
+        if not self.count:
+            return f"0 of {self.used} items skipped"
+        parts = ", ".join(f"{number} {reason}" for reason, number in self.reasons.most_common())
+        return f"{self.count} of {self.count + self.used} items skipped: {parts}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "used": self.used,
+            "skipped": self.count,
+            "reasons": dict(self.reasons.most_common()),
+            "listed": [asdict(entry) for entry in self.listed],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data["used"], Counter(data["reasons"]), [Skipped(**entry) for entry in data["listed"]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +115,7 @@ class Record:
     file: str = field(default="", compare=False)
     row: int | None = field(default=None, compare=False)
     frames_per_second: float | None = None  # of a video, whose frames the pictures are; None for pictures
+    free_text: bool = False  # a conversation, whose answers no metric can judge
 
     @property
     def question(self) -> str:
@@ -143,3 +215,82 @@ class ConversationSample:
 
     def with_id(self, identity: str) -> ConversationSample:
         return replace(self, id=identity)
+
+
+class Records(Iterable["Record"]):
+    """`for record in records` reads the file once more; `records.report` says what that reading left out.
+
+    A reader only has to yield a `Record` or a `Skipped` for each row. Pictures are looked at by their first bytes when
+    a row is read; a picture that breaks later, when it is decoded, is counted by `decoded()`.
+    """
+
+    def __init__(self, file: str | Path, *, task: str = "", max_side: int = MAX_SIDE) -> None:
+        self.file = Path(file)
+        self.task = task
+        self.max_side = max_side
+        self.report = SkipReport()
+        if max_side < 1:
+            raise InvalidInputError(
+                f"max_side is {max_side}; it is the longest side of a picture in pixels, 1 or more."
+            )
+        if not self.file.exists():
+            raise InvalidInputError(f"{self.file} does not exist. Give the path of the data file.")
+        check_regular(self.file)
+
+    @abstractmethod
+    def _read(self) -> Iterator[Record | Skipped]:
+        """Every row of the file, in order."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.file)!r})"
+
+    def __iter__(self) -> Iterator[Record]:
+        self.report = report = SkipReport()
+        for entry in self._read():
+            if isinstance(entry, Skipped):
+                report.add(entry)
+            elif (wrong := _too_long(entry)) is not None:
+                report.add(wrong)
+            else:
+                report.used += 1
+                yield entry
+        self._require_some(report)
+
+    def decoded(self) -> Iterator[tuple[Record, list[Image]]]:
+        """Each record with its pictures; those that cannot be decoded are skipped and counted like any other."""
+        for record in self:
+            try:
+                images = record.images()
+            except SkippedItemError as error:
+                self.report.used -= 1
+                self.report.add(error.skipped)
+                continue
+            yield record, images
+        self._require_some(self.report)
+
+    def _require_some(self, report: SkipReport) -> None:
+        if report.used:
+            return
+        if not report.count:
+            raise InvalidInputError(f"{self.file} holds no items. Give a file with at least one.")
+        raise InvalidInputError(
+            f"{self.file}: nothing in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
+        )
+
+
+def _too_long(record: Record) -> Skipped | None:
+    """Why a record's words exceed the limit on texts, if they do."""
+    limit = InputLimits.current().max_text
+    texts = {
+        "question": [turn.instruction for turn in record.turns],
+        "answer": [turn.answer for turn in record.turns],
+        "answers": record.references,
+        "option": record.options.values(),
+        "prompt": [record.prompt, record.hint],
+    }
+    for name, values in texts.items():
+        longest = max(map(len, values), default=0)
+        if longest > limit:
+            detail = f"its {name} has {longest:,} characters, more than the {limit:,} of --max-text"
+            return Skipped("text too long", record.file, record.row, detail, record.id)
+    return None

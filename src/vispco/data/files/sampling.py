@@ -13,18 +13,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.skipped import SkippedItemError
+from vispco.data.files.record import SkippedItemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from vispco.data.files.record import Record
-    from vispco.data.files.records import Records
+    from vispco.data.files.record import Record, Records
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-SAMPLES = 30_000  # the paper's
-BINS = 20  # the paper gives no number
+_SAMPLES = 30_000  # the paper's
+_BINS = 20  # the paper gives no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def read_areas(records: Records) -> array[float]:
 
 
 def equalise_areas(
-    areas: Sequence[float], n: int = SAMPLES, *, bins: int = BINS, seed: int = 0, max_repeats: int | None = None
+    areas: Sequence[float], n: int = _SAMPLES, *, bins: int = _BINS, seed: int = 0, max_repeats: int | None = None
 ) -> AreaSample:
     """Chooses `n` items so that the bins that have any hold the same number of them, give or take one.
 
@@ -75,7 +74,7 @@ def equalise_areas(
         members[min(bins - 1, int((areas[index] - low) / width)) if width else 0].append(index)
     rng = Random(seed)  # noqa: S311  reproducible, not secret
     limits = [n if max_repeats is None else len(group) * max_repeats for group in members]
-    shares = share_out(n, [limit if group else 0 for limit, group in zip(limits, members, strict=True)], rng)
+    shares = _share_out(n, [limit if group else 0 for limit, group in zip(limits, members, strict=True)], rng)
     chosen: list[int] = []
     for group, share in zip(members, shares, strict=True):
         whole, rest = divmod(share, len(group)) if group else (0, 0)
@@ -86,7 +85,7 @@ def equalise_areas(
     )
 
 
-def share_out(n: int, limits: list[int], rng: Random) -> list[int]:
+def _share_out(n: int, limits: list[int], rng: Random) -> list[int]:
     """`n` in equal parts, none above its limit; what a full part cannot take goes to the others."""
     shares = [0] * len(limits)
     left = min(n, sum(limits))
@@ -112,14 +111,14 @@ def take(records: Iterable[Record], indices: Iterable[int]) -> Iterator[Record]:
 
 
 def area_equalised(
-    records: Records, n: int = SAMPLES, *, bins: int = BINS, seed: int = 0, max_repeats: int | None = None
+    records: Records, n: int = _SAMPLES, *, bins: int = _BINS, seed: int = 0, max_repeats: int | None = None
 ) -> tuple[AreaSample, Iterator[Record]]:
     """Both passes in one call: what was chosen, and the chosen records as they are read."""
     sample = equalise_areas(read_areas(records), n, bins=bins, seed=seed, max_repeats=max_repeats)
     return sample, take(records, sample.indices)
 
 
-def draw(items: Iterable[T], limit: int | None, seed: int = 0) -> list[T]:
+def draw(items: Iterable[_T], limit: int | None, seed: int = 0) -> list[_T]:
     """`limit` of the items, each as likely as any other, in their order; all of them without a limit.
 
     The same items and seed give the same draw on every machine.
@@ -127,7 +126,7 @@ def draw(items: Iterable[T], limit: int | None, seed: int = 0) -> list[T]:
     if limit is None:
         return list(items)
     rng = Random(seed)  # noqa: S311  reproducible, not secret
-    kept: list[tuple[int, T]] = []
+    kept: list[tuple[int, _T]] = []
     for place, item in enumerate(items):
         if place < limit:
             kept.append((place, item))
@@ -136,7 +135,7 @@ def draw(items: Iterable[T], limit: int | None, seed: int = 0) -> list[T]:
     return [item for _, item in sorted(kept, key=lambda entry: entry[0])]
 
 
-def draw_groups(items: Iterable[T], group: Callable[[T], str], limit: int | None, seed: int = 0) -> list[T]:
+def draw_groups(items: Iterable[_T], group: Callable[[_T], str], limit: int | None, seed: int = 0) -> list[_T]:
     """At most `limit` of the items in their order, with whole groups only; at least one group.
 
     Groups are drawn in a random order as long as they fit. Where every group has one item, this is `draw`.

@@ -1,9 +1,9 @@
-"""VLMEvalKit's tables: one question a row, the picture in the row itself as base64.
+"""VLMEvalKit's tables (.tsv), and .csv with the same columns: one question a row, the picture in it as base64.
 
 | column | what it is |
 |---|---|
 | `index` | the id |
-| `image` | base64, a list of base64, or the index of another row that has the picture |
+| `image` | base64, a list of base64, the index of another row that has the picture, or a file name |
 | `image_path` | instead of `image`: a file name, or a list |
 | `video`, `fps` | instead of `image`: a folder of frames, or a list of their files, and how many are a second [2] |
 | `question`, `hint` | the words |
@@ -14,26 +14,165 @@
 
 from __future__ import annotations
 
+import ast
+import binascii
+import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.image import MAX_SIDE
-from vispco.data.files.jsonl import as_answers
-from vispco.data.files.record import Record, Turn
-from vispco.data.files.records import Records
-from vispco.data.files.shown import Shown
-from vispco.data.files.skipped import Skipped
-from vispco.data.files.tsv_header import Header, read_header
-from vispco.data.files.tsv_images import TsvImages, parse_list
-from vispco.data.files.tsv_rows import RowIndex, read_rows
+from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown
+from vispco.data.files.limits import MAX_SIDE
+from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
+from vispco.data.files.record import Record, Records, Skipped, Turn
+from vispco.data.files.tsv_rows import Header, RowIndex, read_header, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    from vispco.data.files.tsv_rows import TsvRow
+    from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow
 
-NOT_META = {"index", "image", "question", "hint", "answer", "answers"}
+_SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
+_NAMED = tuple(ending.encode() for ending in IMAGE_FILES)
+_STEPS = 4  # a row may name a row that names a row; longer chains are circles
+
+
+class _TsvImages:
+    """Handles for the pictures of one table, while it is read once."""
+
+    def __init__(self, file: Path, header: Header, index: RowIndex, roots: list[Path], max_side: int) -> None:
+        self.file, self.header, self.index, self.roots, self.max_side = file, header, index, roots, max_side
+        self._complete = False
+
+    def handles(self, row: TsvRow) -> tuple[ImageHandle, ...] | Skipped:
+        """A handle for each picture of the row, or why it has none that can be used."""
+        cells = [] if self.header.image is None else _image_cells(row.fields[self.header.image])
+        place = Place(self.roots, str(self.file), row.number, self.max_side)
+        if cells and all(cell.lower().endswith(_NAMED) for cell in cells):  # base64 has no full stop
+            return find_handles([cell.decode("utf-8", "replace") for cell in cells], place)
+        if cells:
+            found: list[ImageHandle] = []
+            for number, cell in enumerate(cells):
+                try:
+                    found += self._in_table(row, number, cell)
+                except BrokenImageError as error:
+                    reason = "broken base64" if "base64" in str(error) else "broken image"
+                    return Skipped(reason, str(self.file), row.number, str(error))
+            return tuple(found)
+        column = self.header.image_path
+        text = "" if column is None else row.fields[column].decode("utf-8", "replace").strip()
+        names = _parse_list(text) or ([text] if text else [])
+        return find_handles(names, place)
+
+    def video(self, row: TsvRow, cells: Mapping[str, str]) -> Shown | Skipped | None:
+        """The frames that the column `video` names; None where it names none."""
+        text = cells.get("video", "").strip()
+        if text.lower() in ("", "nan"):
+            return None
+        element = {"video": _parse_list(text) or text, "fps": cells.get("fps", "").strip() or None}
+        return find_shown(element, Place(self.roots, str(self.file), row.number, self.max_side))
+
+    def _in_table(self, row: TsvRow, place: int, cell: bytes) -> list[ImageHandle]:
+        """The picture in a cell, or all pictures of the row whose index the cell holds."""
+        offset, number, cells = row.offset, row.number, {place: cell}
+        for _ in range(_STEPS):
+            first = next(iter(cells.values()), b"")
+            if len(first) > _SHORTEST or self._is_tiny_image(first):
+                break
+            target = self._find(first)
+            if target is None:
+                raise BrokenImageError(
+                    f"its image is a text of {len(first)} characters, neither base64 nor the index of a row of this file"
+                )
+            number, offset = target
+            cells = dict(enumerate(self._cells_of(offset)))
+        if not cells:
+            raise BrokenImageError(f"its image is that of row {number}, which has none")
+        return [self._handle(row, number, offset, place, cell) for place, cell in cells.items()]
+
+    def _handle(self, row: TsvRow, number: int, offset: int, place: int, cell: bytes) -> ImageHandle:
+        """The picture at a place of the row `number`, for the row that refers to it."""
+        if not looks_like_image(_decode_base64(cell)[:16]):
+            source = "" if number == row.number else f" (it is in row {number})"
+            raise BrokenImageError(f"its image is base64, but of something that is not an image{source}")
+        read = partial(_read_cell, self.file, offset, self.header.image or 0, place)
+        name = "its image" if number == row.number else f"its image in row {number}"
+        return ImageHandle(read, name, str(self.file), row.number, self.max_side)
+
+    def _is_tiny_image(self, cell: bytes) -> bool:
+        """A picture of 1 × 1 can be shorter than VLMEvalKit's limit for indices."""
+        if self.index.find(cell) is not None:
+            return False
+        try:
+            return looks_like_image(_decode_base64(cell)[:16])
+        except BrokenImageError:
+            return False
+
+    def _find(self, identity: bytes) -> tuple[int, int] | None:
+        found = self.index.find(identity)
+        if found is None and not self._complete:
+            self._complete = True  # the row may stand further down: note where all of them are, once
+            for row in read_rows(self.file):
+                if row.number and self.header.index is not None and len(row.fields) == len(self.header.names):
+                    self.index.add(row.fields[self.header.index].strip(), row.number, row.offset)
+            found = self.index.find(identity)
+        return found
+
+    def _cells_of(self, offset: int) -> list[bytes]:
+        row = next(read_rows(self.file, offset, number=1))
+        return _image_cells(row.fields[self.header.image or 0])
+
+
+def show(cell: bytes) -> str:
+    return repr(cell.decode("utf-8", "replace"))
+
+
+def _decode_base64(cell: bytes) -> bytes:
+    """The bytes of a picture; line breaks and a `data:...;base64,` prefix are allowed, any other stray byte is not."""
+    if cell.startswith(b"data:"):
+        cell = cell.partition(b",")[2]
+    try:
+        return binascii.a2b_base64(cell.translate(None, b" \r\n\t"), strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise BrokenImageError(f"the image is not valid base64 ({error})") from None
+
+
+def _parse_list(text: str) -> list[Any] | None:
+    """A list written as JSON or as Python writes it; None if the text is something else."""
+    text = text.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return value if isinstance(value, list) else None
+    return None
+
+
+def _image_cells(cell: bytes) -> list[bytes]:
+    """The pictures of a cell, still as text; a cell that is no list holds one."""
+    if cell.lstrip().startswith(b"["):
+        values = _parse_list(cell.decode("ascii", "replace"))
+        if values is not None:
+            return [str(value).encode() for value in values]
+    return [cell.strip()] if cell.strip() else []
+
+
+def _read_cell(path: Path, offset: int, column: int, place: int) -> bytes:
+    """Reads one picture again from the row at `offset`: what an image handle of a table does when it is looked at."""
+    for row in read_rows(path, offset, number=1):
+        try:
+            return _decode_base64(_image_cells(row.fields[column])[place])
+        except IndexError:
+            break
+    raise BrokenImageError("the row is no longer there; the file has changed since it was first read")
+
+
+_NOT_META = {"index", "image", "question", "hint", "answer", "answers"}
 
 
 class Tsv(Records):
@@ -55,7 +194,7 @@ class Tsv(Records):
             raise InvalidInputError(f"Unknown encoding {encoding!r}. Give a name such as utf-8 or cp1252.") from None
         self.encoding = encoding
         folder = self.file.parent
-        self.roots = [folder, folder / "images", *(folder / "images" / name for name in image_folders(self.file.stem))]
+        self.roots = [folder, folder / "images", *(folder / "images" / name for name in _image_folders(self.file.stem))]
         if images is not None:
             if not Path(images).is_dir():
                 raise InvalidInputError(f"The image folder {images} of {file} does not exist.")
@@ -64,13 +203,13 @@ class Tsv(Records):
     def _read(self) -> Iterator[Record | Skipped]:
         header = read_header(self.file, self.encoding)
         with RowIndex() as index:
-            images = TsvImages(self.file, header, index, self.roots, self.max_side)
+            images = _TsvImages(self.file, header, index, self.roots, self.max_side)
             for row in read_rows(self.file):
                 if row.number:
                     yield self._record(row, header, index, images)
 
-    def _record(self, row: TsvRow, header: Header, index: RowIndex, images: TsvImages) -> Record | Skipped:
-        wrong = row.wrong or wrong_length(row, header)
+    def _record(self, row: TsvRow, header: Header, index: RowIndex, images: _TsvImages) -> Record | Skipped:
+        wrong = row.wrong or _wrong_length(row, header)
         if wrong:
             return self._skip("malformed row", row, wrong)
         identity = str(row.number).encode() if header.index is None else row.fields[header.index].strip()
@@ -85,7 +224,7 @@ class Tsv(Records):
         if isinstance(cells, Skipped):
             return cells
         question = cells["question"]
-        references = read_answers(cells.get("answers", "")) or read_answers(cells.get("answer", ""))
+        references = _read_answers(cells.get("answers", "")) or _read_answers(cells.get("answer", ""))
         if not question.strip():
             return self._skip("no question", row, "its question is empty")
         if not references:
@@ -104,10 +243,10 @@ class Tsv(Records):
             frames_per_second=shown.frames_per_second,
             turns=(Turn(question, answer, (0,) * shown.number),),
             references=references,
-            options={letter: cells[letter] for letter in header.options if not is_missing(cells[letter])},
-            hint="" if is_missing(cells.get("hint", "")) else cells["hint"].strip(),
+            options={letter: cells[letter] for letter in header.options if not _is_missing(cells[letter])},
+            hint="" if _is_missing(cells.get("hint", "")) else cells["hint"].strip(),
             prompt=question,
-            meta={name: text for name, text in cells.items() if name not in NOT_META and name not in header.options},
+            meta={name: text for name, text in cells.items() if name not in _NOT_META and name not in header.options},
             file=str(self.file),
             row=row.number,
         )
@@ -131,7 +270,7 @@ class Tsv(Records):
         return Skipped(reason, str(self.file), row.number, detail)
 
 
-def wrong_length(row: TsvRow, header: Header) -> str:
+def _wrong_length(row: TsvRow, header: Header) -> str:
     given, wanted = len(row.fields), len(header.names)
     if given < wanted:
         return f"it has {given} columns, the header {wanted}: the row, or the file, is cut off"
@@ -140,13 +279,13 @@ def wrong_length(row: TsvRow, header: Header) -> str:
     return ""
 
 
-def read_answers(cell: str) -> tuple[str, ...]:
+def _read_answers(cell: str) -> tuple[str, ...]:
     """All accepted answers: VQA sets write a list, of texts or of `{"answer": text}`.
 
     A person's empty answer stays in the list, because VQA accuracy divides by the number of people. A list of nothing but
     empty answers is no answer.
     """
-    values = parse_list(cell)
+    values = _parse_list(cell)
     if values is None:
         return as_answers(cell)
     texts = [value.get("answer") if isinstance(value, dict) else value for value in values]
@@ -154,12 +293,12 @@ def read_answers(cell: str) -> tuple[str, ...]:
     return found if any(found) else ()
 
 
-def is_missing(cell: str) -> bool:
+def _is_missing(cell: str) -> bool:
     """Whether a cell is empty. pandas writes a missing value as nan."""
     return cell.strip().lower() in ("", "nan")
 
 
-def image_folders(stem: str) -> list[str]:
+def _image_folders(stem: str) -> list[str]:
     """Folders in `images` that VLMEvalKit may have written a table's pictures to.
 
     For X_local.tsv that is X. Tables that share pictures share a folder: MMBench_DEV_EN and MMBench_TEST_EN have MMBench.

@@ -1,4 +1,4 @@
-"""The rows of a tab-separated file as bytes, with the place of each, so that any row can be read again later.
+"""Rows of a .tsv or .csv file as bytes, with the offset of each, so that any row can be read again later; its header.
 
 The rules are those of pandas and of Python's csv: a field that starts with a quote ends at the next single quote, a
 doubled quote inside it is one quote, and tabs and line breaks inside it are text. Python's reader is not used because
@@ -7,10 +7,12 @@ it allows 128 KB in a field, unless a setting of the whole process is changed, a
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
+from vispco.core.errors import InvalidInputError
 from vispco.data.files.limits import InputLimits
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
+_MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,19 @@ class TsvRow:
     wrong: str = ""  # why the fields cannot be trusted
 
 
-def longest_row() -> int:
+def _longest_row() -> int:
     """Bytes that a row may have."""
     return InputLimits.current().max_line
 
 
+def delimiter_of(path: Path) -> bytes:
+    """What separates columns: a comma in .csv files, a tab in all others."""
+    return b"," if path.suffix.lower() == ".csv" else b"\t"
+
+
 def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
+    delimiter = delimiter_of(path)
     with path.open("rb") as stream:
         if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
             stream.seek(0)
@@ -43,44 +51,44 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
             stream.seek(offset)
         while True:
             start = stream.tell()
-            line = stream.readline(longest_row())
+            line = stream.readline(_longest_row())
             if not line:
                 return
             if not line.strip(b"\r\n"):
                 continue
-            yield parse_row(stream, line, number, start)
+            yield _parse_row(stream, line, number, start, delimiter)
             number += 1
 
 
-def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
+def _parse_row(stream: BinaryIO, line: bytes, number: int, start: int, delimiter: bytes) -> TsvRow:
     """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
-    if len(line) == longest_row() and not line.endswith(b"\n"):
-        while (rest := stream.readline(longest_row())) and not rest.endswith(b"\n"):
+    if len(line) == _longest_row() and not line.endswith(b"\n"):
+        while (rest := stream.readline(_longest_row())) and not rest.endswith(b"\n"):
             pass
-        return TsvRow(number, start, [], f"the row is longer than {longest_row():,} bytes")
+        return TsvRow(number, start, [], f"the row is longer than {_longest_row():,} bytes")
     if b'"' not in line:
-        return TsvRow(number, start, line.rstrip(b"\r\n").split(b"\t"))
+        return TsvRow(number, start, line.rstrip(b"\r\n").split(delimiter))
     after_first_line = stream.tell()
     fields: list[bytes] = []
     at = 0
     while True:
         if line[at : at + 1] != b'"':  # a quote further on in a field is only a quote
-            end = line.find(b"\t", at)
+            end = line.find(delimiter, at)
             if end < 0:
                 fields.append(line[at:].rstrip(b"\r\n"))
                 return TsvRow(number, start, fields)
             fields.append(line[at:end])
             at = end + 1
             continue
-        close = closing_quote(line, at + 1)
+        close = _closing_quote(line, at + 1)
         if close < 0:
-            line = line[at:] + b"".join(to_closing_quote(stream, line[at:]))
+            line = line[at:] + b"".join(_to_closing_quote(stream, line[at:]))
             at = 0
-            close = closing_quote(line, 1)
+            close = _closing_quote(line, 1)
             if close < 0:  # take the row as lost, and go on with the line after its first
                 stream.seek(after_first_line)
                 return TsvRow(number, start, [], f"the quote that opens column {len(fields) + 1} is never closed")
-        end = line.find(b"\t", close)
+        end = line.find(delimiter, close)
         tail = line[close + 1 :].rstrip(b"\r\n") if end < 0 else line[close + 1 : end]
         fields.append(line[at + 1 : close].replace(b'""', b'"') + tail)
         if end < 0:
@@ -88,7 +96,7 @@ def parse_row(stream: BinaryIO, line: bytes, number: int, start: int) -> TsvRow:
         at = end + 1
 
 
-def closing_quote(line: bytes, at: int) -> int:
+def _closing_quote(line: bytes, at: int) -> int:
     """The first quote from `at` on that is not one of a pair; -1 if there is none."""
     while (found := line.find(b'"', at)) >= 0:
         if line[found + 1 : found + 2] != b'"':
@@ -97,16 +105,16 @@ def closing_quote(line: bytes, at: int) -> int:
     return -1
 
 
-def to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
+def _to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
     """The lines up to the one in which an open quoted field is closed."""
     size = len(begun)
-    for _ in range(MOST_LINES):
-        line = stream.readline(longest_row() - size + 1)
+    for _ in range(_MOST_LINES):
+        line = stream.readline(_longest_row() - size + 1)
         size += len(line)
-        if not line or size > longest_row():
+        if not line or size > _longest_row():
             return
         yield line
-        if closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone
+        if _closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone
             return
 
 
@@ -138,3 +146,74 @@ class RowIndex:
         """(row, byte offset) of the first row with that id."""
         found = self._database.execute("SELECT row, at FROM rows WHERE id = ?", (identity,)).fetchone()
         return None if found is None else (int(found[0]), int(found[1]))
+
+
+_OPTION = re.compile(r"[A-Z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Names are lower case, except those of the options, which are one capital letter. The rest are column numbers."""
+
+    names: tuple[str, ...]
+    index: int | None
+    image: int | None
+    image_path: int | None
+    question: int | None
+    answer: int | None
+    options: tuple[str, ...]
+
+    @classmethod
+    def from_names(cls, given: list[str]) -> Header:
+        names = tuple(name if _OPTION.fullmatch(name) else name.lower() for name in given)
+
+        def at(*wanted: str) -> int | None:
+            return next((names.index(name) for name in wanted if name in names), None)
+
+        return cls(
+            names,
+            index=at("index", "id", "question_id"),
+            image=at("image"),
+            image_path=at("image_path"),
+            question=at("question"),
+            answer=at("answers", "answer"),
+            options=tuple(dict.fromkeys(name for name in names if _OPTION.fullmatch(name))),
+        )
+
+
+def read_header(path: Path, encoding: str) -> Header:
+    """The header, once it has everything that an evaluation needs."""
+    with path.open("rb") as stream:
+        start = stream.read(2)
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidInputError(f"{path} is in UTF-16, which cannot be read row by row. Save it as UTF-8.")
+    separators = "commas" if delimiter_of(path) == b"," else "tabs"
+    row = next(read_rows(path), None)
+    if row is None:
+        raise InvalidInputError(
+            f"{path} is empty. A table starts with a header such as index, image, question, answer."
+        )
+    if row.wrong:
+        raise InvalidInputError(f"{path}, header: {row.wrong}. Is it a table separated by {separators}?")
+    try:
+        names = [field.decode(encoding).strip() for field in row.fields]
+    except UnicodeError as error:
+        raise InvalidInputError(
+            f"{path}, header: it is not in {encoding} ({error}). Save it as UTF-8, or name its encoding."
+        ) from None
+    header = Header.from_names(names)
+    shown = ", ".join(name[:30] for name in names[:30])
+    if len(names) == 1:
+        raise InvalidInputError(
+            f"{path}, header: it has one column, {shown!r}. The columns must be separated by {separators}."
+        )
+    if header.question is None:
+        raise InvalidInputError(f"{path} has no question column. Its columns: {shown}.")
+    if header.image is None and header.image_path is None and "video" not in header.names:
+        raise InvalidInputError(f"{path} has no images: no image, image_path or video column. Its columns: {shown}.")
+    if header.answer is None:
+        raise InvalidInputError(
+            f"{path} has no answer column, so nothing in it can be scored. Its columns: {shown}. Test splits are "
+            "published without answers: use the validation split (MMBench_DEV_EN instead of MMBench_TEST_EN)."
+        )
+    return header

@@ -66,8 +66,15 @@ def pruner(
     method: 'pyramiddrop', with a setting 'sparsevlm:64', or a `Preset`. config: of the model, or the model itself.
     budget: a fraction of each sample's unpruned cost, met by every sample. options: of `Pruner` (`mode`, `record`).
     """
+    return Pruner(*plan_method(method, config, budget, cost), **options)
+
+
+def plan_method(
+    method: str | Preset, config: Any, budget: float | None = None, cost: str | Cost = "exact"
+) -> tuple[Chain, PresetPlanner]:
+    """The chain of a method, and its token plans; see `pruner`."""
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
     price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
     bound = chain.for_model(unwrap(config)) if isinstance(config, nn.Module) else chain
-    return Pruner(chain, PresetPlanner(preset, price, setting=setting, budget=budget, chain=bound), **options)
+    return chain, PresetPlanner(preset, price, setting=setting, budget=budget, chain=bound)

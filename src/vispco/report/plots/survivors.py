@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vispco.core.errors import InvalidInputError
+from vispco.report.examples import unpack
 from vispco.report.payload import Example
-from vispco.report.picture import unpack
 from vispco.report.plots import style
 
 Mask = tuple[tuple[bool, ...], ...]  # [rows][columns]

@@ -17,7 +17,7 @@ from vispco.kernels.own_kernels import Free
 from vispco.search.batch import Batch
 from vispco.search.gradient.projection import Pricing, project
 from vispco.search.objective import Objective
-from vispco.search.shapes.halving import measure_shapes_quietly
+from vispco.search.shape_pool import measure_shapes
 
 LOOSE = 5.0
 DAMPING = 1e-3
@@ -132,7 +132,7 @@ def best_along(
     """The best of shape [P] (place 0) and of those at some lengths along `towards`, by real dropping; and its place."""
     tried = torch.stack([shape + length * towards for length in (0.0, *lengths)])
     kl = (
-        torch.cat([measure_shapes_quietly(objective, batch, kernel, tried, price) for batch in batches], dim=-1)
+        torch.cat([measure_shapes(objective, batch, kernel, tried, price, warn=False) for batch in batches], dim=-1)
         .mean(-1)
         .cpu()
     )

@@ -34,8 +34,7 @@ from vispco.search.gradient.descent_step import (
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
 from vispco.search.objective import Objective, frozen
-from vispco.search.shapes.halving import rank_shapes
-from vispco.search.shapes.pool import ShapePool
+from vispco.search.successive_halving import explored_shapes, rank_shapes
 
 Solver = Literal["lagrangian", "projection"]
 PATIENCE = 4
@@ -75,8 +74,8 @@ def static_search(
         raise InvalidInputError(f"solver={solver!r} was given. It is 'lagrangian' or 'projection'.")
     plan = descent or DescentSettings()
     L = objective.cost.num_layers
-    pool = ShapePool.at(objective, kernel, budget, batches[:8])
-    first = rank_shapes(objective, batches, kernel, pool.params[pool.spread(plan.explore)], budget, keep=plan.starts)
+    pool, explored = explored_shapes(objective, kernel, budget, batches, plan.explore)
+    first = rank_shapes(objective, batches, kernel, pool.params[explored], budget, keep=plan.starts)
     size = typical_size(objective, batches)
     shape = unsaturate(kernel, first.params, budget, size)  # [S, P]
     S = len(shape)

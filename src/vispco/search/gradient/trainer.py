@@ -61,21 +61,22 @@ class PredictorTrainer(TrainingLoop):
     def _loss(self, batch: Batch, budget: Tensor) -> tuple[Tensor, Tensor]:
         """Mean KL and mean penalty of a batch at budgets [B]."""
         objective, cost = self.objective, self.objective.cost
-        predicted = self.predictor(batch.observation, budget)
+        params = self.predictor(batch.observation, budget).double().cpu()
+        unused = (
+            0.0 * params.sum()
+        )  # so that every parameter has a gradient on every rank, also where nothing is pruned
         pricing = Pricing(objective.workload(batch.sizes), cost)
         gamma = annealed_gamma(self.kernel, DescentSettings(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
-        params = predicted.params.double().cpu()
-        unused = 0.0 * predicted.logits.sum()  # so that every parameter has a gradient on every rank
         if self.solver == "projection":
             retention = project(self.kernel, params, budget, pricing, gamma=gamma)
-            kl = objective.relaxed_kl(batch, retention).mean() + unused
+            kl = objective.relaxed_kl(batch, retention).mean() + unused.to(batch.teacher)
             return kl, torch.zeros_like(kl)
         retention = self.kernel(params, cost.num_layers, gamma=gamma)
         h = budget - pricing.fraction(retention)
         bins = self.multiplier.bin_of(budget)
         if self.step % self.plan.inner >= self.plan.inner // 2:  # the end of an inner solve
             self.statistics += self.multiplier.statistics(h, bins)
-        kl = objective.relaxed_kl(batch, retention).mean() + unused
+        kl = objective.relaxed_kl(batch, retention).mean() + unused.to(batch.teacher)
         return kl, self.multiplier.penalty(h, bins).mean().to(kl.device)
 
     def after_step(self) -> dict[str, float]:

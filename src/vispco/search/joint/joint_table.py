@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from vispco.cost import Cost
+from vispco.engine.compensation import can_compensate
+from vispco.kernels import Kernel
 from vispco.pruner.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import FoundShape
-from vispco.pruner.instruction_groups import group_instructions
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
-from vispco.search.joint.halving import LevelSearch
-from vispco.search.joint.measuring import Chains
+from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.instruction_groups import group_instructions
+from vispco.search.joint.level_search import LevelSearch
 from vispco.search.joint.settings import JointSettings
-from vispco.search.joint.space import joint_kernel
+from vispco.search.joint.space import chain_kernel, joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.joint.trials import MeasuredConfigurations
 from vispco.search.objective import Objective
@@ -32,7 +34,7 @@ class JointTable:
 
     kl: [M, K], infinite where a sample was not measured. hard: bool [M, K], samples that were hard at the level below that of
     a configuration; those that are not stand for the ones that were not measured. ranking: level -> chains and their least
-    bounded loss in the first look, best first.
+    saturating loss in the first rung, best first.
     """
 
     configurations: Configurations
@@ -41,6 +43,7 @@ class JointTable:
     hard: Tensor
     ranking: dict[float, list[tuple[str, float]]]
     cost: Cost
+    kernel: Kernel
     servable: bool = False
 
     @property
@@ -77,8 +80,8 @@ class JointTable:
         level = float(nearest_level(level_of(budget, self.typical_floor[None]), self.configurations.levels)[0])
         place, kl = self._best_place(level)
         chain = self.best(level)
-        kernel = replace(joint_kernel(servable=self.servable), earliest_layer=chain.earliest_layer)
-        return FoundShape(budget, self.configurations.params[place], kl, chain=chain.to_dict(), kernel=kernel.config())
+        params, kernel = self.configurations.params[place], chain_kernel(self.kernel, chain)
+        return FoundShape(budget, params, kl, chain=chain.to_dict(), kernel=kernel.config())
 
 
 def measure_joint_table(
@@ -87,6 +90,7 @@ def measure_joint_table(
     chains: Sequence[Chain],
     settings: JointSettings | None = None,
     progress: Progress = lambda *_: None,
+    kernel: Kernel | None = None,
 ) -> JointTable:
     """Everything that runs the language model, stage by stage, from low levels to high ones.
 
@@ -94,7 +98,10 @@ def measure_joint_table(
     level below it: what is easy with less money is easy here.
     """
     settings = settings or JointSettings()
-    candidates = Chains(objective, chains, servable=settings.servable)
+    if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
+        settings = replace(settings, compensations=())
+    kernel = kernel or joint_kernel(servable=settings.servable)
+    candidates = ChainObjectives(objective, chains, kernel)
     samples = StageSamples.of(batches, settings)
     searches: dict[float, LevelSearch] = {}
     ranking: dict[float, list[Chain]] = {}
@@ -103,14 +110,14 @@ def measure_joint_table(
     hard: list[Tensor] = []
     observation: Observation | None = None
     for levels in settings.stages():
-        looks = samples.looks()
-        stage = {level: LevelSearch(candidates, looks, level, samples.settings, progress) for level in levels}
+        batches = samples.rung_batches()
+        stage = {level: LevelSearch(candidates, batches, level, samples.settings, progress) for level in levels}
         ranking |= _compare_chains(stage, chains, settings, needed=not ranking)
-        _climb(stage, searches, ranking, settings)
+        search_levels(stage, searches, ranking, settings)
         searches |= stage
         found = MeasuredConfigurations.join([search.anchors() for search in stage.values()])
-        behind, rest = samples.measure_behind(candidates, found.configurations, progress)
-        kl = samples.spread(found.kl, behind)
+        remaining, rest = samples.measure_remaining(candidates, found.configurations, progress)
+        kl = samples.as_table(found.kl, remaining)
         if observation is None:
             first = stage[levels[0]].observation
             observation = first if rest is None else join_observations([first, rest])
@@ -119,35 +126,36 @@ def measure_joint_table(
         hard.append(samples.hard[:, None].expand_as(kl))
         samples = samples.after(kl[:, found.configurations.level == levels[-1]])
     assert observation is not None  # noqa: S101 - there is at least one stage
-    ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].ranked] for level in ranking}
+    ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].chain_ranking] for level in ranking}
     configurations, kl = Configurations.join(parts), torch.cat(tables, dim=1)
+    every_hard = torch.cat(hard, dim=1)
     return JointTable(
-        configurations, observation, kl, torch.cat(hard, dim=1), ranked_chains, objective.cost, settings.servable
+        configurations, observation, kl, every_hard, ranked_chains, objective.cost, kernel, settings.servable
     )
 
 
 def _compare_chains(
     searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings, *, needed: bool
 ) -> dict[float, list[Chain]]:
-    """The first look at the chains, at the ranking levels; the best chains of each.
+    """The first rung of the chains, at the ranking levels; the best chains of each.
 
     Of the chains that begin with the same scorer and have as many, the first one is looked at; then its best shapes under
     the others. Which scorer comes second matters less than which one comes first, and than the shape.
     needed: compare them at a level between the others where no ranking level is among these.
     """
-    levels = [level for level in settings.ranking if level in searches]
+    levels = [level for level in settings.ranking_levels if level in searches]
     kinds: dict[tuple[str, int], list[Chain]] = {}
     for chain in chains:
         kinds.setdefault((str(chain.scorers[0]), len(chain.stages)), []).append(chain)
     found = {}
     for level in levels or ([sorted(searches)[len(searches) // 2]] if needed else []):
-        searches[level].scout([kind[0] for kind in kinds.values()])
-        searches[level].swap(chains)
-        found[level] = [chain for chain, _ in searches[level].ranked[: settings.chains]]
+        searches[level].measure_chains([kind[0] for kind in kinds.values()])
+        searches[level].try_chains(chains)
+        found[level] = [chain for chain, _ in searches[level].chain_ranking[: settings.chains]]
     return found
 
 
-def _climb(
+def search_levels(
     searches: dict[float, LevelSearch],
     finished: dict[float, LevelSearch],
     ranking: dict[float, list[Chain]],
@@ -155,23 +163,24 @@ def _climb(
 ) -> None:
     """The search at each level, ranking levels first; every level begins with what the levels beside it found.
 
-    finished: the levels of earlier stages. Before a level is narrowed down it looks once more at the best of the levels
+    finished: the levels of earlier stages. Before a level is narrowed down it measures the best of the levels
     beside it: what is good with less or more money is often good here, and few samples had to decide.
     """
     known, first = dict(finished), [level for level in ranking if level in searches]
     for level in [*first, *sorted(set(searches) - set(first), key=lambda each: _nearest(each, ranking)[1])]:
-        for near in _beside(level, known):
-            searches[level].take(known[near].best(settings.at(settings.carried, searches[level].budget)))
-        searches[level].refine()
-        searches[level].swap(ranking[_nearest(level, ranking)[0]])
+        for near in _adjacent(level, known):
+            searches[level].add_trials(known[near].best(settings.at(settings.inherited, searches[level].budget)))
+        searches[level].measure_neighbours()
+        searches[level].try_chains(ranking[_nearest(level, ranking)[0]])
         known[level] = searches[level]
     for level in sorted(searches):
-        for near in _beside(level, known):
-            searches[level].take(known[near].best(settings.at(settings.carried, searches[level].budget)))
-        searches[level].narrow()
+        for near in _adjacent(level, known):
+            searches[level].add_trials(known[near].best(settings.at(settings.inherited, searches[level].budget)))
+        searches[level].compensate()
+        searches[level].promote()
 
 
-def _beside(level: float, levels: Iterable[float]) -> list[float]:
+def _adjacent(level: float, levels: Iterable[float]) -> list[float]:
     """Of some levels, the next one below and the next one above."""
     below, above = [each for each in levels if each < level], [each for each in levels if each > level]
     return [*([max(below)] if below else []), *([min(above)] if above else [])]

@@ -15,25 +15,31 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.configurations import Configurations
-from vispco.pruner.instruction_groups import BANDWIDTH, as_group_points, drawn_to_the_mean, left_out_means
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
-from vispco.pruner.memory import Memory, bounded
-from vispco.pruner.similarity import similarity_weights
-from vispco.search.joint.choosing import ConfigurationChoice, choose_configurations
+from vispco.pruner.kernel_regression import KernelRegression, kernel_weights, saturating_loss
+from vispco.search.joint.anchor_selection import ConfigurationChoice, choose_configurations
+from vispco.search.joint.instruction_groups import BANDWIDTH, group_centres, leave_one_out_means, shrink_to_mean
 from vispco.search.joint.joint_table import JointTable
-from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
-from vispco.search.table.kl_table import HeldOutKl
 
 BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 """How far similarity may reach; see `planning.similarity`."""
+
+
+@dataclass(frozen=True)
+class HeldOutKl:
+    """Mean KL on left-out samples: of the best single configuration, of the predictor's choice, of the best choice."""
+
+    static: float
+    predictor: float
+    oracle: float
 
 
 @dataclass(frozen=True, eq=False)
 class LevelFit:
     """The configurations of a level, by their columns in the table: which are kept, and what is remembered of them.
 
-    remembered: bounded loss [M, k].
+    remembered: saturating loss [M, k].
     """
 
     columns: Tensor
@@ -70,15 +76,15 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
         samples=len(loss),
-        kernel=joint_kernel(servable=table.servable).config(),
+        kernel=table.kernel.config(),
         servable=table.servable,
         chains=[chain.to_dict() for chain in configurations.chains],
         cost=objective.cost.to_dict(),
     )
     predictor = JointPredictor(config)
     _copy(predictor, configurations, kept)
-    predictor.memory.remember(
-        table.observation, loss, bandwidth, lambda points: points if neighbours else as_group_points(points, groups)
+    predictor.memory.fit(
+        table.observation, loss, bandwidth, lambda points: points if neighbours else group_centres(points, groups)
     )
     predictor.sizes.copy_(table.observation.sizes)
     return predictor.to(objective.model.device).eval(), held_out
@@ -89,10 +95,10 @@ def fit_by_groups(table: JointTable) -> TableFit:
     levels, error = {}, 0.0
     for level, columns in _columns(table):
         kl = table.measured(columns)
-        loss = bounded(kl)
-        estimate = left_out_means(loss, table.groups)
+        loss = saturating_loss(kl)
+        estimate = leave_one_out_means(loss, table.groups)
         choice = choose_configurations(kl, estimate)
-        levels[level] = LevelFit(columns, choice, drawn_to_the_mean(loss, table.groups))
+        levels[level] = LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
         error += _relative_error(estimate, loss)
     return TableFit(levels, BANDWIDTH, error)
 
@@ -100,12 +106,12 @@ def fit_by_groups(table: JointTable) -> TableFit:
 def fit_by_neighbours(table: JointTable) -> TableFit:
     """Inputs are known by the samples that are most like them, within the distance that foretells losses best."""
     samples = len(table.kl)
-    memory = Memory(table.observation.visual.shape[-1] // 2, samples, 1)
-    memory.remember(table.observation, torch.zeros(samples, 1), torch.ones(1))
-    losses = [bounded(table.measured(columns)) for _, columns in _columns(table)]
+    memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
+    memory.fit(table.observation, torch.zeros(samples, 1), torch.ones(1))
+    losses = [saturating_loss(table.measured(columns)) for _, columns in _columns(table)]
 
     def weights(bandwidth: float) -> Tensor:
-        return similarity_weights(memory.keys, memory.keys, bandwidth, leave_out_self=True)
+        return kernel_weights(memory.keys, memory.keys, bandwidth, leave_one_out=True)
 
     def error(bandwidth: float) -> float:
         own = weights(bandwidth)

@@ -1,4 +1,4 @@
-"""Which samples the levels of a stage are measured on: those of the looks, and of the rest those that are hard."""
+"""Which samples the levels of a stage are measured on: those of the rungs, and of the rest those that are hard."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.configurations import Configurations
-from vispco.pruner.memory import bounded
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch
 from vispco.search.calibration import CalibrationBatches, batch_lengths
-from vispco.search.joint.measuring import Chains
+from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 
-TELLING = 3  # configurations that tell which samples are hard
-LOST = 1.0 - 1e-6  # the bounded loss of an answer that is lost altogether
+NUM_DIFFICULTY_PROBES = 3  # configurations that tell which samples are hard
+MAX_LOSS = 1.0 - 1e-6  # the saturating loss of an answer that is lost altogether
 
 
 @dataclass(frozen=True, eq=False)
 class StageSamples:
-    """The samples of a stage. first: the numbers of those of the looks, in order. hard: bool [M], of all samples."""
+    """The samples of a stage. first: the numbers of those of the rungs, in order. hard: bool [M], of all samples."""
 
     batches: Sequence[Batch]
     settings: JointSettings
@@ -35,25 +35,25 @@ class StageSamples:
         """Of the first stage: all samples, in their order."""
         lengths, count = batch_lengths(batches), 0
         for length in lengths:
-            count += length if count < settings.looks[-1] else 0
+            count += length if count < settings.rungs[-1] else 0
         return cls(batches, settings, tuple(range(count)), torch.ones(sum(lengths), dtype=torch.bool))
 
-    def looks(self) -> Sequence[Batch]:
-        """The samples of the looks as batches."""
+    def rung_batches(self) -> Sequence[Batch]:
+        """The samples of the rungs as batches."""
         if self.first == tuple(range(len(self.first))):
             return self.batches
         return [self._pick(part) for part in self._parts(self.first)]
 
     @property
-    def behind(self) -> list[int]:
-        """The hard samples that are not in the looks."""
+    def remaining(self) -> list[int]:
+        """The hard samples that are not in the rungs."""
         known = set(self.first)
         return [number for number in self.hard.nonzero()[:, 0].tolist() if number not in known]
 
-    def measure_behind(
-        self, candidates: Chains, configurations: Configurations, progress: Progress
+    def measure_remaining(
+        self, candidates: ChainObjectives, configurations: Configurations, progress: Progress
     ) -> tuple[Tensor, Observation | None]:
-        """KL [n, K] of configurations, each at its own level, on the samples `behind`.
+        """KL [n, K] of configurations, each at its own level, on the samples `remaining`.
 
         Also what a predictor sees of them; None of no samples. Of many ranks, each measures a part of them, and runs vision
         tower and teacher for it.
@@ -69,16 +69,16 @@ class StageSamples:
                 progress(ranks * level * len(places) * len(batch), f"table: up to sample {1 + max(part)}")
             return kl, batch.observation.to("cpu")
 
-        measured = shared_over_ranks(self._parts(self.behind), measure, candidates.objective)
+        measured = shared_over_ranks(self._parts(self.remaining), measure, candidates.objective)
         if not measured:
             return torch.empty(0, len(configurations)), None
         return torch.cat([kl for kl, _ in measured]), join_observations([seen for _, seen in measured])
 
-    def spread(self, first: Tensor, behind: Tensor) -> Tensor:
-        """KL of the looks [n, K] and of the samples `behind` as one table [M, K], infinite elsewhere."""
+    def as_table(self, first: Tensor, remaining: Tensor) -> Tensor:
+        """KL of the rungs [n, K] and of the samples `remaining` as one table [M, K], infinite elsewhere."""
         kl = torch.full((len(self.hard), first.shape[1]), torch.inf)
         kl[list(self.first)] = first
-        kl[self.behind] = behind
+        kl[self.remaining] = remaining
         return kl
 
     def after(self, kl: Tensor) -> StageSamples:
@@ -89,17 +89,17 @@ class StageSamples:
         if not isinstance(self.batches, CalibrationBatches):
             return self
         settings = self.settings
-        loss = torch.where(kl.isfinite(), bounded(kl), 0.0)
-        best = loss.mean(0).argsort()[:TELLING]
+        loss = torch.where(kl.isfinite(), saturating_loss(kl), 0.0)
+        best = loss.mean(0).argsort()[:NUM_DIFFICULTY_PROBES]
         loss, order = loss[:, best].mean(-1).sort(descending=True, stable=True)
-        held = loss.cumsum(0) - loss < settings.hard * loss.sum()  # the samples before it are not the share yet
-        held[: settings.looks[1]] = True
+        held = loss.cumsum(0) - loss < settings.hard_share * loss.sum()  # the samples before it are not the share yet
+        held[: settings.rungs[1]] = True
         hard = torch.zeros_like(self.hard)
         hard[order[held]] = True
         mixed = torch.randperm(len(hard), generator=torch.Generator().manual_seed(settings.seed)).tolist()
         first = [number for number in mixed if hard[number]]
-        probes = [number for number in mixed if not hard[number]][: settings.probes]
-        own = replace(settings, looks=(*settings.looks[:2], len(first) + len(probes)))
+        probes = [number for number in mixed if not hard[number]][: settings.easy_samples]
+        own = replace(settings, rungs=(*settings.rungs[:2], len(first) + len(probes)))
         return replace(self, settings=own, first=(*first, *probes), hard=hard)
 
     def _parts(self, numbers: Sequence[int]) -> list[Sequence[int]]:
@@ -121,13 +121,13 @@ class StageSamples:
 def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
     """KL [M, K] where samples that were not measured lose what the easy ones that were lose in the mean.
 
-    hard: bool [M], the samples that none of these stands for. Losses are bounded. The few easy ones say little about each
+    hard: bool [M], the samples that none of these stands for. Losses saturate. The few easy ones say little about each
     configuration, so its mean is drawn half-way to that of the median one; a configuration that fails them moves no other.
     """
     missing = ~kl.isfinite().all(-1)
     easy = ~missing & ~hard
     if not bool(missing.any()) or not bool(easy.any()):
         return torch.where(missing[:, None], 0.0, kl)
-    means = bounded(kl[easy]).mean(0)
-    expected = ((means + means.median()) / 2.0).clamp_max(LOST)
+    means = saturating_loss(kl[easy]).mean(0)
+    expected = ((means + means.median()) / 2.0).clamp_max(MAX_LOSS)
     return torch.where(missing[:, None], -torch.log1p(-expected), kl)

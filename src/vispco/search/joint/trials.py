@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from vispco.pruner.configurations import Configurations
-from vispco.pruner.memory import bounded
+from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
 
-NOTHING = torch.empty(0)  # no sample has been measured yet
+UNMEASURED = torch.empty(0)  # no sample has been measured yet
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Trial:
     chain: Chain
     params: Tensor
     counts: Tensor
-    looks: int
+    rung: int
     kl: Tensor
 
     @property
@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def loss(self) -> float:
-        return float(bounded(self.kl).mean())
+        return float(saturating_loss(self.kl).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def stage_layers(chain: Chain) -> tuple[int, ...]:
     return tuple(layer for layer, _ in chain.stages)
 
 
-def carried_together(trials: Sequence[Trial]) -> list[Trial]:
+def same_batch_trials(trials: Sequence[Trial]) -> list[Trial]:
     """Trials that one batch can carry: of those whose tokens leave at one kind of place, the kind of the best one.
 
     See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.

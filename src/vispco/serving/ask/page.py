@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from vispco.core.runs.files import write_text
-from vispco.report.picture import data_uri
+from vispco.report.examples import data_uri
 from vispco.serving.ask.comparison import AnswerComparison, Reply
 
 ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (

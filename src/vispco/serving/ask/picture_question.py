@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.image import BrokenImageError, load_image
+from vispco.data.files.pictures import BrokenImageError, load_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

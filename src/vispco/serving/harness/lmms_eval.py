@@ -19,11 +19,11 @@ from lmms_eval.protocol import ChatMessages
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.image import load_image
+from vispco.data.files.pictures import load_image
 from vispco.evaluation.encoded import collate, pad_token
-from vispco.evaluation.spec import EvaluatorSpec
-from vispco.serving.ask import PictureQuestion, PrunerChoice
-from vispco.serving.ask.default_pruner import BUDGET
+from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
+from vispco.serving.ask import PictureQuestion
 from vispco.serving.ask.prompt_inputs import read_chat_prompt
 
 MAX_NEW_TOKENS = 128  # of a task that gives none, as lmms-eval's own models have it
@@ -51,10 +51,8 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
     ) -> None:
         super().__init__()
         loading.pop("max_batch_size", None)
-        loading = {"dtype": "auto", "device": "auto", **{k: v for k, v in loading.items() if v is not None}}
-        loading["attention"] = loading.pop("attn_implementation", "sdpa")
         try:
-            spec = EvaluatorSpec(model=pretrained, **loading)
+            spec = ModelSpec(pretrained, **{name: value for name, value in loading.items() if value is not None})
         except TypeError as error:
             raise InvalidInputError(
                 f"--model_args of vispco: {error}. It takes pretrained, pruner, method, budget, base, dtype, device, "
@@ -137,8 +135,8 @@ def prune(model: Any, run: str | None, method: str | None, budget: float | None)
     """Put the chosen pruner on a model for good; None where nothing was chosen."""
     if run is None and method is None and budget is None:
         return None
-    choice = PrunerChoice(run=run, method=method, budget=BUDGET if budget is None else budget)
-    pruner = choice.pruner(model)
+    spec = PrunerSpec.choose(pruner=run, method=method, budget=BUDGET if budget is None else budget)
+    pruner = spec.resolve(model)
     pruner.apply(model)
     return pruner
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from vispco.core.errors import VispcoError, needs_extra
 from vispco.families import family_of
-from vispco.serving.ask import PrunerChoice
+from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.play.session import PLAIN, Asked, PlaySession
 
 INTRODUCTION = """# Which visual tokens can this model do without?
@@ -27,14 +28,14 @@ footer { display: none !important; }
 
 
 def build_page(
-    model: str | PlaySession = "tiny-qwen", choice: PrunerChoice | None = None, *, name: str | None = None
+    model: str | PlaySession = "tiny-qwen", spec: PrunerSpec | None = None, *, name: str | None = None
 ) -> Any:
     """The page as `gradio.Blocks`, for a model's name or a session; `start(page)` starts it.
 
     name: of a session's model; a shipped one begins with a picture that it knows.
     """
     gradio = load_gradio()
-    session = model if isinstance(model, PlaySession) else _session(model, choice or PrunerChoice())
+    session = model if isinstance(model, PlaySession) else _session(model, spec or PrunerSpec.choose())
     layers = len(family_of(session.model).layers(session.model))
     picture, question = _first_question(session, model if isinstance(model, str) else name)
 
@@ -61,12 +62,12 @@ def build_page(
                 )
                 words = gradio.Textbox(value=question, label="Question", elem_id="question", max_lines=3)
                 budget = gradio.Slider(
-                    0.05, 1.0, session.choice.budget, step=0.05, label="Budget", elem_id="budget",
+                    0.05, 1.0, session.spec.budget, step=0.05, label="Budget", elem_id="budget",
                     info="a fraction of the unpruned language model's FLOPs",
                 )  # fmt: skip
                 method = gradio.Dropdown(
-                    _methods(), value=session.choice.method or PLAIN, label="Method", elem_id="method",
-                    visible=session.choice.run is None,
+                    _methods(), value=session.spec.planner.get("method", PLAIN), label="Method", elem_id="method",
+                    visible=not session.spec.source,
                 )  # fmt: skip
                 button = gradio.Button("Ask", variant="primary", elem_id="ask")
             with gradio.Column(min_width=300):
@@ -119,11 +120,8 @@ def load_gradio() -> Any:
     return gradio
 
 
-def _session(model: str, choice: PrunerChoice) -> PlaySession:
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-
-    loaded, processor = EvaluatorSpec(model=model, dtype="auto", device="auto").load()
-    return PlaySession(loaded, processor, choice)
+def _session(model: str, spec: PrunerSpec) -> PlaySession:
+    return PlaySession(*ModelSpec(model).load(), spec)
 
 
 def _methods() -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.report.picture import as_seen
-from vispco.serving.ask import PictureQuestion, PrunerChoice, compare
+from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.report.examples import as_seen
+from vispco.serving.ask import PictureQuestion, compare
 from vispco.serving.ask.comparison import AnswerComparison
 from vispco.serving.ask.page import ROWS
 from vispco.serving.ask.survivor_sheet import survivors_at
@@ -33,8 +34,8 @@ class Asked:
 class PlaySession:
     """One model that many visitors ask, one at a time."""
 
-    def __init__(self, model: Any, processor: Any, choice: PrunerChoice, *, max_new_tokens: int = 64) -> None:
-        self.model, self.processor, self.choice, self.max_new_tokens = model, processor, choice, max_new_tokens
+    def __init__(self, model: Any, processor: Any, spec: PrunerSpec, *, max_new_tokens: int = 64) -> None:
+        self.model, self.processor, self.spec, self.max_new_tokens = model, processor, spec, max_new_tokens
         self._lock = threading.Lock()
 
     def ask(self, file: str | Path | None, question: str, budget: float, method: str, last: Asked | None) -> Asked:
@@ -43,15 +44,16 @@ class PlaySession:
             raise InvalidInputError("There is no picture yet. Drop one into the box, or choose a file.")
         sample = PictureQuestion.read(file, question)
         same = last is not None and (last.file, last.question) == (str(file), question)
-        choice = self.choice.at(budget)
-        if self.choice.run is None:
-            choice = PrunerChoice(method=None if method == PLAIN else method, budget=budget)
+        spec = self.spec.at(budget)
+        if not self.spec.source:
+            named = None if method == PLAIN else method
+            spec = PrunerSpec.choose(method=named, budget=budget, allocation=self.spec.allocation)
         with self._lock:
             found = compare(
                 self.model,
                 self.processor,
                 sample,
-                choice.pruner(self.model),
+                spec.resolve(self.model),
                 max_new_tokens=self.max_new_tokens,
                 rounds=1,
                 unpruned=last.comparison.unpruned if same and last is not None else None,

@@ -20,10 +20,11 @@ from transformers.cli.serving.chat_completion import (
 from transformers.cli.serving.utils import get_response_template
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import context_length
+from vispco.cost import Budget
+from vispco.data.files.samples import context_length
 from vispco.evaluation.encoded import apply_template, pad_token
 from vispco.pruner.pruner import Pruner
-from vispco.serving.ask.default_pruner import PrunerChoice, check_budget
+from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
 from vispco.serving.ask.prompt_inputs import prompt_inputs
 from vispco.serving.server.gate import CLIENT_GONE
 from vispco.serving.server.limits import ServerLimits
@@ -48,9 +49,9 @@ class PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  #
 
 @dataclass(frozen=True, kw_only=True)
 class ServingRules:
-    """choice: how the model is pruned, with the budget of requests that give none. remote: whence pictures may come."""
+    """spec: how the model is pruned, with the budget of requests that give none. remote: whence pictures may come."""
 
-    choice: PrunerChoice
+    spec: PrunerSpec
     limits: ServerLimits = field(default_factory=ServerLimits)
     remote: RemoteRules = field(default_factory=RemoteRules)
 
@@ -141,17 +142,14 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
 
     def _new_pruner(self, budget: float) -> Pruner:
         _, model, _ = self._resolve_model({})
-        return self.rules.choice.at(budget).pruner(model)
+        return self.rules.spec.at(budget).resolve(model)
 
     def _budget(self, given: Any) -> float:
-        if given is None:
-            return self.rules.choice.budget
+        wanted = (self.rules.spec.budget or BUDGET) if given is None else given
         try:
-            return check_budget(given)
+            return Budget.of(wanted).fraction
         except InvalidInputError as error:
             raise RequestError(str(error), param="budget") from error
-        except OverflowError as error:
-            raise RequestError("The budget is too large. It is a number above 0, up to 1.", param="budget") from error
 
     def _inputs(self, model: Any, processor: Any, chat: Chat) -> dict[str, Any]:
         """The prompt as `vispco.evaluation` makes it, on the model's device. Its text is measured before its pictures."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
-from vispco.data.files.image import BrokenImageError, image_size, load_image
+from vispco.data.files.pictures import BrokenImageError, image_size, load_image
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.remote_pictures import FetchError, RemoteRules, fetch_picture
 from vispco.serving.server.request_error import RequestError

@@ -14,7 +14,7 @@ from transformers.cli.serving.server import build_server
 from transformers.cli.serving.utils import GenerationState
 
 from vispco.core.errors import VispcoError
-from vispco.evaluation.spec import EvaluatorSpec
+from vispco.models.model_spec import ModelSpec
 from vispco.serving.server.chat_handler import PrunedChatHandler, ServingRules
 from vispco.serving.server.gate import Gate
 from vispco.serving.server.metrics import CONTENT_TYPE, ServerMetrics
@@ -28,10 +28,10 @@ _log = logging.getLogger("vispco.serving")
 class PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is untyped here
     """transformers' model manager for one model, loaded as `vispco.load` does: shipped models, folders, hub ids."""
 
-    def __init__(self, spec: EvaluatorSpec) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
         self._model: Any = None
-        super().__init__(force_model=spec.model, attn_implementation=spec.attention)
+        super().__init__(force_model=spec.name, attn_implementation=spec.attn_implementation)
 
     @staticmethod
     def process_model_name(model_id: str) -> str:
@@ -49,15 +49,15 @@ class PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is
 
     def get_gen_models(self, cache_dir: str | None = None) -> list[dict[str, Any]]:
         del cache_dir
-        return [{"id": self._spec.model, "object": "model", "created": 0, "owned_by": "vispco"}]
+        return [{"id": self._spec.name, "object": "model", "created": 0, "owned_by": "vispco"}]
 
 
-def build_app(spec: EvaluatorSpec, rules: ServingRules, *, key: str | None = None) -> Gate:
+def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -> Gate:
     """The ASGI application; the model is loaded before this returns."""
     metrics, state = ServerMetrics(), GenerationState()
     manager = PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
-    rules.choice.pruner(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
+    rules.spec.resolve(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
     app = build_server(manager, handler, None, None, None, None, state)
 
     def tell_metrics() -> PlainTextResponse:

@@ -1,0 +1,47 @@
+"""`vispco vllm-args`: the arguments of vLLM's server for a pruned engine."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from vispco.cli.budgets import budget_option
+from vispco.cli.completion import complete_scorers
+from vispco.models.model_source import model_names
+from vispco.models.model_spec import MODEL
+
+METHOD = "Who chooses before the language model, such as divprune or uniform."
+PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
+
+
+def vllm_args(
+    model: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)],
+    *,
+    method: Annotated[str | None, typer.Option(help=METHOD, autocompletion=complete_scorers)] = None,
+    keep: Annotated[float | None, typer.Option(help="The share of each picture's tokens that stays: 0.25.")] = None,
+    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
+    budget: Annotated[str | None, budget_option("With --pruner: which of its schedules, 0.5 or 50%.")] = None,
+    max_keep: Annotated[float, typer.Option(help="The largest share that a request may ask for.")] = 1.0,
+    quoted: Annotated[
+        bool,
+        typer.Option("--quoted", help="For a script that is evaluated or for people to copy: with quotation marks."),
+    ] = False,
+) -> None:
+    """Print the arguments of vLLM's server for a model whose pictures are pruned.
+
+    Tokens leave before the language model, and those that stay keep their positions. docs/vllm.md says what was tested.
+
+    Examples:
+
+        python -m vllm.entrypoints.openai.api_server --model M $(vispco vllm-args M --method divprune --keep 0.25)
+
+        vispco vllm-args M --pruner runs/served --budget 0.5 --max-keep 0.5 --quoted
+    """
+    from vispco.cost import Budget  # noqa: PLC0415
+    from vispco.vllm import arguments  # noqa: PLC0415
+
+    fraction = None if budget is None else Budget.of(budget).fraction
+    words = arguments(model, method, keep=keep, pruner=pruner, budget=fraction, max_keep=max_keep)
+    typer.echo(shlex.join(words) if quoted else " ".join(words))

@@ -1,0 +1,383 @@
+"""`Frontier`: evaluated schedules, those that nothing beats, hypervolume, and distances between such sets.
+
+Less cost is better, more accuracy is better. `tests/evaluation/frontier` holds the measures against moocore.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vispco.core.errors import InvalidInputError, parsing
+from vispco.core.runs import files
+from vispco.core.schedule import Schedule
+from vispco.evaluation.result import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from vispco.evaluation.result import Evaluation
+
+_UNITS = ("fraction", "flops", "seconds")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The cost axis: `exact` (fraction of the unpruned model), `paper:flops`, or `seconds` (measured)."""
+
+    model: str = "exact"
+    unit: str = "fraction"
+
+    def __post_init__(self) -> None:
+        if self.unit not in _UNITS:
+            raise InvalidInputError(f"A cost axis is measured in one of {', '.join(_UNITS)}; {self.unit!r} was given.")
+
+    @classmethod
+    def parse(cls, text: str | Axis) -> Axis:
+        """`exact`, `paper`, `exact:flops`, `paper:fraction` or `seconds`."""
+        if isinstance(text, Axis):
+            return text
+        if text == "seconds":
+            return cls("measured", "seconds")
+        model, _, unit = text.partition(":")
+        return cls(model, unit or "fraction")
+
+    def __str__(self) -> str:
+        return "seconds" if self.unit == "seconds" else f"{self.model}:{self.unit}"
+
+    def of(self, evaluation: Evaluation) -> float:
+        """The cost of an evaluation on this axis."""
+        if self.unit == "seconds":
+            return evaluation.seconds
+        known = evaluation.fraction if self.unit == "fraction" else evaluation.flops
+        if self.model not in known:
+            raise InvalidInputError(
+                f"This evaluation holds no {self.unit} of the cost model {self.model!r}; it holds {sorted(known)}."
+            )
+        return known[self.model]
+
+
+_Values = NDArray[np.float64]  # [n, 2]: cost, accuracy
+
+
+def nondominated(values: _Values) -> NDArray[np.bool_]:  # [n, 2] -> [n]
+    """Which points no other point beats: as good in both and better in one. Equal points all stay."""
+    keep = np.zeros(len(values), dtype=bool)
+    best = -np.inf  # accuracy reached by anything strictly cheaper
+    order = np.lexsort((-values[:, 1], values[:, 0]))
+    start = 0
+    while start < len(order):
+        cost = values[order[start], 0]
+        stop = start
+        while stop < len(order) and values[order[stop], 0] == cost:
+            stop += 1
+        top = values[order[start], 1]  # the best accuracy at this very cost
+        if top > best:
+            for index in order[start:stop]:
+                keep[index] = values[index, 1] == top
+            best = top
+        start = stop
+    return keep
+
+
+def hypervolume(values: _Values, reference: tuple[float, float]) -> float:
+    """The area that the points dominate, bounded by `reference` (the worst cost and accuracy that still count)."""
+    worst_cost, worst_accuracy = reference
+    inside = values[(values[:, 0] < worst_cost) & (values[:, 1] > worst_accuracy)]
+    area, floor = 0.0, worst_accuracy
+    for cost, accuracy in inside[np.lexsort((-inside[:, 1], inside[:, 0]))]:
+        if accuracy > floor:
+            area += (worst_cost - cost) * (accuracy - floor)
+            floor = accuracy
+    return float(area)
+
+
+def igd_plus(values: _Values, reference: _Values) -> float:
+    """IGD+: how far, on average, each reference point is from being matched (only what is worse counts)."""
+    shortfall = _shortfall(values, reference)
+    return float(np.sqrt((np.maximum(shortfall, 0.0) ** 2).sum(axis=-1)).min(axis=1).mean())
+
+
+def additive_epsilon(values: _Values, reference: _Values) -> float:
+    """The least ε which, given to every point in both directions, makes them match the whole reference."""
+    return float(_shortfall(values, reference).max(axis=-1).min(axis=1).max())
+
+
+def _shortfall(values: _Values, reference: _Values) -> _Values:
+    """How much worse each point is than each reference point: [n, 2], [m, 2] -> [m, n, 2]."""
+    gap: _Values = (values[None, :, :] - reference[:, None, :]) * np.array([1.0, -1.0])
+    return gap
+
+
+@dataclass(frozen=True)
+class Point:
+    """A schedule, what its evaluation found, and its provenance (study, trial, seed, ...); never NaN or infinite.
+
+    mean_of: 0 where the schedule itself was evaluated. A planner gives each sample a schedule of its own: then so many
+        samples were planned for, `schedule` is the mean of their retentions, and no sample ran it.
+    """
+
+    schedule: Schedule
+    evaluation: Evaluation
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    mean_of: int = 0
+
+    def __post_init__(self) -> None:
+        found = self.evaluation
+        numbers = {"accuracy": found.accuracy, "low": found.low, "high": found.high, "seconds": found.seconds}
+        numbers |= {f"flops[{k}]": v for k, v in found.flops.items()}
+        numbers |= {f"fraction[{k}]": v for k, v in found.fraction.items()}
+        if found.kl is not None:
+            numbers["kl"] = found.kl
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise InvalidInputError(
+                    f"The {name} of the point {self.name} is {value}; a frontier takes finite numbers only."
+                )
+
+    @property
+    def name(self) -> str:
+        """What an error calls this point: its provenance where there is one, else its schedule."""
+        if self.provenance:
+            return ", ".join(f"{key}={value}" for key, value in sorted(self.provenance.items()))
+        return str(self.schedule)
+
+    @property
+    def accuracy(self) -> float:
+        return self.evaluation.accuracy
+
+    @property
+    def low(self) -> float:
+        return self.evaluation.low
+
+    @property
+    def high(self) -> float:
+        return self.evaluation.high
+
+    @property
+    def kl(self) -> float | None:
+        return self.evaluation.kl
+
+    @property
+    def cost(self) -> dict[str, dict[str, float]]:
+        """By cost model: FLOPs, and their fraction of the unpruned model's."""
+        flops, fraction = self.evaluation.flops, self.evaluation.fraction
+        return {
+            model: {unit: known[model] for unit, known in (("flops", flops), ("fraction", fraction)) if model in known}
+            for model in sorted({*flops, *fraction})
+        }
+
+    @property
+    def key(self) -> str:
+        """The whole point as text: equal points have equal keys."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {
+            "schedule": self.schedule.to_dict(),
+            "evaluation": self.evaluation.to_dict(),
+            "provenance": dict(self.provenance),
+        }
+        return {**found, "mean_of": self.mean_of} if self.mean_of else found
+
+    @classmethod
+    @parsing("a point of a frontier")
+    def from_dict(cls, data: Mapping[str, Any]) -> Point:
+        """From `to_dict`. Versions before 0.1 did not say of a search's points that they are means: the solver tells."""
+        evaluation, provenance = Evaluation.from_dict(data["evaluation"]), dict(data.get("provenance", {}))
+        planned = sum(task.n for task in evaluation.tasks) if "solver" in provenance else 0
+        return cls(Schedule.from_dict(data["schedule"]), evaluation, provenance, int(data.get("mean_of", planned)))
+
+
+FORMAT = "vispco-frontier"
+VERSION = 1
+
+
+class Frontier:
+    """Every evaluated point, sorted by cost, and the subset that no other point beats on (cost, accuracy).
+
+    The order does not depend on the order in which points arrived, and equal points are kept once: two sweeps that
+    evaluated the same configurations hold equal frontiers. It is not changed once made.
+    """
+
+    def __init__(self, points: Iterable[Point] = (), *, axis: str | Axis = "exact") -> None:
+        self.axis = Axis.parse(axis)
+        unique = {point.key: point for point in points}
+        ranked = sorted(unique.items(), key=lambda item: (self.cost(item[1]), -item[1].accuracy, item[0]))
+        self.points: tuple[Point, ...] = tuple(point for _, point in ranked)
+        optimal = nondominated(self.values)
+        self.front: tuple[Point, ...] = tuple(p for p, good in zip(self.points, optimal, strict=True) if good)
+
+    def cost(self, point: Point) -> float:
+        """The point's cost on this frontier's axis."""
+        return self.axis.of(point.evaluation)
+
+    @property
+    def values(self) -> _Values:
+        """Cost and accuracy of every point: [n, 2]."""
+        return np.array([(self.cost(p), p.accuracy) for p in self.points], dtype=np.float64).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Frontier):
+            return NotImplemented
+        return self.axis == other.axis and [p.key for p in self] == [p.key for p in other]
+
+    __hash__ = None  # type: ignore[assignment]  # equality is by content, and the content is large
+
+    def __repr__(self) -> str:
+        return f"Frontier({len(self)} points, {len(self.front)} optimal, axis={str(self.axis)!r})"
+
+    def on(self, axis: str | Axis) -> Frontier:
+        """The same points on another cost axis."""
+        return Frontier(self.points, axis=axis)
+
+    def merge(self, *others: Frontier) -> Frontier:
+        """All points of all frontiers, on this one's axis."""
+        return Frontier([*self, *(point for other in others for point in other)], axis=self.axis)
+
+    def pick(self, budget: float) -> Point:
+        """The most accurate point that costs at most `budget`; of equals, the cheapest."""
+        if not self.points:
+            raise InvalidInputError("This frontier has no points, so there is nothing to pick; run a sweep first.")
+        affordable = [point for point in self.points if self.cost(point) <= budget]
+        if not affordable:
+            raise InvalidInputError(
+                f"No point costs at most {budget:g} ({self.axis}); the cheapest costs {self.cost(self.points[0]):.6g}. "
+                "Ask for a larger budget, or sweep smaller schedules."
+            )
+        return max(affordable, key=lambda point: point.accuracy)  # the first of equals: points are sorted by cost
+
+    def hypervolume(self, reference: tuple[float, float] | None = None) -> float:
+        """The area dominated up to `reference` = (worst cost, worst accuracy); (1, 0) where cost is a fraction."""
+        return hypervolume(self.values, self._reference(reference))
+
+    def hypervolume_ratio(self, other: Frontier, reference: tuple[float, float] | None = None) -> float:
+        """This hypervolume over that of `other` (say, of the exhaustive sweep)."""
+        whole = other.on(self.axis).hypervolume(reference)
+        if whole <= 0:
+            raise InvalidInputError("The other frontier dominates no area, so there is no ratio to it.")
+        return self.hypervolume(reference) / whole
+
+    def igd_plus(self, other: Frontier) -> float:
+        """The mean distance by which this frontier falls short of `other`'s front; 0 where it covers it."""
+        mine, theirs = self._comparable(other)
+        return igd_plus(mine, theirs) if len(mine) else math.inf
+
+    def additive_epsilon(self, other: Frontier) -> float:
+        """The least ε to be given to each point to match `other`'s front; negative where this one is better."""
+        mine, theirs = self._comparable(other)
+        return additive_epsilon(mine, theirs) if len(mine) else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"axis": str(self.axis), "points": [point.to_dict() for point in self]}
+
+    @classmethod
+    @parsing("a frontier")
+    def from_dict(cls, data: dict[str, Any]) -> Frontier:
+        return cls([Point.from_dict(point) for point in data["points"]], axis=data.get("axis", "exact"))
+
+    def save(self, path: str | Path) -> None:
+        """Write one JSON file, whole or not at all."""
+        write(self.to_dict(), Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Frontier:
+        data = read(Path(path))
+        try:
+            return cls.from_dict(data)
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(f"A point of {path} lacks what a point needs: {error}.") from error
+
+    def _reference(self, reference: tuple[float, float] | None) -> tuple[float, float]:
+        if reference is not None:
+            return reference
+        if self.axis.unit != "fraction":
+            raise InvalidInputError(f"A hypervolume in {self.axis} needs a reference: (worst cost, worst accuracy).")
+        return (1.0, 0.0)
+
+    def _comparable(self, other: Frontier) -> tuple[_Values, _Values]:
+        """Both fronts as [n, 2]; a cost that is no fraction is divided by `other`'s dearest, to weigh as accuracy."""
+        theirs = other.on(self.axis)
+        if not theirs.front:
+            raise InvalidInputError("The other frontier has no points, so there is no distance to it.")
+        scale = 1.0 if self.axis.unit == "fraction" else max(theirs.cost(p) for p in theirs.front) or 1.0
+        mine, target = (
+            np.array([(f.cost(p) / scale, p.accuracy) for p in f.front]).reshape(-1, 2) for f in (self, theirs)
+        )
+        return mine, target
+
+
+@dataclass(frozen=True)
+class FrontierInfo:
+    """Columns of equal length, cheapest first; `steps` is the frontier as the corners of a staircase."""
+
+    axis: str
+    cost: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    optimal: tuple[bool, ...]
+    labels: tuple[str, ...]
+    steps: tuple[tuple[float, float], ...]
+
+
+def frontier_info(frontier: Frontier) -> FrontierInfo:
+    """The data of a plot of cost against accuracy."""
+    points = frontier.points
+    front = {id(point) for point in frontier.front}
+    corners: list[tuple[float, float]] = []
+    for point in frontier.front:
+        corner = (frontier.cost(point), point.accuracy)
+        if corners and corner != corners[-1]:
+            corners.append((corner[0], corners[-1][1]))
+        if not corners or corner != corners[-1]:
+            corners.append(corner)
+    return FrontierInfo(
+        axis=str(frontier.axis),
+        cost=tuple(frontier.cost(p) for p in points),
+        accuracy=tuple(p.accuracy for p in points),
+        low=tuple(p.low for p in points),
+        high=tuple(p.high for p in points),
+        optimal=tuple(id(p) in front for p in points),
+        labels=tuple(p.name for p in points),
+        steps=tuple(corners),
+    )
+
+
+def write(data: dict[str, Any], path: Path) -> None:
+    """Write the file whole or not at all."""
+    files.write_json(path, {"format": FORMAT, "version": VERSION, **data})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The file's content; keys that this version does not know are left in it."""
+    data = files.read_json(path, what="frontier", remedy="A frontier file is written by Frontier.save.")
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("points"), list):
+        raise InvalidInputError(f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".')
+    return data
+
+
+_WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
+
+
+def verdict(frontier: Frontier, unpruned: float, cost: str) -> str:
+    """The unpruned accuracy on the same items, and the cheapest schedule that stays within two points of it."""
+    start = f"The unpruned model reaches {unpruned:.1%} on the same items."
+    near = [point for point in frontier.points if point.accuracy >= unpruned - _WITHIN]
+    if not near:
+        return f"{start} No searched budget stays within {_WITHIN:.0%} of it."
+    best = min(near, key=lambda point: point.cost[cost]["fraction"])
+    fraction = best.cost[cost]["fraction"]
+    return f"{start} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."

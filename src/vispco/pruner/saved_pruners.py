@@ -1,0 +1,143 @@
+"""Saved pruners, folders of searches, saved predictors and repositories on the hub, read as a `PrunerSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vispco.core.errors import InvalidInputError, VispcoError
+from vispco.core.runs import files
+from vispco.core.runs.run_record import check_complete, check_recorded
+from vispco.pruner import run_files as disk
+from vispco.pruner.joint_predictor import JointPredictorConfig
+from vispco.pruner.planner_kinds import PREDICTOR
+from vispco.pruner.predictor import PredictorConfig
+from vispco.pruner.pruner_spec import NAME, REMEDY, PrunerSpec, is_pruner
+from vispco.scorers import Chain
+
+WHAT = (
+    "Give a saved pruner (`vispco export`, Pruner.save_pretrained), the directory of a search (`vispco search MODEL --out "
+    "DIR`), or a saved predictor: a folder, or hub:owner/name on the hub."
+)
+HUB = "hub:"  # a path that is not there is never looked for on the network
+FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
+
+
+def read_source(source: str | Path) -> PrunerSpec:
+    """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
+    try:
+        place = Path(source).expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
+    if files.is_file(place):
+        check_recorded(place)
+        data = files.read_json_object(place, what="pruner", remedy=WHAT)
+        if not is_pruner(data) and "retention" in data:
+            raise InvalidInputError(
+                f"{place} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
+                "Pruner(scorer, Schedule.load(path))."
+            )
+        return _read_file(place, str(source))
+    if not files.is_folder(place):
+        place = _download(str(source))
+    if files.is_file(place / NAME):
+        return _read_file(place / NAME, str(source))
+    return replace(_read_folder(place, str(source)), source=str(source), folder=place)
+
+
+def _read_file(path: Path, source: str) -> PrunerSpec:
+    data = files.read_json_object(path, what="pruner", remedy=REMEDY)
+    try:
+        return replace(PrunerSpec.from_dict(data), source=source, folder=path.parent)
+    except VispcoError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
+
+
+def _read_folder(folder: Path, given: str) -> PrunerSpec:
+    if not any((folder / name).exists() for name in (disk.CONFIG, disk.SHAPES)):
+        raise InvalidInputError(
+            f"{given} holds no {disk.CONFIG}, so it is neither the directory of a search nor a saved predictor. "
+            f"Run `vispco search MODEL --out {given}` first, or give another folder."
+        )
+    kind = _model_type(folder / disk.CONFIG)
+    if kind in (PredictorConfig.model_type, JointPredictorConfig.model_type):
+        return _of_predictor(folder, kind)
+    if kind is not None:
+        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
+    return _of_run(folder)
+
+
+def _of_run(folder: Path) -> PrunerSpec:
+    """What a search found, from the files of its folder."""
+    if not is_snapshot(folder):
+        check_complete(folder)
+    config = disk.read_config(folder)
+    try:
+        cost, scorer, kernel = config["cost"], config["scorer"], config["kernel"]
+    except KeyError as error:
+        raise InvalidInputError(
+            f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."
+        ) from error
+    shapes = [each.to_dict() for each in disk.read_shapes(folder)]
+    planner = {
+        **_kind(folder),
+        "kernel": kernel,
+        "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
+        "typical": config.get("typical"),
+    }
+    return PrunerSpec(
+        Chain.of(scorer),
+        planner,
+        cost=cost,
+        model=str(config.get("model") or ""),
+        fingerprint=config.get("fingerprint"),
+        versions=dict(config.get("versions") or {}),
+    )
+
+
+def _kind(folder: Path) -> dict[str, str]:
+    """What the folder of a search plans by: its predictor, of whichever class, or the shapes of its budgets."""
+    if not (folder / PREDICTOR).is_dir():
+        return {"kind": "shapes"}
+    joint = _model_type(folder / PREDICTOR / disk.CONFIG) == JointPredictorConfig.model_type
+    return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
+
+
+def _of_predictor(folder: Path, model_type: str) -> PrunerSpec:
+    if model_type == JointPredictorConfig.model_type:
+        joint = JointPredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "joint", "folder": "."}, joint.chains[0], joint.cost
+    else:
+        single = PredictorConfig.from_pretrained(folder)
+        planner, chain, cost = {"kind": "predictor", "folder": "."}, single.scorer, single.make_cost().to_dict()
+    return PrunerSpec(Chain.of(chain), planner, cost=cost)
+
+
+def _model_type(config: Path) -> str | None:
+    """What transformers calls the model of a config.json; None where it is not one of a model."""
+    try:
+        kind = files.read_json_object(config).get("model_type")
+    except InvalidInputError:
+        return None  # reported by who reads it
+    return None if kind is None else str(kind)
+
+
+def is_snapshot(folder: Path) -> bool:
+    """Whether a folder is the hub's cache of a repository: its files are links to blobs, which the hub's client checks."""
+    return (folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"
+
+
+def _download(name: str) -> Path:
+    """The folder of a repository on the hub, or of its copy in the cache."""
+    if not name.startswith(HUB):
+        raise InvalidInputError(f"{name} does not exist. {WHAT}")
+    name = name.removeprefix(HUB)
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second of import, for hub ids only
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=FILES))
+    except (OSError, ValueError) as error:  # also what huggingface_hub raises
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidInputError(
+            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {WHAT}"
+        ) from error

@@ -1,1 +1,0 @@
-"""Workers that evaluate schedules: in this process, in other processes, or on a Ray cluster."""

@@ -1,0 +1,164 @@
+"""What an engine is told: who chooses, which share of a picture's tokens stays, and which share a request may ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
+from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.scorers import Chain, ChainLike, Scorer
+
+KEEP, PRUNE = "vispco_keep", "image_pruning_rate"
+"""What a request may give in `mm_processor_kwargs`: the share that stays, or the share that leaves."""
+FIELD = "vispco"
+"""Where the settings stand in a model's config."""
+BEFORE = "Give a scorer that chooses before the language model by embeddings alone, such as 'divprune' or 'uniform'"
+ALONE = f"{BEFORE}, or run the pruner with `vispco serve`."
+SIZE = 1e-9  # rounding of 1 - image_pruning_rate
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """How an engine prunes.
+
+    scorer: as `Chain.of` reads it. keep: the share of each picture's tokens that stays, for requests that give none.
+    max_keep: the largest share that a request may ask for; the encoder cache is sized for it.
+    """
+
+    scorer: str
+    keep: float
+    max_keep: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_servable(Chain.of(self.scorer))
+        object.__setattr__(self, "max_keep", check_share(self.max_keep, "max_keep"))
+        object.__setattr__(self, "keep", check_share(self.keep, "keep", self.max_keep))
+
+    @classmethod
+    def of_method(cls, scorer: ChainLike, keep: float, max_keep: float = 1.0) -> Self:
+        """From a scorer and a share."""
+        return cls(str(Chain.of(scorer)), keep, max_keep)
+
+    @classmethod
+    def of_pruner(cls, source: str | Path, budget: float | str | None = None, max_keep: float = 1.0) -> Self:
+        """From a saved pruner or the folder of a search whose drops are all before the language model.
+
+        budget: which of its schedules; a saved schedule has its own. A search that plans for each input is served by its one
+        schedule for inputs of a typical size, since an engine must know the count before it has seen the picture.
+        """
+        config = PrunerSpec.load(source)
+        if config.fixed:
+            config = config.at(budget)
+        elif budget is None and config.budget is None:
+            raise InvalidInputError(
+                f"{source} works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
+            )
+        else:
+            config = config.static(config.budget if budget is None else budget)  # type: ignore[arg-type]
+        return cls(str(config.chain), share_before_layers(config.schedule, source), max_keep)
+
+    @property
+    def chooser(self) -> Scorer:
+        """The scorer that chooses before layer 0."""
+        return Chain.of(self.scorer).scorers[0]
+
+    def share(self, asked: Mapping[str, Any]) -> float:
+        """The share of a request: what its `mm_processor_kwargs` ask for, or the engine's."""
+        if KEEP in asked and PRUNE in asked:
+            raise InvalidInputError(
+                f"Both {KEEP} and {PRUNE} were given. Give the share that stays, or the one that leaves."
+            )
+        if PRUNE in asked:
+            rate = asked[PRUNE]
+            if not _is_number(rate) or not 0 <= rate < 1:
+                raise InvalidInputError(
+                    f"{PRUNE}={rate!r} was given. It is the share of a picture's tokens that leaves: 0 or more, below 1."
+                )
+            return check_share(1 - rate, f"1 - {PRUNE}", self.max_keep)
+        return check_share(asked[KEEP], KEEP, self.max_keep) if KEEP in asked else self.keep
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_config(cls, config: Any) -> Self:
+        """The settings in the config of a model that vLLM loads."""
+        found = getattr(config, FIELD, None)
+        if not isinstance(found, Mapping):
+            raise InvalidInputError(
+                f"The model's config has no {FIELD!r}, so it is not known what to prune. Make the arguments of vLLM with "
+                "vispco.vllm.options(...) or `vispco vllm-args MODEL --method divprune --keep 0.25`."
+            )
+        return cls(str(found.get("scorer")), found.get("keep"), found.get("max_keep", 1.0))  # type: ignore[arg-type]
+
+
+def kept_tokens(number: int, share: float) -> int:
+    """How many of a picture's tokens stay: as in a `Schedule`, and at least one."""
+    return max(1, int(Schedule((share,)).counts([number])[0, 0]))
+
+
+def check_share(share: Any, name: str, most: float = 1.0) -> float:
+    """A share that is none, or above what is allowed, is refused."""
+    if not _is_number(share) or not 0 < share <= most + SIZE:
+        limit = "1" if most == 1 else f"{most:g}, the max_keep of this engine"
+        raise InvalidInputError(
+            f"{name}={share!r} was given. It is the share of a picture's tokens that stays: above 0, at most {limit}."
+        )
+    return min(float(share), most)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def share_before_layers(schedule: Schedule, source: object = "This schedule") -> float:
+    """The one share of a schedule whose drops are all before layer 0."""
+    if schedule.per_sample or len(set(schedule.retention)) > 1:
+        raise InvalidInputError(
+            f"{source} drops tokens inside the language model, or not the same for all samples. vLLM keeps one table of cache "
+            "blocks for all layers, so tokens can leave before layer 0 only. Search with `vispco search MODEL --servable`, or "
+            "run this pruner with `vispco serve`."
+        )
+    return float(schedule.retention[0])  # type: ignore[arg-type]
+
+
+def check_servable(chain: Chain) -> None:
+    """Refuse a chain that cannot choose inside vLLM, by what its scorers declare."""
+    for reason in _obstacles(chain):
+        raise InvalidInputError(f"The scorer {chain.name!r} {reason}")
+
+
+def _obstacles(chain: Chain) -> list[str]:
+    """Why a chain cannot be served, if it cannot."""
+    scorer, found = chain.scorers[0], []
+    if len(chain.stages) > 1 or chain.earliest_layer > 0 or scorer.needs_previous_hidden:
+        found.append(
+            "drops tokens inside the language model. vLLM keeps one table of cache blocks for all layers, so tokens can leave "
+            f"before layer 0 only. {ALONE}"
+        )
+    elif scorer.needs_attention or scorer.needs_entering:
+        found.append(
+            f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
+        )
+    if chain.merges:
+        found.append(f"merges tokens, which is not served inside vLLM. {ALONE}")
+    if chain.decides_count:
+        found.append(
+            f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}"
+        )
+    if chain.needs_vision:
+        found.append(f"reads the inside of the vision tower, which vLLM's towers do not show. {ALONE}")
+    if scorer.reads_question:
+        found.append(f"reads the question, which vLLM's vision tower is not given. {ALONE}")
+    if type(scorer).for_model is not Scorer.for_model:
+        found.append(f"has weights of its own for a model of transformers. {ALONE}")
+    if chain.allocation == "equal":
+        found.append(
+            "divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out."
+        )
+    return found
