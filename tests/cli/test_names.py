@@ -2,6 +2,8 @@
 
 import pytest
 
+from vispco.cli.registered_names import REGISTRIES, names
+
 WORDS = {
     "search tiny-qwn": "tiny-qwen",
     "sweep tiny-llva": "tiny-llava",
@@ -76,3 +78,8 @@ def test_wrong_names_are_refused_before_a_model_is_loaded(words, invoke, run, tm
     done = invoke(*words.format(tsv=tsv, run=run, config=config).split())
     assert done.code in (1, 2)
     assert f"Did you mean '{WORDS[words]}'?" in done.err
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_every_kind_of_name_has_its_registry(kind):
+    assert len(names(kind)) > 1

@@ -24,7 +24,7 @@ REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "strategies": "vispco.sweep.spec:STRATEGIES",
     "engines": "vispco.sweep.spec:ENGINES",
     "splits": "vispco.data.dataset:SPLITS",
-    "dtypes": "vispco.evaluation.spec:DTYPES",
+    "dtypes": "vispco.models.model_spec:DTYPES",
     "allocations": "vispco.scorers.allocation:ALLOCATIONS",
     "models": "vispco.models.shipped:NAMES",
     "spaces": "vispco.sweep.spaces:SPACES",
