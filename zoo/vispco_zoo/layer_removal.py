@@ -1,4 +1,4 @@
-"""What each decoder layer does for a model: how much worse its answers are without that layer.
+"""Layer ablation: how much worse a model's answers are without each decoder layer.
 
 Answers are teacher-forced: the model reads the right answer, and an answer counts as right if every token of it is the
 most likely one. That needs one forward pass for each layer that is left out.

@@ -1,4 +1,4 @@
-"""How each model is trained: all settings."""
+"""Recipes: all training settings of each shipped model."""
 
 from __future__ import annotations
 

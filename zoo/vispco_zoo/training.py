@@ -33,7 +33,7 @@ def train(
     """Train a shipped model from scratch and save it in `out`, with its card, whose facts are returned.
 
     The run itself lives in `out`.run: a checkpoint every minute and a half, from which the same call continues after a
-    kill, and the curve. `steps` is for trials: so many instead of the recipe's, without its last stretch.
+    kill, and the curve. `steps` is for trials: a number in place of the recipe's, without its last stretch.
     `report(step, steps, text)` is called after every step; `limit` is the number of test items per task for the card.
     """
     plan = recipe(name) if steps is None else replace(recipe(name), steps=steps, polish=0, rounds=())

@@ -18,7 +18,7 @@ class TrainingProgress:
     seconds: float = 0.0
     loss: float = 0.0  # of the answers
     dense: float = 0.0  # loss of the visual tokens' labels
-    level: float = 0.1  # how full the scenes are, 0 to 1
+    level: float = 0.1  # density of the scenes, 0 to 1
     accuracy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TASKS, 0.0))
     seen: dict[str, float] = field(default_factory=dict)  # accuracy by field of the visual tokens' labels
 

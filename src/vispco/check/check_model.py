@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found on one model."""
+    """Findings on one model."""
 
     model_class: str
     verdict: Verdict

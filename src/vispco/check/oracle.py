@@ -1,4 +1,4 @@
-"""An independent prefill: the model's own eager attention, with the columns of dropped tokens closed one by one.
+"""An independent prefill: the model's own eager attention, with the columns of dropped tokens masked one by one.
 
 Nothing of the engine is used here. The attention function of each layer is the one that the model's file holds; it is handed
 a mask in which dropped tokens are closed, and the weights that it returns choose what is dropped next.

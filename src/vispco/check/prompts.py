@@ -124,7 +124,7 @@ class Prompter:
         return {**inputs, "mm_encoder_outputs": {"image": self.encoded(pictures)}}
 
     def _pixels(self, shapes: Mapping[str, Any], pictures: list[tuple[int, int]]) -> dict[str, Any]:
-        """Inputs by shape, one row a picture; a number is so many words."""
+        """Inputs by shape, one row a picture; a number is a number of words."""
         return {
             name: torch.arange(shape).add(FIRST_WORD).expand(len(pictures), -1)
             if isinstance(shape, int)

@@ -1,4 +1,4 @@
-"""What vispco raises when something that a user gave cannot work.
+"""Exceptions of vispco.
 
 Every message says what was given, what is allowed, and what to do. The command line prints it and exits non-zero.
 """
@@ -26,12 +26,12 @@ class NotApplicableError(VispcoError):
 
 
 class MissingExtraError(VispcoError, ImportError):
-    """What was asked for needs an optional package that is not installed."""
+    """An optional package is needed and not installed."""
 
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Around imports of optional packages: a missing one is told in a sentence, with the extra that brings it.
+    """Around imports of optional packages: a missing one raises a sentence with the extra that installs it.
 
     what: "Figures need matplotlib". extra: its name in pyproject.toml.
     """

@@ -1,4 +1,4 @@
-"""Picking other tokens of each sample with one operation, from tensors of any shape that has tokens in it."""
+"""Gathering tokens by an index per sample, from tensors of any shape that has a token axis."""
 
 from __future__ import annotations
 

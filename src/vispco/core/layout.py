@@ -1,4 +1,4 @@
-"""Where the visual, text and pad tokens of a batch are: the one description that scorers and the engine share.
+"""`TokenLayout`: positions of the visual, text and padding tokens of a batch. Scorers and the engine share it.
 
 It is made on the host. Two masks are brought there once per prefill; all else is arithmetic of small integers, and what a
 layer needs of it goes to the device once, when it is first asked for.
@@ -20,7 +20,7 @@ from vispco.core.errors import InvalidInputError
 ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 T = TypeVar("T")
-_REMEMBERED, SMALL = 64, 1 << 13  # how many layouts are kept, and of how many tokens at most
+_REMEMBERED, SMALL = 64, 1 << 13  # the number of cached layouts, and the largest one in tokens
 
 
 class _Shared(Generic[T]):
@@ -328,7 +328,7 @@ def _known_of(visible: Array, there: Array, query: Array, read: Array | None, de
 
 
 def forget_layouts() -> None:
-    """What was computed for layouts is computed again."""
+    """Clear the cache of values that were computed for layouts."""
     _KNOWN.clear()
 
 

@@ -1,6 +1,6 @@
-"""Progress as lines, now and then: for log files, and for where there is no terminal to draw a bar on.
+"""Progress as occasional log lines, for log files and where there is no terminal for a bar.
 
-Lines go to the logger `vispco.progress`, at level INFO: without a handler they cost nothing and nobody sees them. The
+Lines go to the logger `vispco.progress`, at level INFO: without a handler they cost nothing and are not shown. The
 command line shows them on stderr where it draws no bars, and writes them to `--log-file`.
 """
 
@@ -24,7 +24,7 @@ class ProgressLines:
         self._ended = False
 
     def tell(self, done: float | None, total: float | None, text: str) -> None:
-        """So much of the whole is done; None where it is not known."""
+        """Report `done` of `total`, labelled `text`; None where a number is not known."""
         now = time.monotonic()
         ended = bool(total) and done is not None and done >= (total or 0)
         due = self._last is None or now - self._last >= self.seconds or (ended and not self._ended)

@@ -1,4 +1,4 @@
-"""Registry: things of one kind by name, open to other packages by entry points."""
+"""`Registry`: items of one kind by name; other packages add some by entry points."""
 
 import warnings
 import weakref
@@ -114,7 +114,7 @@ class Registry(Generic[T]):
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Registrations inside the block are undone behind it, in every registry: for tests and examples."""
+    """Undo all registrations of the block when it ends, in every registry; for tests and examples."""
     before = [(registry, dict(registry._items)) for registry in _REGISTRIES]  # noqa: SLF001
     try:
         yield

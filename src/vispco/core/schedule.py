@@ -1,4 +1,4 @@
-"""What each decoder layer keeps: the retention of its input, relative to the original number of visual tokens."""
+"""`Schedule`: the retention of each decoder layer's input, relative to the original number of visual tokens."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence

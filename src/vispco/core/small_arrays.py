@@ -1,7 +1,8 @@
 """Arithmetic on small arrays: numpy where they lie on the host, torch where they lie on a device.
 
-An operation of numpy takes a third of the time that torch's takes to begin. On a device nothing is brought to the host, so
-that nobody waits. Code that serves both is written with what the two have in common: `@`, indexing, `library.fmin` and so on.
+An operation of numpy takes a third of the time that torch's takes to begin. On a device nothing is copied to the host, so
+that nothing is synchronised. Code that serves both is written with what the two have in common: `@`, indexing,
+`library.fmin` and so on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weights on disk: whether they are whole, said before they are read, and reading them without progress bars."""
+"""Checks of weight files before they are read, and reading them without progress bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in
 
 
 def check_weights(folder: Path) -> None:
-    """Raise if a *.safetensors file of the folder is cut off, is none, or is not what a card beside it says.
+    """Raise if a *.safetensors file of the folder is truncated, is of another format, or differs from its card's checksum.
 
     Reads the files' heads, and all of them only where there is a card, which the small trained models have.
     """

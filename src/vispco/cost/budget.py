@@ -38,7 +38,7 @@ _MEAN = re.compile(r"\s*mean:(?P<mean>[^,]+?)\s*(?:,\s*max:(?P<cap>[^,]+?)\s*)?"
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent. It holds for every sample; with a `cap`, `amount` holds on average and `cap` for every sample.
+    """The largest cost that is allowed. It holds for every sample; with a `cap`, `amount` holds on average and `cap` for every sample.
 
     kind: of `amount` and `cap`. amount: a fraction in (0, 1] for 'flops' and 'time', else a number above 0.
     """
@@ -112,7 +112,7 @@ class Budget:
 
     @property
     def label(self) -> str:
-        """What a table calls it."""
+        """The name in a table."""
         if self.cap is not None:
             return f"mean {self._labelled(self.amount)}, at most {self._labelled(self.cap)}"
         return self._labelled(self.amount)

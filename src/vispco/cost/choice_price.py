@@ -1,4 +1,4 @@
-"""What choices add to the price of tokens: a polynomial of the counts, once it is fixed where choices are made."""
+"""Price of choices: a polynomial of the counts, for a fixed set of layers at which choices are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ChoicePrice:
-    """What choices add to the price of counts c [n, L], in a cost's unit: fixed + sum over layers of c (linear + quadratic c).
+    """The price of choices for counts c [n, L], in a cost's unit: fixed + sum over layers of c (linear + quadratic c).
 
     A choice before layer i is a polynomial of the tokens of layer i - 1; before layer 0, of all visual tokens.
     """

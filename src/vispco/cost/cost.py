@@ -58,7 +58,7 @@ class Cost(ABC):
 
     @property
     def drop_price(self) -> float:
-        """What a drop costs beside the tokens; `price` is without it, so that it never falls when a count grows."""
+        """The price of a drop besides its tokens; `price` is without it, so that it never falls when a count grows."""
         return 0.0
 
     @property
@@ -68,7 +68,7 @@ class Cost(ABC):
 
     @property
     def flop_price(self) -> float:
-        """What a FLOP of scoring costs, in this cost's unit: nothing unless the unit is FLOPs, or a cost knows better."""
+        """The price of a FLOP of scoring, in this cost's unit; 0 unless the unit is FLOPs or a subclass overrides it."""
         return 1.0 if self.unit == "FLOPs" else 0.0
 
     def bill(self, counts: Tensor, workload: Workload) -> Tensor:
@@ -142,7 +142,7 @@ class Cost(ABC):
         return as_array(self.relaxed(torch.from_numpy(retention), pricing.workload))
 
     def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
-        """How many more tokens the layers `member` (bool [n, L]) may have together, up to `room` [n]: [n]."""
+        """The number of further tokens that the layers `member` (bool [n, L]) may have together, up to `room` [n]: [n]."""
 
         def fits(extra: Array) -> Array:
             return pricing.fits(counts + member * extra[..., None], budget)

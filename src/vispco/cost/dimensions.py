@@ -106,7 +106,7 @@ class Dimensions:
 
     @property
     def not_counted(self) -> str:
-        """What the FLOPs of these layers leave out, as a sentence; empty if nothing."""
+        """A sentence on what the FLOPs of these layers leave out; empty if nothing."""
         states = any(size.mixer and not size.pairs for size in self.layers or ())
         return NOT_COUNTED if states else ""
 

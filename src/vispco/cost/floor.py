@@ -66,7 +66,7 @@ def _floor_of(asked: Budget, floor: Array, pricing: HostPricing) -> Budget:
 
 
 def _rounded_up(number: float, digits: int = 4) -> float:
-    """The next number of so few digits: a budget of it, as it is shown, lies above the floor."""
+    """Round up to `digits` significant digits, so that a budget as it is shown lies above the floor."""
     unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
     return float(f"{math.ceil(number / unit + 1e-9) * unit:.{digits}g}")
 

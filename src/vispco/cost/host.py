@@ -70,7 +70,7 @@ class HostPricing:
         return bool(self.cost.drop_price) or (scored and bool(self.cost.flop_price))
 
     def under(self, workload: Workload, choices: Array | None = None) -> HostPricing:
-        """The same samples under a workload that differs in who chooses and where; choices: see `paid`."""
+        """The same samples under a workload with other scoring and other places of choices; choices: see `paid`."""
         made = HostPricing(self.cost, workload, choices)
         made.__dict__.update({name: getattr(self, name) for name in ("text", "visual", "read", "asked", "planning")})
         return made
@@ -83,7 +83,7 @@ class HostPricing:
 
     @cached_property
     def choices(self) -> ChoicePrice | None:
-        """What choices add to the price, as a polynomial of the counts; None if nothing."""
+        """The price of choices as a polynomial of the counts; None if they cost nothing."""
         return None if self.paid is None or not self.charges else ChoicePrice.of(self, self.paid)
 
     @cached_property
@@ -330,7 +330,7 @@ def largest_count(fits: Callable[[Array], Array], most: Array, *, parts: int = 1
 
 
 def _leading(fitting: Array) -> Array:
-    """How many candidates fit before the first that does not: bool [C, n] -> int64 [n]."""
+    """The number of candidates that fit before the first that does not: bool [C, n] -> int64 [n]."""
     found: Array = np.logical_and.accumulate(fitting, axis=0).sum(axis=0)
     return found
 

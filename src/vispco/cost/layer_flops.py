@@ -1,4 +1,4 @@
-"""FLOPs of one decoder layer by its sizes, without torch: `cost` prices schedules by them, `estimates` configs alone.
+"""FLOPs of one decoder layer by its sizes.
 
 Each gives (attention per token, attention per pair of tokens, feed-forward network per token).
 """

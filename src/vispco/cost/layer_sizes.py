@@ -1,4 +1,4 @@
-"""What each decoder layer costs by token, counted from the layers themselves: for models whose layers are not all alike.
+"""FLOPs per token of each decoder layer, counted from its modules, for models whose layers are not all alike.
 
 Experts, latent attention, shared keys, gated or linear attention: the language model is built without weights (on torch's meta
 device), and its matrices are counted. Every matrix is used once a token; of the experts, as many as a token is sent to.

@@ -29,7 +29,7 @@ class Measured(Cost):
     """The time of the language model's prefill: its layers, and what stands around them. No vision tower, which no schedule
     changes. `price` is without the drops, which `bill` adds: so that it never falls when a count grows.
 
-    tokens: sizes that were measured, growing. layer_ms: of one layer with so many tokens, never falling.
+    tokens: sizes that were measured, growing. layer_ms: of one layer with each of these sizes, never falling.
     fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
     margin: the share of a budget that planners leave free, since times vary from one prefill to the next.
     """
@@ -75,7 +75,7 @@ class Measured(Cost):
         return self._time(retention * pricing.visual[:, None] + pricing.text[:, None])
 
     def host_stairs(self, tokens: Array) -> Array:
-        """A measured size just below, where so few tokens take much more than their share of a layer's time."""
+        """A measured size just below, where the few tokens above it take much more than their share of a layer's time."""
         sizes, here = np.array(self.tokens), self._layer(tokens)
         removed = (tokens[..., None] - sizes) / np.maximum(tokens[..., None], 1)  # [..., sizes]
         near = (removed > 0) & (removed <= NEAR) & (here[..., None] > 0)
@@ -90,7 +90,7 @@ class Measured(Cost):
         return found
 
     def _layer(self, N: Array) -> Array:
-        """Of one layer with so many tokens: [...] -> [...]."""
+        """Milliseconds of one layer by its number of tokens: [...] -> [...]."""
         x, y = np.array(self.tokens, dtype=np.float64), np.array(self.layer_ms, dtype=np.float64)
         slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
         ends = np.array([0.0]), np.array([BEYOND * x[-1]])

@@ -1,4 +1,4 @@
-"""From a budget to what each layer keeps: a kernel's parameter first, then a clamp that always can, then whole tokens."""
+"""Solving for a budget: bisection on a kernel's parameter, then scaling of the curve, then rounding to whole tokens."""
 
 from collections.abc import Callable
 from dataclasses import replace

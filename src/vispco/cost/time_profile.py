@@ -1,4 +1,4 @@
-"""What a prefill takes on one device, measured once: a file in the user's cache, from which `Measured` costs are made."""
+"""`TimeProfile`: prefill times measured once on a device, kept in the user's cache for `Measured` costs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from vispco.cost.measured import MARGIN, Measured
 FORMAT = "vispco-profile"
 AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
 TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
-FALL = 3.0  # twice the work may seem to take so many times less, on a busy machine
-RISE = 4.0  # and n times the work so many times n^2 as long: attention is quadratic, stairs and noise are the rest
+FALL = 3.0  # factor by which twice the work may seem faster, on a busy machine
+RISE = 4.0  # factor over n^2 that n times the work may take: attention is quadratic, stairs and noise are the rest
 BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
 MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
 
@@ -55,7 +55,7 @@ class TimeProfile:
     facts: Mapping[str, Any] | None = None
 
     def cost(self, batch: int) -> Measured:
-        """What a batch of so many samples takes: between two sizes that were measured, on the line between them."""
+        """The cost of a batch of this size, interpolated between measured sizes."""
         table = np.array(self.layer_ms)
         at = np.array(self.batches, dtype=np.float64)
         scale = 1.0 if batch <= at[-1] else batch / at[-1]  # a larger batch than any measured: in proportion
@@ -65,7 +65,7 @@ class TimeProfile:
         return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch, max(MARGIN, margin))
 
     def faults(self) -> list[str]:
-        """What cannot be true of these times, as parts of a sentence; empty for a sound profile.
+        """Inconsistencies of these times, as parts of a sentence; empty for a sound profile.
 
         Bounds are wide: what a busy machine measures passes, what no machine can do does not.
         """

@@ -1,4 +1,4 @@
-"""Workload: what a cost prices besides the counts, namely the samples' sizes, where their tokens leave, and who chooses them."""
+"""`Workload`: sizes of samples, where their tokens leave, and the scoring that chooses them; a cost prices counts of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ScoringFlops:
 
 
 class Scoring(Protocol):
-    """Who chooses the tokens of a workload, as far as a cost must know it; see `vispco.scorers.cost.ChainScoring`."""
+    """The scoring of a workload, as a cost sees it; see `vispco.scorers.cost.ChainScoring`."""
 
     def always(self, num_layers: int) -> Array:
         """The layers before which a choice is made whatever the schedule says: bool [L]."""
@@ -52,7 +52,7 @@ class Workload:
     num_text, num_visual: tokens of each sample, before pruning.
     site: where tokens leave before each layer: one for all, or L of them (a chain may mix them).
     earliest_layer: the first layer that may process fewer tokens. The layers before it process all of them.
-    scoring: who chooses, so that choosing is paid for; None where it costs nothing.
+    scoring: the cost of choosing; None where it costs nothing.
     num_instruction: text tokens that scorers read; default: all of the text.
     num_read: visual tokens that never leave, since their output is read.
     planning_flops: what the plan itself takes (a predictor).
@@ -115,7 +115,7 @@ class Workload:
         return counts
 
     def networks(self, num_layers: int) -> tuple[int, ...]:
-        """How many feed-forward networks process the tokens that enter layer i, for i = 0..L-1.
+        """The number of feed-forward networks that process the tokens that enter layer i, for i = 0..L-1.
 
         Tokens that leave before layer i at "entry" have passed the network of layer i - 1; at "mid" they have not, so
         that network processes what enters layer i. The last network processes what enters the last layer.

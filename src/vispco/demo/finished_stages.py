@@ -1,4 +1,4 @@
-"""What a demo has done so far, in its folder: a stage that is on the list is not done again."""
+"""The list of finished stages in a demo's folder: those on it are not run again."""
 
 from __future__ import annotations
 

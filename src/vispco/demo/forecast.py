@@ -1,4 +1,4 @@
-"""How long a demo will take: what its stages take on two cores, corrected by what they took here."""
+"""Remaining time of a demo: reference times of its stages on two cores, corrected by the times measured here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALMOST = 0.95  # of a stage that does not say how far it is
 
 
 class Forecast:
-    """Told of stages as they begin, move and end; gives the fraction that is done and the seconds that are left."""
+    """Follows stages as they begin, advance and end; gives the finished fraction and the seconds left."""
 
     def __init__(self, stages: Mapping[str, float] = NOMINAL, now: Callable[[], float] = time.monotonic) -> None:
         self.nominal, self.now = dict(stages), now

@@ -1,4 +1,4 @@
-"""What a demo found, as rows of one table: each budget, what the search and the sweep reach, and what the clock says."""
+"""Results of a demo as rows of one table: by budget, what the search and the sweep reach, and measured times."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def outcome(folder: str | Path) -> list[OutcomeRow]:
 
 
 def _at(frontier: Frontier | None, budget: float) -> Evaluation | None:
-    """What was searched for this budget; None for a budget in between."""
+    """The searched point of this budget; None for a budget in between."""
     points = () if frontier is None else frontier.points
     return next((p.evaluation for p in points if abs(float(p.provenance["budget"]) - budget) < 1e-9), None)
 

@@ -1,4 +1,4 @@
-"""What a demo does, as data."""
+"""Settings of a demo, as data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DemoSettings:
         return f"{self.spec.model.short_name}-{Chain.of(self.spec.scorer).name}-single-random"
 
     def identity(self) -> dict[str, Any]:
-        """What its results depend on, JSON-able; a folder holds one demo."""
+        """The settings that its results depend on, JSON-able; a folder holds one demo."""
         return {
             "evaluation": self.spec.fingerprint(),
             "calibration": self.calibration,

@@ -1,4 +1,4 @@
-"""What a decoder layer is handed besides its hidden states, cut to the tokens that are left: masks, rotary embeddings, cache."""
+"""Arguments of decoder layers (masks, rotary embeddings, cache), cut to the tokens that are left."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ArgumentCutter:
         return torch.ones(1, 1, self.length, self.past + self.length, dtype=torch.bool, device=self.device)
 
     def _cut_values(self, arguments: Arguments) -> Arguments:
-        """What has one value a token, for the tokens that are left."""
+        """Arguments with one value per token, cut to the tokens that are left."""
         new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
         if arguments.get("position_ids") is not None:
             # gaps in them would look like packed sequences to flash attention
@@ -211,7 +211,7 @@ class ArgumentCutter:
         return ~(self.visual if self.stage is None else self.visual.gather(1, self.stage.positions))
 
     def _rows(self) -> tuple[Tensor, Tensor | None]:
-        """Slots of this pass's tokens, and which of them are no fill."""
+        """Slots of this pass's tokens, and which of them are not padding (fill)."""
         if self._new is not None:
             return self._new.slots, self._new.valid
         return torch.arange(self.past, self.past + self.length, device=self.device).expand(self.batch, -1), None

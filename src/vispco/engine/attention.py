@@ -1,4 +1,4 @@
-"""The one place where queries and keys are read and masks over keys are applied: the attention function itself.
+"""Taps on transformers' attention function: the one place where queries and keys are read and keys are masked.
 
 An attention module looks up its function by a name in its config. While a tap is installed, the module has a view of its config
 in which that name leads to `attend`, which hands every call to the tap before the model's own function runs. So query, key,
@@ -129,7 +129,7 @@ class TappedConfig:
         return tapped_name(self.own_name)
 
     def own_of(self, module: nn.Module) -> OwnFunction:
-        """What the module runs without a tap. Its name may be changed while taps are on it."""
+        """The function that the module runs without a tap. Its name may be changed while taps are on it."""
         name = self.own_name
         if self._own is None or self._own[0] != name:
             vars(self)["_own"] = (name, OwnFunction(own_function(module, name), name in FLASH))

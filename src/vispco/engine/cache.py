@@ -22,7 +22,7 @@ SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, L
 
 
 class _Tracked:
-    """What the two kinds of pruned layer share: the original position (slot) of every entry they hold.
+    """Base of the two kinds of pruned layer: the original position (slot) of every entry they hold.
 
     kept: of the first entries; those beyond are the newest tokens, in order. Layers that hold the same share it.
     first: how many of them, from the first on, a sliding window has left behind.

@@ -1,4 +1,4 @@
-"""How an engine prunes, and what it knows of the forward pass that a thread is in."""
+"""Options of an engine, and its state for the forward pass of one thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mode = Literal["drop", "mask"]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How an engine prunes.
+    """Options of an engine.
 
     mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
     record: keep which visual tokens were live at each layer of the last prefill.
@@ -32,7 +32,7 @@ class EngineOptions:
 
 
 class CallState(threading.local):
-    """What belongs to the forward pass of one thread."""
+    """State of one thread's forward pass."""
 
     layout: TokenLayout | None = None
     labels: Tensor | None = None
@@ -41,10 +41,10 @@ class CallState(threading.local):
     probing: bool = False  # a layer runs only to show its queries and keys
     expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
     prompt: int | None = None  # its length, while a generation runs
-    written: int = 0  # tokens that it has written already
+    written: int = 0  # number of tokens that it has generated already
     check: RowCheck | None = None
     past: int = 0
-    untouched: int = 0  # so many layers, from the first on, are handed what the model hands them
+    untouched: int = 0  # number of leading layers left unchanged
     tracked: bool = False  # whether its cache was pruned before
     injected: Injections | None = None
     # of the last prefill:

@@ -1,4 +1,4 @@
-"""Forward passes that `backward()` runs a second time, because only their inputs were kept (`torch.utils.checkpoint`).
+"""Activation checkpointing (`torch.utils.checkpoint`) around a pruned model: passes that `backward()` runs again.
 
 Around a whole pruned model that works, as long as the pruner is still there. Once it was removed, the second run would compute
 something else than the first, in silence or with an error that does not name the cause; so it is refused.
@@ -70,7 +70,7 @@ class CheckpointedPasses:
 
 
 def checkpointed_region() -> Any:
-    """What `torch.utils.checkpoint` keeps of the call that this thread is in, the same in both runs; None outside of one."""
+    """The object by which `torch.utils.checkpoint` identifies the current call, the same in both runs; None outside of one."""
     frame: Any = sys._getframe(1)  # noqa: SLF001 - nothing else says that a pass is checkpointed
     while frame is not None:
         if frame.f_code.co_filename == checkpoint.__file__:

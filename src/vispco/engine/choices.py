@@ -1,4 +1,4 @@
-"""At which layers a plan lets tokens leave, and what must be seen for it: worked out once for all prefills that share a plan."""
+"""`Choices`: layers at which a plan drops tokens, and what must be recorded for it; computed once per plan."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ class Choices:
 
     @cached_property
     def untouched(self) -> int:
-        """So many layers, from the first on, run as if there were no plan."""
+        """Number of leading layers that the plan leaves unchanged."""
         busy = (layer for layer, does in enumerate(zip(self.made, self.states_kept, strict=True)) if any(does))
         return next(busy, len(self.made))
 
 
 class KnownPlans:
-    """Plans that an engine has looked at: one that comes again, for pictures of the same sizes, is known."""
+    """Cache of checked plans: a plan that is used again for pictures of the same sizes is not checked again."""
 
     def __init__(self, chain: Chain, layers: LayerMap, *, masks: bool) -> None:
         self.chain, self.layers, self.masks = chain, layers, masks
         self._known: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
 
     def look_at(self, plan: TokenPlan, layout: TokenLayout) -> Choices:
-        """Refuse a plan that cannot be carried out, and say what it asks for."""
+        """Check a plan, or refuse it, and give its choices."""
         known = self._known.get(plan)
         if known is None or known[0] != layout.num_visual:
             check_plan(plan, layout, self.layers, self.chain)

@@ -33,7 +33,7 @@ from vispco.scorers.mixture import chains_of
 
 @dataclass(frozen=True, eq=False)
 class Compensation:
-    """What one prefill gives back. betas: of each sample, on the host."""
+    """The compensation of one prefill. betas: of each sample, on the host."""
 
     layout: TokenLayout
     betas: tuple[float, ...]
@@ -48,7 +48,7 @@ class Compensation:
         return cls(layout, betas) if any(betas) else None
 
     def bias(self, counts: Sequence[int], live: Tensor, sizes: Tensor | None) -> Tensor | None:
-        """What text adds to its logits for each visual slot that is live, bool [B, V]: float32 [B, V], 0 for the others.
+        """The bias on text's logits for each live visual slot, bool [B, V]: float32 [B, V], 0 for the others.
 
         None where no sample that is compensated has lost a token. counts: of each sample, on the host. sizes: float [B, V], how
         many tokens each stands for; None where nothing was merged.
@@ -64,7 +64,7 @@ class Compensation:
 
     @cached_property
     def _shown(self) -> Tensor:
-        """How many visual tokens the picture of each slot has: float32 [B, V]."""
+        """The number of visual tokens of each slot's picture: float32 [B, V]."""
         sizes = np.pad(picture_sizes(self.layout), ((0, 0), (0, 1)))
         return self.layout.on_device(np.take_along_axis(sizes, self.layout.picture_at, axis=1).astype(np.float32))
 

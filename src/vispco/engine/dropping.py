@@ -1,4 +1,4 @@
-"""A pass that really drops tokens: what later layers are handed is shorter."""
+"""Passes that drop tokens: later layers process shorter sequences."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DropPass(PruningPass):
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
         self._places = _Places(None, layout)
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
-        self.untouched = 0  # before so many layers `enter_layer` would change nothing and note nothing
+        self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
         if not (self.past or prefill.record or prefill.injections is not None or prefill.layers.key_sources):
             self.untouched = self.choices.untouched
 

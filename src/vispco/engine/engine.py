@@ -1,4 +1,4 @@
-"""Hooks on an unmodified transformers model: the lifecycle of pruning, without its arithmetic.
+"""`Engine`: hooks on an unmodified transformers model, and their lifecycle. Arithmetic is in `passes.py`, `gather.py`.
 
 One `Engine` sits on one model. Everything that it hangs on the model is taken off again by `detach`, which is safe to
 call in any state. Between two forward passes it keeps nothing but what the last prefill kept: what decoding needs is in

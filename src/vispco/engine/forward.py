@@ -1,4 +1,4 @@
-"""What a caller may tell a forward pass, or learn from it, without a hook of its own."""
+"""Context managers around forward passes: positions of answers and visual tokens in, states and attention calls out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answers_at(mask: Tensor) -> Iterator[None]:
 
 
 def known_answers() -> Tensor | None:
-    """What `answers_at` said, if anything."""
+    """The mask of `answers_at`, if inside of one."""
     return _ANSWERS.get()
 
 
@@ -50,7 +50,7 @@ def visual_at(mask: Tensor) -> Iterator[None]:
 
 
 def known_visual() -> Tensor | None:
-    """What `visual_at` said, if anything."""
+    """The mask of `visual_at`, if inside of one."""
     return _VISUAL.get()
 
 
@@ -87,7 +87,7 @@ def recorded_embeddings(model: Any) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def layer_inputs(model: Any, see: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """Inside the block, `see(layer, hidden)` is told the states [B, N, D] that enter each decoder layer."""
+    """Inside the block, `see(layer, hidden)` is called with the states [B, N, D] that enter each decoder layer."""
 
     def entering(layer: int) -> Callable[..., None]:
         return lambda _, args, kwargs: see(layer, args[0] if args else kwargs["hidden_states"])

@@ -1,4 +1,4 @@
-"""The index arithmetic of pruning, as pure functions of tensors: who stays, where they go, and what masks become.
+"""Index arithmetic of pruning as pure functions: gathering tokens and masks, padding of ragged batches, merging, restoring.
 
 Nothing here waits for a device: every size is a host integer that the caller knows beforehand.
 """
@@ -18,8 +18,8 @@ class Stage:
     """The tokens that a run of layers processes.
 
     positions: int64 [B, M], where each stood in the original sequence, in order. Samples with fewer than M tokens are
-        filled up *on the left* with tokens that have been dropped, so that the last token of all is the last.
-    valid: bool [B, M], False for such fill; None where there is none.
+        padded *on the left* with tokens that have been dropped (fill), so that the last token of all is the last.
+    valid: bool [B, M], False for padding; None where there is none.
     """
 
     positions: Tensor
@@ -40,7 +40,7 @@ def next_stage(here: Tensor, stage: Stage | None, length: int, *, exact: bool) -
     """Pack the tokens to keep.
 
     here: uint8 [B, M] over the tokens of this stage (of the original sequence, where there is none), 1 for those that
-    stay and 0 for the others and for fill; `length` (host) is the largest count of kept tokens in the batch; `exact` says
+    stay and 0 for the others and for padding; `length` (host) is the largest count of kept tokens in the batch; `exact` says
     that every sample keeps just that many. Returns the new stage and, int64 [B, length], where its tokens stand in the
     old one.
     """
@@ -57,7 +57,7 @@ class MaskCut:
 
     rows: int64 [B, M], which queries are left, None for all. slots: int64 [B, K'], the original position of each key; the
     mask's first column stands for position `offset`. row_slots: [B, M], the original position of each query.
-    valid: bool [B, K'], False for fill; None if there is none.
+    valid: bool [B, K'], False for padding; None if there is none.
     """
 
     rows: Tensor | None
@@ -107,7 +107,7 @@ def causal_mask(slots: Tensor, row_slots: Tensor) -> Tensor:
 
 
 def let_fill_see_itself(mask: Tensor) -> Tensor:
-    """A fill token sees itself, so that no row is empty (an empty row is NaN in some kernels)."""
+    """Let padding (fill) see itself, so that no row is empty (an empty row is NaN in some kernels)."""
     opened = True if mask.dtype == torch.bool else 0.0
     mask.diagonal(offset=mask.shape[-1] - mask.shape[-2], dim1=-2, dim2=-1).fill_(opened)
     return mask

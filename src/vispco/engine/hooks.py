@@ -1,4 +1,4 @@
-"""Hooks that know the engine they belong to, so that the model itself says whether it is pruned and by whom.
+"""Hook objects that refer to their engine, so that the engine on a model can be found from the model.
 
 Nothing outside of the model refers to an engine: a model that is deleted with its pruner still on it is freed.
 """

@@ -1,4 +1,4 @@
-"""Which tokens some layers still hold, shared by all of them: what is computed for one is there for the others.
+"""`KeptTokens`: the tokens that a group of cache layers holds, with what decoding needs of them computed once per group.
 
 After a pruned prefill the cache's layers fall into a few groups that hold the same tokens. What a decoding step needs to
 know of a group (where its tokens stand in the model's mask) is computed once and then only made longer. A layer that uses the
@@ -20,13 +20,13 @@ from vispco.engine.compensation import with_bias
 from vispco.engine.gather import Stage
 
 ROOM = 256
-"""How many columns for tokens to come are computed at a time."""
+"""The number of columns for future tokens that are computed at a time."""
 
 
 class KeptTokens:
     """Tokens that were kept, by their original position (slot).
 
-    slots: int64 [B, n]. valid: bool [B, n], False for fill; None if there is none.
+    slots: int64 [B, n]. valid: bool [B, n], False for padding (fill); None if there is none.
     end: how many tokens had been seen when the last of these was stored; the next ones are `end`, `end + 1`, ...
     tail: how many of the last ones are known to be neighbours, and may be taken back.
     bias: float32 [B, n], what text adds to its logits for them (see `compensation`); None for nothing.
@@ -119,9 +119,9 @@ class KeptTokens:
         return found
 
     def columns(self, number: int, first: int = 0) -> Tensor:
-        """Where so many entries stand in a mask with one closed column in front: int64 [B, 1, 1, number].
+        """Where `number` entries stand in a mask with one closed column in front: int64 [B, 1, 1, number].
 
-        Fill stands at the closed column.
+        Padding stands at the closed (masked) column.
         """
         if self._columns is None or self._columns.shape[-1] < first + number:
             slots, valid = self.entries(first + number + ROOM)
@@ -130,7 +130,7 @@ class KeptTokens:
         return self._columns[..., first : first + number]
 
     def open(self, number: int, first: int = 0, dtype: torch.dtype = torch.float32) -> Tensor | None:
-        """Which of so many entries are no fill: bool [B, 1, 1, number], or additive of a dtype where there is a bias.
+        """Which of `number` entries are not padding (fill): bool [B, 1, 1, number], or additive where there is a bias.
 
         None if there is neither.
         """
@@ -145,7 +145,7 @@ class KeptTokens:
         return self._open[..., first : first + number]
 
     def _remembered(self, key: tuple[Any, ...], about: object) -> KeptTokens | None:
-        """What was computed before, if it was about the very same object."""
+        """A cached result, if it was computed for this very object."""
         found = self._memo.get(key)
         return found[0] if found is not None and found[1] is about else None
 
@@ -159,7 +159,7 @@ def joined_bias(first: Tensor | None, slots: Tensor, second: Tensor | None, new:
 
 
 def with_closed_columns(mask: Tensor, number: int) -> Tensor:
-    """A mask [..., K] with columns in front that nobody sees: [..., number + K]."""
+    """A mask [..., K] with masked (closed) columns in front: [..., number + K]."""
     closed = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
     return functional.pad(mask, (number, 0), value=closed)
 
@@ -201,7 +201,7 @@ class ShownKeys:
 
 @dataclass(frozen=True, eq=False)
 class SlotNotes:
-    """What a layer that uses the keys of an earlier one knows of a prompt's slots.
+    """Notes on a prompt's slots for a layer that uses the keys of an earlier one.
 
     gone: bool [B, n], those that it does not see. bias: float32 [B, n], what text adds to its logits for them; None for nothing.
     """

@@ -1,4 +1,4 @@
-"""What the engine knows of each decoder layer before any of them runs."""
+"""`LayerMap`: static facts of the decoder layers (attention modules, argument names, shared keys)."""
 
 from __future__ import annotations
 

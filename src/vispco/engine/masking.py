@@ -1,4 +1,4 @@
-"""The same schedule as a mask: every token is computed, and none attends to a dropped one. For search, not for speed."""
+"""Passes that mask: every token is computed, and none attends to a dropped one. For search, not for speed."""
 
 from __future__ import annotations
 

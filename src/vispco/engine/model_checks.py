@@ -1,4 +1,4 @@
-"""What a model must be to be pruned, said before any of it runs."""
+"""Checks of a model and its settings before it is pruned."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Pass:
     """The first layer before which tokens may leave; None if none ever do."""
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:  # noqa: ARG002
-        """What a layer is handed: hidden [B, M, D] and its keyword arguments."""
+        """The inputs of a layer: hidden [B, M, D] and its keyword arguments."""
         return hidden, arguments
 
     def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
@@ -64,11 +64,11 @@ class Pass:
         return call.run()
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """What a feed-forward network is handed."""
+        """The input of a feed-forward network."""
         return hidden
 
     def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """What a feed-forward network gives back."""
+        """The output of a feed-forward network."""
         return hidden
 
     def leave(self, hidden: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Prefill:
-    """What a pruning pass is about.
+    """Inputs of a pruning pass.
 
     choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
     past: tokens that the cache has seen before.
@@ -116,7 +116,7 @@ class Prefill:
 
 
 class PruningPass(Pass):
-    """What dropping and masking share: the decisions."""
+    """A pass that prunes: the decisions that dropping and masking share."""
 
     def __init__(self, prefill: Prefill) -> None:
         layout = prefill.layout
@@ -227,7 +227,7 @@ class PruningPass(Pass):
         return hidden
 
     def bias_at(self, layer: int) -> Tensor | None:
-        """What text adds to its logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
+        """The bias on text's logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
         given = self.prefill.compensation
         return None if given is None else given.bias([row[layer] for row in self.rows], self.live, self.sizes)
 
@@ -323,7 +323,7 @@ class PruningPass(Pass):
         return self.to_stage(self.layout.visual_index)
 
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
-        """Keys that nobody sees while these visual slots are live: bool [B, K], or None."""
+        """Keys that are hidden while these visual slots are live: bool [B, K], or None."""
         return None
 
     def merged(self, hidden: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model keeps on itself from one pass of a generation to the next, kept by thread while a pruner is on it.
+"""Attributes that a model writes on itself between passes of a generation, kept per thread while a pruner is attached.
 
 Some classes write there where the positions of the next tokens begin (`rope_deltas`). Two threads that generate on one
 model would then read each other's. While an engine is attached, each thread reads what it has written itself.

@@ -1,4 +1,4 @@
-"""How many visual tokens each sample keeps at each layer of one prefill: what the engine carries out."""
+"""`TokenPlan`: the number of visual tokens that each sample keeps at each layer of one prefill; checks of plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scorer may read of attention at one boundary, from the calls that a pass has seen or can ask a layer to show."""
+"""Attention as scorers read it before a layer, from recorded attention calls or from a probe of the next layer."""
 
 from __future__ import annotations
 

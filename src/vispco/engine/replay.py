@@ -1,4 +1,4 @@
-"""What the first layers of an unpruned run computed, so that every schedule that leaves them alone starts after them.
+"""Prefix caching for search: outputs of an unpruned run's first layers, reused by schedules that leave them unchanged.
 
 While a prefix is resumed, each layer's `forward` is shadowed on the instance. In a prefill, a layer before the first choice
 hands on the hidden state that it gave in the unpruned run and puts the keys and values that it wrote then into the cache.

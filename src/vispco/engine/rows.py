@@ -16,7 +16,7 @@ from vispco.engine.attention import AttentionCall
 from vispco.scorers.context import Heads
 
 BLOCK_ELEMENTS = 1 << 22
-"""How many attention weights may be in memory at a time while rows are summed up."""
+"""The number of attention weights that may be in memory at a time while rows are summed up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class RowRequest:
 def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Tensor | None = None) -> Tensor:
     """Attention that the columns receive from the rows, summed over rows: float32 [B, V].
 
-    hidden_keys: bool [B, K], keys that nobody sees, whatever the call's mask says.
+    hidden_keys: bool [B, K], keys that are hidden besides those of the call's mask.
     """
     keys = call.key
     rows, columns = request.rows.to(keys.device), request.columns.to(keys.device)
@@ -75,7 +75,7 @@ def attention_weights(
 def attention_logits(
     call: AttentionCall, rows: Tensor, hidden_keys: Tensor | None = None, *, at_end: bool = False
 ) -> Tensor:
-    """What softmax is taken of, masks included: rows int64 [B, R] -> float32 [B, H, R, K]."""
+    """Logits before softmax, masks included: rows int64 [B, R] -> float32 [B, H, R, K]."""
     query = call.query[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, H, d]
     batch, count, num_heads, dim = query.shape
     kv_heads = call.key.shape[1]

@@ -1,4 +1,4 @@
-"""A check for models that were not tried before: the output of attention must follow from what was read of it.
+"""A check of attention on a model's first prefill: its output must follow from the queries, keys and mask that were read.
 
 On the first prefill of a model, one row of each attention call that is used is computed again from the queries, keys and mask,
 multiplied by the values, and compared with what the model's own attention function hands on to the output projection. A model
@@ -75,7 +75,7 @@ def _distance(call: AttentionCall, output: Tensor) -> Tensor:
 
 
 def _tolerance(call: AttentionCall, output: Tensor) -> float:
-    """What rounding explains, relative to the largest number: that of the coarsest precision the call went through."""
+    """The relative error that rounding explains: that of the coarsest precision the call went through."""
     assert call.value is not None  # noqa: S101 - asked by the caller
     precisions = [part.dtype for part in (call.query, call.key, call.value, output)]
     kind = call.query.device.type

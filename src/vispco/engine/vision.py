@@ -1,4 +1,4 @@
-"""What the vision tower knows: features and received attention by visual token, for scorers that ask for them.
+"""Taps on the vision tower: features, keys and received attention by visual token, for scorers that read them.
 
 A tap listens to the tower while it encodes pictures, wherever that happens: inside the model's forward pass, in `generate()`
 before it, or in an evaluator that encodes each picture once and hands the result on with the features.
@@ -108,7 +108,7 @@ class VisionTap:
                 self._heard.found = given
 
     def collect(self) -> TokenVision:
-        """What was heard since the tower last ran."""
+        """The record since the tower last ran."""
         found, self._heard.found = self._heard.found, None
         if found is None:
             raise UnsupportedModelError(
@@ -147,7 +147,7 @@ class VisionTap:
 
 
 def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> dict[str, Any]:
-    """What the vision tower says of the pictures and videos of a batch, as `mm_encoder_outputs` of the model's forward pass.
+    """Features of the pictures and videos of a batch, as `mm_encoder_outputs` of the model's forward pass.
 
     A record of the tower, if one is needed, goes with it.
     """

@@ -1,4 +1,4 @@
-"""Models inside of other objects, and calls that go around a model's forward pass: compiled code, adapters, `generate`."""
+"""Wrappers around a model (`torch.compile`, PEFT, DataParallel) and calls that bypass its forward hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.compiler import disable
 
 OnPrompt = Callable[[int | None], None]
-"""Told the length of the prompt when a generation begins, and None when it ends."""
+"""Called with the length of the prompt when a generation begins, and with None when it ends."""
 
 
 def unwrap(model: Any) -> Any:
@@ -37,7 +37,7 @@ def _inside(model: Any) -> Any:
 
 
 class Detours:
-    """While installed, compiled wrappers run the plain model, and every generation says how long its prompt is."""
+    """While installed, compiled wrappers run the plain model, and every generation reports the length of its prompt."""
 
     def __init__(self, given: Any, on_prompt: OnPrompt) -> None:
         self.model, self.on_prompt = unwrap(given), on_prompt
@@ -107,18 +107,18 @@ class Detours:
 
 
 def _not_compiled(function: Any) -> Any:
-    """What `torch.compile` was given, where a function is its result; else the function itself."""
+    """The function under `torch.compile`; an uncompiled function itself."""
     while (inside := getattr(function, "_torchdynamo_orig_callable", None)) is not None:
         function = inside
     return function
 
 
 _WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []
-"""The compiled wrappers that were found last, and how many frames had been compiled by then."""
+"""The compiled wrappers that were found last, and the number of frames that had been compiled by then."""
 
 
 def _compiled_wrappers(given: Any) -> list[Any]:
-    """What `torch.compile` made of modules and has run. A model does not know its wrappers; `given` may be one."""
+    """Compiled wrappers that have executed. A model does not know its wrappers; `given` may be one."""
     frames = _compiled_frames()
     if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
         found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
@@ -128,7 +128,7 @@ def _compiled_wrappers(given: Any) -> list[Any]:
 
 
 def _compiled_frames() -> int:
-    """How many pieces of code torch.compile has compiled so far."""
+    """The number of frames that torch.compile has compiled so far."""
     utils = sys.modules.get("torch._dynamo.utils")
     return 0 if utils is None else int(utils.counters["frames"]["total"])
 

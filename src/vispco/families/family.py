@@ -139,7 +139,7 @@ class Family:
         return None
 
     def num_pictures(self, inputs: Mapping[str, Any], tokens: int) -> int | None:
-        """How many pictures (or tiles) of so many tokens each come with the inputs; None if unknown."""
+        """The number of pictures (or tiles) of `tokens` tokens each that come with the inputs; None if unknown."""
         pixels = inputs.get("pixel_values")
         if pixels is not None:
             return len(pixels)
@@ -219,7 +219,7 @@ class Family:
             )
 
     def check_length(self, model: nn.Module, length: int) -> None:
-        """Refuse a prompt of so many tokens on which the model could not be pruned exactly."""
+        """Refuse a prompt whose length the model could not be pruned at exactly."""
 
     def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
         """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
@@ -289,7 +289,7 @@ class Family:
         )
 
     def given(self, inputs: Mapping[str, Any]) -> Tensor:
-        """What the model was called with: token ids [B, N], or embeddings [B, N, D]."""
+        """The prompt: token ids [B, N], or embeddings [B, N, D]."""
         given = inputs.get("input_ids")
         given = inputs.get("inputs_embeds") if given is None else given
         if not isinstance(given, Tensor):
@@ -337,6 +337,6 @@ class TowerFamily(Family):
 
 
 def square(tokens: int) -> tuple[int, int, int] | None:
-    """The grid of a square picture with so many tokens, None if it is not a square number."""
+    """The grid of a square picture by its number of tokens; None if that is not a square number."""
     side = round(tokens**0.5)
     return (1, side, side) if side * side == tokens else None

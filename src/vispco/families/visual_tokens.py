@@ -17,7 +17,7 @@ _LONGEST = 200  # times as long as wide: Qwen's processor refuses more
 
 
 def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[str, Any] | None = None) -> int:
-    """How many visual tokens the model's image processor makes of a picture of this size in pixels.
+    """The number of visual tokens that the model's image processor makes of a picture, by its size in pixels.
 
     preprocessor: what the model's preprocessor_config.json says; where it is not given, the published values are taken.
     """

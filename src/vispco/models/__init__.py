@@ -1,6 +1,6 @@
 """Small vision-language models of the real transformers classes, trained here, shipped with the package.
 
-Names are imported on first use: which models there are is told without torch.
+Names are imported on first use: listing the models needs no torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Videos as a model's inputs, from frames, with Pillow alone: what transformers' video processors need torchvision for.
 
-Frames are pictures that somebody has taken out of a video. Every frame goes through the folder's image processor, with the
+Frames are pictures that were taken out of a video. Every frame goes through the folder's image processor, with the
 settings of its video processor where it has some. Qwen then joins neighbouring frames into temporal patches, and Qwen3-VL
 writes the time of each in words; LLaVA's classes for video stack them.
 """

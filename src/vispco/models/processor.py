@@ -159,7 +159,7 @@ class JoinedProcessor:
         return expanded
 
     def _video_text(self, tokens: int, frames: int, fps: float) -> str:
-        """What stands for a video of so many visual tokens."""
+        """The placeholder text of a video by its number of visual tokens."""
         if self.config.model_type not in TIMED or self.video_processor is None:
             return self.video_token * tokens
         name = self.tokenizer.convert_ids_to_tokens
@@ -200,7 +200,7 @@ def chat_text(processor: Any, conversation: Any, **options: Any) -> str:
 
 
 def _media(conversation: Any) -> list[str]:
-    """What is shown in a conversation, in order: 'image' and 'video'."""
+    """The media of a conversation, in order: 'image' and 'video'."""
     parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
     return [part["type"] for part in parts if part["type"] in ("image", "video")]
 

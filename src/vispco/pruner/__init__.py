@@ -1,1 +1,1 @@
-"""What a deployed pruner needs: the predictor, the planner that turns a budget into token plans, and a search's files."""
+"""Pruners and what they are made of: `PrunerSpec`, planners from budgets to token plans, predictors, files of a search."""

@@ -82,7 +82,7 @@ class Configurations:
 
 
 def text_floor(text: Tensor, visual: Tensor, cost: Cost) -> Tensor:
-    """What samples [B] cost without any visual token, as a fraction of the unpruned model: float64 [B]."""
+    """The cost of samples [B] without any visual token, as a fraction of the unpruned model: float64 [B]."""
     return cost.lowest_fraction(Workload(text, visual, "entry", 0)).double()
 
 

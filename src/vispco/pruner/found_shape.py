@@ -1,4 +1,4 @@
-"""What a search without a predictor finds: for each budget, a shape that holds for all samples."""
+"""`FoundShape`: the result of a static search for one budget, a shape that holds for all samples."""
 
 from __future__ import annotations
 

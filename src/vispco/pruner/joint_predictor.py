@@ -1,4 +1,4 @@
-"""Which configuration an input gets: the one that served the calibration samples most like it, at its budget.
+"""`JointPredictor`: chooses for an input the configuration that served the most similar calibration samples at its budget.
 
 A joint search leaves a few configurations (a chain and a shape each) at several budget levels, and the KL of each of them
 on the calibration samples. For a new input the KL of every configuration is estimated as the mean over the samples like

@@ -204,7 +204,7 @@ class BatchRegression:
 
 
 def batch_features(layout: TokenLayout, embeddings: Tensor) -> Numbers:
-    """What `sample_features.raw_features` says of `observe(layout, embeddings)`, in a few operations: float32 [B, 3 D + 1]."""
+    """`sample_features.raw_features` of `observe(layout, embeddings)`, in few operations: float32 [B, 3 D + 1]."""
     words, counts = layout.prompt_map, np.array([layout.num_prompt, layout.num_visual]).T
     if max(layout.num_prompt) > MAX_TEXT:  # the last ones speak
         words = words & (words[:, ::-1].cumsum(axis=1)[:, ::-1] <= MAX_TEXT)

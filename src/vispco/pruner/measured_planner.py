@@ -28,7 +28,7 @@ STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole perce
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """What a planner solves for: a kernel on layers of these sizes, and the chain that chooses, if that is known."""
+    """A problem that a planner solves: a kernel on layers of these sizes, and the chain that chooses, if that is known."""
 
     kernel: Kernel
     dimensions: Dimensions
@@ -103,7 +103,7 @@ def share_rows(kept: Array, sizes: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class TimeLimit:
-    """What a batch is planned with: the sample that stands for it, and the share [1] of that sample's unpruned time.
+    """The limit of a batch: the sample that stands for it, and the share [1] of that sample's unpruned time.
 
     step: the fraction of the FLOPs that it comes to, in whole steps.
     """

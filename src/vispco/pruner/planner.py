@@ -28,7 +28,7 @@ class BudgetPlanner:
     """The engine's `Planner` for one budget: the shape's parameters, moved so that F <= B for **every** sample.
 
     The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. What was solved
-    once for a size and a shape is cached. chain: who chooses, and is paid for; without one, choosing is free.
+    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def _build_schedule(spec: PrunerSpec, model: Any) -> Plan:
 
 @PLANNERS.register(name="steps")
 def _build_steps(spec: PrunerSpec, model: Any) -> Plan:
-    """{}: one step for each scorer, where nobody has searched."""
+    """{}: one step for each scorer, without a search."""
     return _chain_of(spec), steps_planner(model, _chain_of(spec), _budget(spec).fraction)
 
 

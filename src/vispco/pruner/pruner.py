@@ -167,7 +167,7 @@ class Pruner:
         return engine.state.trace
 
     def token_counts(self, model: nn.Module) -> Tensor:
-        """How many visual tokens each layer of this thread's last prefill processed; int64 [B, L] on the host.
+        """The number of visual tokens that each layer of this thread's last prefill processed; int64 [B, L] on the host.
 
         What was planned, or less where a scorer decides by itself how many stay.
         """

@@ -28,7 +28,7 @@ REMEDY = "Give what Pruner.save_pretrained or `vispco export` wrote."
 
 @dataclass(frozen=True)
 class PrunerSpec:
-    """How a model is pruned: which tokens stay, and how many of them at each layer.
+    """The pruning of a model as data: which tokens stay, and how many of them at each layer.
 
     chain: the scorers, with options; None: those of the published method. A planner may have other chains at other budgets.
     planner: how many tokens each layer gets: {"kind": ..., and what that kind needs}, see `vispco.pruner.planner_kinds`.
@@ -85,7 +85,7 @@ class PrunerSpec:
         allocation: str | None = None,
         compensate: float | None = None,
     ) -> PrunerSpec:
-        """What a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
+        """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
         pruner: as `load` takes it. method: a published one ('sparsevlm:64'), as published or at the budget, or a chain.
         scorer: a chain, with a schedule (`single:2:0.5`, a file, ...; 'full' prunes nothing), or with one step for each
@@ -166,7 +166,7 @@ class PrunerSpec:
 
     @property
     def title(self) -> str:
-        """What a table calls it."""
+        """The name in a table."""
         name = self.source or self.planner.get("method") or str(self.chain)
         if not self.source and self.fixed:
             text = self.planner.get("schedule")
@@ -174,7 +174,7 @@ class PrunerSpec:
         return name if self.budget is None else f"{name} at {Budget.of(self.budget).label}"
 
     def named(self) -> dict[str, Any]:
-        """What a result keeps of what the user named."""
+        """The user's choice, as a result keeps it."""
         steps = str(self.chain) if self.kind == "steps" else None
         return {
             "pruner": self.source or None,

@@ -1,4 +1,4 @@
-"""What a search leaves on disk: one config, its metrics, the shapes and the frontier that it found, the predictor."""
+"""Files of a search: config, metrics, the shapes and the frontier that it found, the predictor."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # o
 
 
 def read_source(source: str | Path) -> PrunerSpec:
-    """What a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
+    """Read what a user names: a JSON file, a folder, or a hub id. An error says what is there instead, and what to give."""
     try:
         place = Path(source).expanduser()
     except RuntimeError as error:  # ~nobody
@@ -68,7 +68,7 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
 
 
 def _of_run(folder: Path) -> PrunerSpec:
-    """What a search found, from the files of its folder."""
+    """The spec of a search's result, from the files of its folder."""
     if not is_snapshot(folder):
         check_complete(folder)
     config = disk.read_config(folder)
@@ -96,7 +96,7 @@ def _of_run(folder: Path) -> PrunerSpec:
 
 
 def _kind(folder: Path) -> dict[str, str]:
-    """What the folder of a search plans by: its predictor, of whichever class, or the shapes of its budgets."""
+    """The kind of planner in a search's folder: its predictor, of whichever class, or the shapes of its budgets."""
     if not (folder / PREDICTOR).is_dir():
         return {"kind": "shapes"}
     joint = _model_type(folder / PREDICTOR / disk.CONFIG) == JointPredictorConfig.model_type
@@ -114,7 +114,7 @@ def _of_predictor(folder: Path, model_type: str) -> PrunerSpec:
 
 
 def _model_type(config: Path) -> str | None:
-    """What transformers calls the model of a config.json; None where it is not one of a model."""
+    """The `model_type` of a config.json; None where it is not one of a model."""
     try:
         kind = files.read_json_object(config).get("model_type")
     except InvalidInputError:

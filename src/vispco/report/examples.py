@@ -148,7 +148,7 @@ def add_examples(
 
 
 def of_each_task(samples: Sequence[Sample], number: int) -> list[Sample]:
-    """So many samples, one of each task in turn."""
+    """Samples of all tasks in turn, up to a number."""
     by_task: dict[str, list[Sample]] = {}
     for sample in samples:
         by_task.setdefault(sample.task, []).append(sample)
@@ -194,7 +194,7 @@ def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
 
 
 def layers_of_tokens(survivors: list[Tensor]) -> Tensor:
-    """How many layers process each visual token, [V]; tokens leave for good, so this is all there is to know."""
+    """The number of layers that process each visual token, [V]; tokens leave for good, so this is all there is to know."""
     live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
     if bool((live[1:] & ~live[:-1]).any()):
         raise InvalidInputError("A token came back after it had left; survivors of this scorer cannot be shown.")

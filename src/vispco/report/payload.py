@@ -171,7 +171,7 @@ class Example(_JsonRecord):
 
 @dataclass(frozen=True)
 class Convergence(_JsonRecord):
-    """What a solver went through. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
+    """Convergence of a solver. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
 
     label: str
     steps: tuple[float, ...]
@@ -182,7 +182,7 @@ class Convergence(_JsonRecord):
 
 @dataclass(frozen=True)
 class Curve(_JsonRecord):
-    """Hypervolume reached after so much search cost.
+    """Hypervolume by the search cost at which it was reached.
 
     cost: seconds, or empty where the run was not timed; flops: the same in FLOPs of the language model, or empty.
     """

@@ -83,7 +83,7 @@ class AimMerge(Scorer):
 
 
 def _rounds(context: ScoringContext) -> int:
-    """How often to match until every sample has its count; a round at most halves a picture."""
+    """The number of rounds until every sample has its count; a round at most halves a picture."""
     layout = context.layout
     sizes = layout.image_sizes or ()
     if tuple(rows * columns for _, rows, columns in sizes) != layout.num_visual:  # not one picture for each sample

@@ -1,4 +1,4 @@
-"""How a sample's count is divided over its pictures. A frame of a video is a picture.
+"""Allocation: dividing a sample's count over its pictures. A frame of a video is a picture.
 
     score   not at all: the tokens of all pictures compete, and the best stay wherever they are (the default)
     equal   every picture keeps the same number; what a small one cannot use goes to the others
@@ -36,7 +36,7 @@ _LEFT = "tokens left by picture"  # kept for a prefill once a method has decided
 
 
 def check_allocation(name: Any) -> str:
-    """A name that is none is refused."""
+    """Refuse a name that is not an allocation."""
     if name not in ALLOCATIONS:
         raise InvalidInputError(
             f"allocation={name!r} was given. It says how tokens are divided over the pictures of a prompt: {', '.join(ALLOCATIONS)}."
@@ -130,7 +130,7 @@ class Allocated(Scorer):
 
 
 class _OfScorer:
-    """What the scorer inside answers for."""
+    """A property that is answered by the scorer inside."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -166,7 +166,7 @@ class _AskedOnce:
 
 
 def _count(keep: Tensor, picture: Tensor, number: int) -> Tensor:
-    """How many of each picture's tokens are marked: bool [B, V] -> int64 [B, P]."""
+    """The number of marked tokens of each picture: bool [B, V] -> int64 [B, P]."""
     room = torch.zeros(len(keep), number + 1, dtype=torch.long, device=keep.device)
     return room.scatter_add(1, picture, keep.long())[:, :number]
 

@@ -1,4 +1,4 @@
-"""What a scorer is: it rates or chooses visual tokens at one layer, and declares what it must see to do so.
+"""`Scorer`: rates or chooses visual tokens before one layer, and declares what it must see to do so.
 
 Three kinds of method, from the simplest to the most general:
 
@@ -30,7 +30,7 @@ from vispco.scorers.context import Block, ScoringContext
 
 @dataclass(frozen=True)
 class VisionNeeds:
-    """What a scorer reads of the vision tower.
+    """Parts of the vision tower that a scorer reads.
 
     features: the states that the projector reads. attention: blocks whose attention is read, from the class token where the
     tower has one, else from all patches. received: blocks whose attention is read from all patches in any case. keys: blocks
@@ -47,7 +47,7 @@ class VisionNeeds:
         return self.features or bool(self.attention or self.received or self.keys)
 
     def __or__(self, other: VisionNeeds) -> VisionNeeds:
-        """What either reads."""
+        """The union of both."""
         return VisionNeeds(
             self.features or other.features,
             tuple(dict.fromkeys((*self.attention, *other.attention))),
@@ -73,7 +73,7 @@ class Merge:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What a scorer decided.
+    """The decision of a scorer.
 
     keep: bool [B, V], the tokens that stay; at most `context.counts` of each sample, all of them live.
     scores: float [B, V], higher is kept; what a relaxation of the choice ranks by. Default: `keep` itself.
@@ -133,7 +133,7 @@ class Scorer:
         return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")
 
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
-        """What the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
+        """The scorer that the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
         return self
 
     def acts_at(self, layer: int) -> bool:  # noqa: ARG002
@@ -152,7 +152,7 @@ class Scorer:
         return Selection(top_tokens(scores, context.live, context.counts), scores)
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
-        """How many attention rows one choice reads, given the text rows and the live visual tokens; see `scoring_flops`."""
+        """The number of attention rows that one choice reads, given text rows and live visual tokens; see `scoring_flops`."""
         return 0
 
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002

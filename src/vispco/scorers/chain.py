@@ -148,7 +148,7 @@ class Chain:
         return tuple((layer, Allocated(scorer, self.allocation)) for layer, scorer in self.stages)
 
     def scorer_at(self, layer: int) -> Scorer | None:
-        """Who chooses the tokens that enter a layer; None where nobody can."""
+        """The scorer that chooses the tokens that enter a layer; None before the first stage."""
         found = None
         for first, scorer in self._in_charge:
             if first <= layer:
@@ -245,7 +245,7 @@ def with_options(chain: Chain, allocation: str | None, compensate: float | None)
 
 
 def check_compensation(beta: Any) -> float:
-    """A compensation as a number; what is none, or too much, is refused."""
+    """Parse a compensation; refuse anything that is not a number in the allowed range."""
     try:
         value = float(beta)
     except (TypeError, ValueError):

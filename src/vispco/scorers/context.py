@@ -1,4 +1,4 @@
-"""What a scorer sees at one layer: the tokens that are left, and whatever else it declared that it needs."""
+"""`ScoringContext`: the view of a scorer at one layer: the live tokens, and everything that it declared to need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Of = Literal["before", "entering"]
 
 
 class AttentionSource(Protocol):
-    """How a context asks the engine for attention; see the methods of `ScoringContext` of the same names."""
+    """The engine's side of `ScoringContext`: provides attention; see the methods of the same names there."""
 
     def attention(self, rows: Rows, heads: Heads, weights: Tensor | None, of: Of, *, rotary: bool) -> Tensor: ...
 
@@ -35,7 +35,7 @@ class AttentionSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VisionRecord:
-    """What was kept of the vision tower, one row for each visual slot; see `Scorer.needs_vision`.
+    """Recorded states of the vision tower, one row for each visual slot; see `Scorer.needs_vision`.
 
     features: [B, V, D_vision], what the projector reads, averaged over the patches of a token; None if not asked for.
     attention: block -> float [B, V], the attention that a token's patches receive in that block, mean over heads: from
@@ -87,7 +87,7 @@ class ScoringContext:
 
     @property
     def max_count(self) -> int:
-        """The largest of the counts, on the host: greedy methods make so many picks."""
+        """The largest of the counts, on the host: the number of picks of a greedy method."""
         return max(self.host_counts)
 
     def attention(
@@ -122,7 +122,7 @@ class ScoringContext:
         return self._source().keys(rows)
 
     def attention_flow(self, steps: int, temperature: float) -> Tensor:
-        """Where attention ends up after so many hops in layer `layer - 1`; float32 [B, V].
+        """Where attention ends up after `steps` hops in layer `layer - 1`; float32 [B, V].
 
         All tokens that are left begin with the same share; each hop hands it on by the attention map at a temperature. The
         root mean square over heads. Only one head's map is in memory at a time.
@@ -139,7 +139,7 @@ class ScoringContext:
 
     @property
     def sizes(self) -> Tensor:
-        """How many original tokens each one stands for; above 1 after merging: float [B, V]."""
+        """The number of original tokens that each one stands for, above 1 after merging: float [B, V]."""
         return torch.ones(self.live.shape, device=self.live.device) if self.merged_sizes is None else self.merged_sizes
 
     def visual_embeddings(self) -> Tensor:
@@ -151,5 +151,5 @@ class ScoringContext:
         return found
 
     def embeddings_at(self, positions: Tensor) -> Tensor:
-        """What entered the language model at positions [B, R], and anything where that is none: [B, R, D]."""
+        """Embeddings that entered the language model at positions [B, R]; arbitrary ones for padding: [B, R, D]."""
         return take(self.embeddings, positions.clamp(max=self.layout.length - 1).to(self.embeddings.device))

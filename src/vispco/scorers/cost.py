@@ -1,4 +1,4 @@
-"""FLOPs of choosing tokens: what a chain of scorers adds to a prefill, and a budget pays for.
+"""FLOPs of scoring: what a chain of scorers adds to a prefill. A budget pays for it.
 
 A choice is made before a layer where tokens leave. It reads attention rows, multiplies states or runs a small network. How
 much that takes is said by each scorer (`attention_rows`, `choice_flops`, `flops_per_kept`, `setup_flops`) as plain arithmetic,

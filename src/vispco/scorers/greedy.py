@@ -1,4 +1,4 @@
-"""Greedy choice of a set: what the methods that look for a diverse set share.
+"""Greedy selection of a set, shared by the methods that look for diverse tokens.
 
 A pick depends on the one before. `GreedyPicks.choose` makes one pick of every sample at a time, exactly. On the host its steps
 are numpy's, which cost less than torch's to begin.

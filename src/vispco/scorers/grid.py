@@ -1,4 +1,4 @@
-"""Where visual tokens stand: the picture or frame of each, and its cell there. A picture without a known grid is a line."""
+"""Grid positions of visual tokens: picture or frame, and cell. Without a known grid, a picture is a line."""
 
 from __future__ import annotations
 

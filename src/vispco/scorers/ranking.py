@@ -1,4 +1,4 @@
-"""Sets of tokens from scores: filled tier by tier, and the nearest kept token of each other one."""
+"""Selection by tiers of scores, and the nearest kept token of every other token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def share_of(counts: Tensor, share: float) -> Tensor:
 
 
 def packed(marked: Tensor, width: int) -> Tensor:
-    """The slots that are marked, in order: bool [B, V] -> int64 [B, width], filled up with V. `width`: host, enough for all."""
+    """The slots that are marked, in order: bool [B, V] -> int64 [B, width], padded with V. `width`: host, enough for all."""
     slots = torch.arange(marked.shape[1], device=marked.device).expand_as(marked)
     return torch.where(marked, slots, marked.shape[1]).sort(-1).values[:, :width]
 

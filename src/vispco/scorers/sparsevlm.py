@@ -86,7 +86,7 @@ class SparseVLM(Scorer):
         return 2 * num_instruction * num_visual * (dimensions.hidden + 1)
 
     def _counts(self, context: ScoringContext) -> Tensor:
-        """How many stay: what the schedule allows, or less by the rank rule."""
+        """The number of tokens that stay: the schedule's, or fewer by the rank rule."""
         if self.rank is None:
             return context.counts
         rows = context.attention_table("text") * self._raters(context)[..., None] * context.live[:, None]  # [B, R, V]

@@ -1,4 +1,4 @@
-"""VScan: in the vision tower, half of the tokens from every part of the picture and half from anywhere; deeper, what is asked for.
+"""VScan: before the language model a local and a global scan of the picture; inside it, attention without positions.
 
 Zhang et al., "VScan: Rethinking Visual Token Reduction for Efficient Large Vision-Language Models" (TMLR 2026).
 

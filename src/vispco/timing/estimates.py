@@ -43,7 +43,7 @@ class Machine:
     gpus: int = 1
 
     def hours(self, flops: float) -> float:
-        """The time of prefills of so many FLOPs."""
+        """The time that prefills of this many FLOPs take."""
         return flops / (self.tflops * 1e12 * self.utilisation * self.gpus) / 3600
 
 

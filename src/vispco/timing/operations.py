@@ -1,4 +1,4 @@
-"""Counts what no noisy machine can blur: dispatched torch operations, and waits for the device.
+"""Counts of dispatched torch operations and of waits for the device, which do not depend on a machine's load.
 
 An operation is one that torch dispatches below autograd, views among them: on a GPU most of them are a launch. A wait is a
 call that brings a value of the model's device to the host: `.item()`, `.tolist()`, `.cpu()`, `bool()`, `int()`,

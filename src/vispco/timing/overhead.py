@@ -1,4 +1,4 @@
-"""What pruning adds to a prefill and to a decoding step, in operations and waits: the same on every machine."""
+"""Overhead of pruning in prefill and decoding, in operations and synchronisations: the same on every machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def selecting(scorer: str, num_visual: int, keep: int) -> Counts:
 
 
 def random_context(num_visual: int, keep: int, width: int = 64, num_text: int = 16, seed: int = 0) -> ScoringContext:
-    """One sample of random states before the language model, of which so many visual tokens may stay."""
+    """One sample of random states before the language model, of which `keep` visual tokens may stay."""
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(1, num_visual + num_text, width, generator=generator)
     seen = VisionRecord(states[:, :num_visual], {-1: torch.rand(1, num_visual, generator=generator)})

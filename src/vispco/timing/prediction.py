@@ -1,4 +1,4 @@
-"""What a profile says of a prefill before it is run: its milliseconds, and from how many visual tokens on pruning pays."""
+"""Predictions from a time profile: milliseconds of a prefill, and the number of visual tokens from which pruning pays."""
 
 from __future__ import annotations
 

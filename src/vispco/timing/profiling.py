@@ -1,4 +1,4 @@
-"""`profile_model`: what a layer takes as a function of its tokens and of the batch, what a drop takes, and the rest.
+"""`profile_model`: times of a layer by its tokens and the batch, of a drop, and of the rest of a prefill.
 
 The layers are timed on prompts of text, which can have any length. Prompts with pictures are timed unpruned and under a few
 schedules, to which what stands around the layers, the price of a drop and the scale of the layers' times are fitted.
@@ -38,7 +38,7 @@ UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
 MOST_MARGIN = 0.15  # of a budget of time that is left free
 SHORT, REPEATS = 0.5, 3  # seconds within which a call is timed again, and how often at most
 SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
-NOISY_FALL = 8.0  # more threads than free cores make small layers seem to take so many times longer than large ones
+NOISY_FALL = 8.0  # with more threads than free cores, small layers seem to take this many times longer than large ones
 ATTEMPTS = 3  # measurements, until one of them can be true
 Progress = Callable[[int, int, str], None]
 
@@ -83,7 +83,7 @@ def profile_prompts(
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> TimeProfile:
-    """The same for prompts that are encoded: {batch: so many of them}.
+    """The same for encoded prompts, {batch size: prompts}.
 
     Times that cannot be true, as on a machine that does much else, are measured again, in more rounds, of which the least
     times count: other processes only ever add to them. Then they are refused.
@@ -107,7 +107,7 @@ def profile_prompts(
 
 @dataclass(eq=False)
 class _Measurement:
-    """What is measured, in which sizes, and the times so far, in seconds.
+    """A measurement in progress: its sizes, and the times so far in seconds.
 
     times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs].
     """
@@ -126,7 +126,7 @@ class _Measurement:
 
     @cached_property
     def runs(self) -> list[Schedule]:
-        """What prefills are timed under: the unpruned one first, the one with most drops last."""
+        """The pruners that prefills are timed under: the unpruned one first, the one with most drops last."""
         layers = len(family_of(self.model).layers(self.model))
         return [Schedule.full(layers), *fitted_schedules(layers), many_drops(layers)]
 
@@ -214,7 +214,7 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
 
 
 def fitted_schedules(num_layers: int) -> list[Schedule]:
-    """Schedules with one, two and three drops, early and late, from which the price of a drop can be told."""
+    """Schedules with one, two and three drops, early and late, from which the price of a drop is fitted."""
     stages: list[dict[float, float]] = [
         {0.5: 0.99},
         {0.25: 0.5},
@@ -288,7 +288,7 @@ def nonnegative_weights(columns: np.ndarray[Any, Any], target: np.ndarray[Any, A
 def _prefill_parts(
     tokens: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], row: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """What runs with tokens [R, L] are made of, of which the fit finds the factors: [R, 3], layers, one, drops."""
+    """Regressors of runs with tokens [R, L]: time of the layers, a constant, the number of drops: [R, 3]."""
     drops = (np.diff(tokens, axis=-1) < 0).sum(axis=-1)
     return np.stack([np.interp(tokens, sizes, row).sum(axis=-1), np.ones(len(tokens)), drops], axis=-1)
 
@@ -317,7 +317,7 @@ def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:
 
 
 def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> list[str]:
-    """What is wrong with times that fall with the work, before they are made to never fall. One disturbed size is not enough."""
+    """A sentence on times that fall with the work, before they are made monotone. One disturbed size is not enough."""
     half = len(row) // 2
     few, many = (float(np.median(part)) for part in (row[:half], row[half:]))
     if half == 0 or few <= NOISY_FALL * many:

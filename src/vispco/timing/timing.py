@@ -126,7 +126,7 @@ def time_candidates(
 def read_candidates(
     named: Sequence[str], scorer: str, methods: Sequence[str], budgets: Sequence[Budget], **options: Any
 ) -> dict[str, PrunerSpec]:
-    """What a person named: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5).
+    """Candidates from what a user names: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5).
 
     options: fields of a spec (`allocation`, `compensate`) in place of those that were named; None leaves them.
     """
@@ -222,5 +222,5 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def paired_speedup(reference: Sequence[float], own: Sequence[float]) -> float:
-    """How many times faster: the median of the ratios of each round, so that drift of the machine cancels."""
+    """The speed-up: the median of the ratios of each round, so that drift of the machine cancels."""
     return statistics.median(a / b for a, b in zip(reference, own, strict=True))

@@ -35,7 +35,7 @@ VISION_BASE = 10000.0  # of rotary embeddings, which vLLM's towers take for gran
 
 
 class PrunedPictures:
-    """What is mixed into a model class of vLLM."""
+    """Mixin for a model class of vLLM."""
 
     config: Any
 
@@ -49,11 +49,11 @@ class PrunedPictures:
         )
 
     def places(self, index: Tensor, grid: GridSize) -> Tensor:
-        """What tokens' places add to the position of their picture: int64 [K] -> [K, 3]."""
+        """Offsets of tokens' positions from that of their picture: int64 [K] -> [K, 3]."""
         return grid_places(index, grid)
 
     def span(self, grid: GridSize) -> int:
-        """How far a picture moves the text behind it on."""
+        """The length of a picture in positions, by which the text behind it is shifted."""
         return max(grid)
 
     def embed_multimodal(self, **kwargs: Any) -> tuple[Tensor, ...]:
@@ -62,7 +62,7 @@ class PrunedPictures:
         return tuple(self._thinned(states, *row) for states, row in zip(found, pictures.tolist(), strict=True))
 
     def _thinned(self, states: Tensor, left: int, *grid: int) -> Tensor:
-        """What is left of a picture: [N, W] -> [left, W + COLUMNS]. DeepStack's features are columns of W."""
+        """The pruned picture: [N, W] -> [left, W + COLUMNS]. DeepStack's features are columns of W."""
         size: GridSize = (grid[0], grid[1], grid[2])
         index = choose(self.picture_scorer, states[:, : self.embedding_width], size, left)
         return torch.cat([states[index], encode_places(self.places(index, size), states.dtype)], dim=1)

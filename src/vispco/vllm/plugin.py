@@ -27,7 +27,7 @@ def register() -> None:
 
 
 class PrunedEngineConfig:
-    """What vLLM asks about the config of a registered class."""
+    """The hooks that vLLM calls for the config of a registered class."""
 
     @staticmethod
     def verify_and_update_model_config(model_config: Any) -> None:

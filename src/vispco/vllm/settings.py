@@ -1,4 +1,4 @@
-"""What an engine is told: who chooses, which share of a picture's tokens stays, and which share a request may ask for."""
+"""Settings of pruning inside vLLM: scorer, share of a picture's tokens that stays, and share that a request may ask for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZE = 1e-9  # rounding of 1 - image_pruning_rate
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """How an engine prunes.
+    """Options of pruning in an engine.
 
     scorer: as `Chain.of` reads it. keep: the share of each picture's tokens that stays, for requests that give none.
     max_keep: the largest share that a request may ask for; the encoder cache is sized for it.
@@ -98,12 +98,12 @@ class ServingSettings:
 
 
 def kept_tokens(number: int, share: float) -> int:
-    """How many of a picture's tokens stay: as in a `Schedule`, and at least one."""
+    """The number of a picture's tokens that stay: as in a `Schedule`, and at least one."""
     return max(1, int(Schedule((share,)).counts([number])[0, 0]))
 
 
 def check_share(share: Any, name: str, most: float = 1.0) -> float:
-    """A share that is none, or above what is allowed, is refused."""
+    """Refuse a share that is not a number in (0, 1], or above the allowed one."""
     if not _is_number(share) or not 0 < share <= most + SIZE:
         limit = "1" if most == 1 else f"{most:g}, the max_keep of this engine"
         raise InvalidInputError(

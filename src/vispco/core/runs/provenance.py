@@ -1,4 +1,4 @@
-"""Where numbers come from: the versions, the machine and the process that made them. Imports no torch."""
+"""Provenance of a run: versions, machine and process. Imports no torch."""
 
 from __future__ import annotations
 

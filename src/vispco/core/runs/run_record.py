@@ -1,4 +1,4 @@
-"""`run.json` and `run.lock`: whose folder it is, which files the run wrote with their checksums, who writes now.
+"""`run.json` and `run.lock`: owner of a folder, files with their checksums, and the process that writes now.
 
 Readers of a run call `check_files`, which refuses what the run did not write. Commands that write a single file call
 `check_output` before the work and `record_output` after it. A dead process loses its lock.
@@ -39,7 +39,7 @@ def write_lock(folder: Path) -> None:
 
 
 def owner_of(path: Path) -> dict[str, Any] | None:
-    """Who writes to the folder now; None if nobody does, or if the process is dead."""
+    """The process that holds the lock; None if there is none, or if it is dead."""
     if not files.is_file(path / LOCK):
         return None
     try:
@@ -112,7 +112,7 @@ _DAMAGED = "Restore it, or move the folder away."
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What run.json says.
+    """The content of run.json.
 
     files: the run's own, by path below the folder, with the SHA-256 of each; None while a run is writing it, and for
     files that grow (journals). outputs: what other commands added afterwards (a page, figures, timings).
@@ -132,7 +132,7 @@ class RunRecord:
 
     @property
     def remedy(self) -> str:
-        """What to do about a damaged file."""
+        """The sentence on restoring a damaged file."""
         if self.kind == "sweep":
             return "Restore it, or run the sweep again, which writes it again."
         return "Restore it, or move it away and run the same command with --overwrite."
@@ -323,7 +323,7 @@ def check_empty(path: Path, older: Sequence[str] = ()) -> list[str]:
 
 
 def describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:
-    """What is in the folder and how it differs from what was asked for."""
+    """Describe the run in the folder and how it differs from the requested one."""
     if found.kind != kind:
         return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
     keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]

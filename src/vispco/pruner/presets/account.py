@@ -1,4 +1,4 @@
-"""What the numbers in papers mean: every published setting by one account, on the model that most papers report."""
+"""Tokens and FLOPs of every published setting by one account, on the model that most papers report."""
 
 from __future__ import annotations
 

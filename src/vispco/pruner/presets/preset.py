@@ -51,7 +51,7 @@ class Preset:
         return self.settings[wanted]
 
     def chain_for(self, num_layers: int, setting: str | None = None) -> Chain:
-        """The scorers by depth of a model with so many layers."""
+        """The scorers by depth, for a number of layers."""
         found, chosen = self.setting(setting), {}
         places = [stage.layer for stage in found.for_depth(num_layers)]
         for number, (layer, text) in enumerate(self.chain):
@@ -62,7 +62,7 @@ class Preset:
         return Chain(tuple(sorted(chosen.items(), key=lambda pair: pair[0])))
 
     def schedule(self, num_layers: int, num_visual: int | Sequence[int], setting: str | None = None) -> Schedule:
-        """The published setting for samples with so many visual tokens; one number gives one schedule, several one each."""
+        """The published setting by numbers of visual tokens; one number gives one schedule, several one each."""
         stages = self.setting(setting).for_depth(num_layers)
         if isinstance(num_visual, int):
             return Schedule.from_counts(_counts(stages, num_layers, num_visual), num_visual)

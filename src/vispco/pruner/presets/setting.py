@@ -1,4 +1,4 @@
-"""How many tokens a published method keeps where: stages at the layers of the model that its paper used."""
+"""`Setting`: tokens that a published method keeps, by stage, at the layers of the model that its paper used."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NUM_LAYERS, NUM_VISUAL = 32, 576  # LLaVA-1.5-7B, which most papers report
 
 @dataclass(frozen=True)
 class PresetStage:
-    """From this layer on, this share of the original visual tokens stays, and at least so many of them."""
+    """From this layer on, this share of the original visual tokens stays, and at least this number."""
 
     layer: int
     keep: float
     least: int = 0
 
     def count(self, num_visual: int) -> int:
-        """Whole tokens of so many; halves are rounded up, as everywhere."""
+        """Whole tokens of a number of visual tokens; halves are rounded up, as everywhere."""
         return min(num_visual, max(self.least, math.floor(self.keep * num_visual + 0.5 + 1e-6)))
 
 

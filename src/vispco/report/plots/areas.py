@@ -1,4 +1,4 @@
-"""How image areas are spread in the training data, before and after equalisation."""
+"""Distribution of image areas in the training data, before and after equalisation."""
 
 from __future__ import annotations
 

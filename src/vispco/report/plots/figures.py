@@ -25,7 +25,7 @@ from vispco.report.run_files import RunFiles, read
 def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -> list[Path]:
     """Draw them; gives the files written. A figure that no run has data for is left out.
 
-    A file that has the name of a figure and is none of ours is refused, before anything is drawn.
+    A file that has the name of a figure and was not written by vispco is refused, before anything is drawn.
     """
     ending = f".{suffix.lower().removeprefix('.')}"
     if ending not in SUFFIXES:
@@ -48,7 +48,7 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
 
 
 def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
-    """What can be drawn, by file name."""
+    """The figures that can be drawn, by file name."""
     plan: dict[str, Callable[[Path], Path]] = {}
     several = len(runs) > 1
     for run in runs:

@@ -57,7 +57,7 @@ def draw_frontiers(info: FrontiersInfo, path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class ConfigurationsInfo:
-    """What is shown; either may be missing. Both are on the same axis."""
+    """The two frontiers; either may be missing. Both are on the same axis."""
 
     empirical: FrontierInfo | None
     searched: FrontierInfo | None

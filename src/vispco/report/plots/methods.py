@@ -96,7 +96,7 @@ def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
 
 
 def _explain(plot: Any, info: MethodsInfo) -> None:
-    """What the marks mean, under the figure."""
+    """The legend of the marks, under the figure."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     entries = [

@@ -1,4 +1,4 @@
-"""What each layer keeps: one curve for each budget, or one for each kernel at the same budget."""
+"""Retention by layer: one curve for each budget, or one for each kernel at the same budget."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def retention_by_budget_info(frontier: Frontier, budgets: Sequence[float] = _BUD
 
 
 def retention_by_kernel_info(found: Mapping[str, Frontier], budget: float = 0.5) -> RetentionInfo:
-    """What each kernel's frontier picks at one budget; kernels with nothing within it are left out."""
+    """The schedule that each kernel's frontier picks at one budget; kernels with nothing within it are left out."""
     picked = ((kernel, _picked(frontier, budget)) for kernel, frontier in found.items())
     curves = tuple((label, curve) for label, curve in picked if curve)
     return RetentionInfo(f"kernel, at {budget:.0%}", curves, ordered=False)

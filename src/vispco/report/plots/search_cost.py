@@ -12,7 +12,7 @@ from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
 from vispco.report.progress import in_order
 
-_FREE = 3.0  # what cost nothing stands so many times left of the cheapest
+_FREE = 3.0  # a search that cost nothing stands at the cheapest cost divided by this
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How every figure looks, and how it is written: one palette, one set of sizes, whole files only."""
+"""Style and writing of figures: one palette, one set of sizes, whole files only."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def log_axis(axis: Any) -> None:
 
 
 def _cost_label(axis: str) -> str:
-    """What a cost axis (`exact:fraction`, `paper:flops`, `seconds`) is called under a chart."""
+    """The label of a cost axis (`exact:fraction`, `paper:flops`, `seconds`)."""
     model, _, unit = axis.partition(":")
     if unit == "fraction":
         return f"FLOPs of the unpruned model ({model})"

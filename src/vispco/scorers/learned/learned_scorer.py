@@ -1,4 +1,4 @@
-"""`LearnedScorer`: a method that was trained, how it gets its weights, and how a gradient reaches them.
+"""`LearnedScorer`: a trained method, with loading of its weights and the gradient path to them.
 
 The network is frozen and in eval mode wherever a pruner runs it. A trainer makes the scorer with its network and puts that
 into training mode; then `select` returns a mask that equals its choice and has a gradient towards the
@@ -115,17 +115,17 @@ class LearnedScorer(Scorer):
 
     @abstractmethod
     def penalty(self, target: float) -> Tensor:
-        """What training adds to the divergence after a pass: the method's own terms, a scalar."""
+        """The loss term that training adds to the divergence after a pass: the method's own terms, a scalar."""
 
     def reached(self, share: Tensor, kept: Tensor) -> Tensor:  # noqa: ARG002
-        """What the target is of, for each sample of a pass: [B].
+        """The quantity that the target is about, for each sample of a pass: [B].
 
         share: [B], of the unpruned FLOPs. kept: [B, L], of its visual tokens, that each layer processed.
         """
         return share
 
     def adjust(self, reached: float, target: float, gain: float = 1.0) -> bool:  # noqa: ARG002
-        """Told the mean of `reached` over a pass, moves towards the target. Returns whether the method has a controller."""
+        """Move towards the target, given the mean of `reached` over a pass. Returns whether the method has a controller."""
         return False
 
     def deployed_schedule(self, num_layers: int, target: float) -> Schedule:  # noqa: ARG002

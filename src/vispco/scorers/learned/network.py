@@ -24,7 +24,7 @@ _KEPT = 8  # networks that stay in memory
 
 
 class LearnedConfig(PreTrainedConfig):  # type: ignore[misc]
-    """What a method's weights belong to.
+    """The method and the model that weights belong to.
 
     method: the scorer's name. model: what it was trained for, for people. hidden, num_layers: of that language model.
     target: what training aimed at; each method says in which unit. options: of the network (`LearnedNetwork.defaults`).
@@ -61,7 +61,7 @@ class LearnedNetwork(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def defaults(cls, hidden: int, num_layers: int) -> dict[str, Any]:  # noqa: ARG003
-        """The options for a language model of so many layers and channels."""
+        """The options for a language model of this width and depth."""
         return {}
 
     @abstractmethod
