@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate, PlannerResult, RivalResult, evaluate_candidate
 from vispco.compare.searches.comparison import Comparison, Reached, Row
 from vispco.compare.searches.comparison_views import REFERENCE
 from vispco.compare.searches.frontier_run import run_search
 from vispco.compare.searches.registry import Search, get
-from vispco.compare.searches.rival import AnytimeRival
+from vispco.compare.searches.rival import AnytimeRival, RivalResult
 from vispco.core.errors import BudgetFloorError, InvalidInputError, NotApplicableError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.result import Evaluation, Evaluator
@@ -26,7 +25,7 @@ OnMethod = Callable[[str], None]
 """Called with the name of each method before its search begins."""
 OnRow = Callable[[Comparison], None]
 """Called with the comparison so far after each method."""
-Method: TypeAlias = str | Search | RivalResult | PlannerResult
+Method: TypeAlias = str | Search | RivalResult
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,13 @@ def compare(
         if on_method is not None:
             on_method(label)
         try:
-            if asked.all and not isinstance(method, RivalResult | PlannerResult):
+            if asked.all and not isinstance(method, RivalResult):
                 rows[label] = _make_frontier_row(method, calibration, asked, test, sizes, bill)
             else:
-                rows[label] = _make_row(_run(method, calibration, asked.main), test, sizes)
+                found = method if isinstance(method, RivalResult) else method.search(calibration, asked.main)
+                bill_of = (found.spent, found.seconds, found.evaluations)
+                evaluation = _check_cost(found.evaluate(test, sizes), cost)
+                rows[label] = Row(found.method, evaluation, *bill_of, found.schedule, found.provenance)
         except (NotApplicableError, BudgetFloorError) as error:
             not_run[label] = str(error)
         before.pop(label, None)
@@ -121,7 +123,7 @@ def compare(
     return comparison()
 
 
-def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float | None, beyond: float) -> bool:
+def _is_same(row: Row, method: Search | RivalResult, bill: float | None, beyond: float) -> bool:
     """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
     provenance = row.provenance
     if _settings(method) not in (None, provenance.get("settings")):
@@ -146,10 +148,11 @@ def _make_frontier_row(
         raise BudgetFloorError(run.under_floor[asked.main])
     known: dict[object, Evaluation] = {}
 
-    def evaluate(candidate: Candidate) -> Evaluation:
-        key = _what_runs(candidate)
+    def evaluate(candidate: RivalResult) -> Evaluation:
+        choice = candidate.choice  # the snapshots of an unchanged choice share its evaluation
+        key = (choice.schedule, id(choice.planner), id(choice.evaluate), candidate.budget)
         if key not in known:
-            known[key] = _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name)
+            known[key] = _check_cost(candidate.evaluate(test, sizes), sizes.cost.name)
         return known[key]
 
     reached = []
@@ -173,41 +176,14 @@ def _make_frontier_row(
     )
 
 
-def _what_runs(candidate: Candidate) -> object:
-    """What tells the candidates of snapshots apart: those of an unchanged choice share it."""
-    if isinstance(candidate, RivalResult):
-        return candidate.schedule, candidate.budget
-    return id(getattr(candidate, "planner", candidate))
+def _label(method: Search | RivalResult) -> str:
+    return method.method if isinstance(method, RivalResult) else method.label
 
 
-def _label(method: Search | RivalResult | PlannerResult) -> str:
-    return method.method if isinstance(method, RivalResult | PlannerResult) else method.label
-
-
-def _settings(method: Search | RivalResult | PlannerResult) -> dict[str, Any] | None:
+def _settings(method: Search | RivalResult) -> dict[str, Any] | None:
     """Return the settings of a search as JSON returns them; None for a result without settings."""
-    settings: Mapping[str, Any] | None
-    if isinstance(method, RivalResult | PlannerResult):
-        settings = method.provenance.get("settings")
-    else:
-        settings = method.settings()
+    settings = method.provenance.get("settings") if isinstance(method, RivalResult) else method.settings()
     return None if settings is None else dict(json.loads(json.dumps(settings)))
-
-
-def _run(method: Search | RivalResult | PlannerResult, calibration: Calibration, budget: float) -> Candidate:
-    return method if isinstance(method, RivalResult | PlannerResult) else method.search(calibration, budget)
-
-
-def _make_row(candidate: Candidate, test: Evaluator, sizes: SampleSizes) -> Row:
-    return Row(
-        candidate.method,
-        _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name),
-        candidate.spent,
-        candidate.seconds,
-        candidate.evaluations,
-        candidate.schedule,
-        candidate.provenance,
-    )
 
 
 def _check_cost(evaluation: Evaluation, cost: str) -> Evaluation:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from vispco.compare.searches.candidate import spent_from_dict
 from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 from vispco.core.schedule import Schedule
@@ -82,7 +81,7 @@ class Row:
         return cls(
             data["method"],
             Evaluation.from_dict(data["evaluation"]),
-            spent_from_dict(search["spent"]),
+            FlopsBill.from_dict(search["spent"]),
             search["seconds"],
             search["evaluations"],
             None if schedule is None else Schedule.from_dict(schedule),

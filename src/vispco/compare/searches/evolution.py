@@ -15,16 +15,15 @@ budgets, and parents are the best of that budget and of the two nearest to it. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import ClassVar
 
 import numpy as np
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import Choice, TrialRival
+from vispco.compare.searches.rival import Choice, TrialRival, TryNext
 from vispco.core.schedule import Schedule
 
 RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
@@ -43,20 +42,21 @@ class Evolution(TrialRival):
 
     parents: int = 6
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
         sizes, rng = calibration.sizes, np.random.default_rng(self.seed)
         known: dict[float, dict[Curve, float]] = {budget: {} for budget in budgets}
-        ascending = sorted(budgets)
-        for generation in count():
-            for budget in budgets:
-                if generation < len(RATES):
-                    curve = constant_rate(RATES[generation], sizes.num_layers, sizes.earliest_layer)
-                else:
-                    curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
-                known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
-                best = max(known[budget], key=lambda each: known[budget][each])
-                provenance = {"score": known[budget][best], "curves": len(known[budget])}
-                yield budget, Choice(Schedule(best), provenance=provenance)
+        generation, ascending = dict.fromkeys(budgets, 0), sorted(budgets)
+
+        def try_next(budget: float) -> tuple[float, Choice]:
+            if generation[budget] < len(RATES):
+                curve = constant_rate(RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
+            else:
+                curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
+            generation[budget] += 1
+            score = known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
+            return score, Choice(Schedule(curve), provenance={"score": score, "trial": generation[budget] - 1})
+
+        return try_next
 
     def _child(self, rng: np.random.Generator, parents: list[Curve], first: int) -> Curve:
         one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))

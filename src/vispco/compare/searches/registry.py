@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate
+from vispco.compare.searches.rival import RivalResult
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
 from vispco.evaluation.result import Evaluator
@@ -24,7 +24,7 @@ class Search(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """Return what its result depends on. A finished row with the same settings is not searched again."""
 
-    def search(self, calibration: Calibration | Evaluator, budget: float) -> Candidate:
+    def search(self, calibration: Calibration | Evaluator, budget: float) -> RivalResult:
         """Find the best schedule or planner within `budget`, a fraction of the unpruned model's FLOPs."""
 
 

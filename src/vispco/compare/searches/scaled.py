@@ -19,7 +19,6 @@ from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival
 from vispco.core.errors import BudgetFloorError, InvalidInputError, VispcoError
 from vispco.core.schedule import Schedule
-from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.pruner import presets
 from vispco.pruner.presets import PRESETS, PresetPlanner
 from vispco.pruner.pruner import Pruner
@@ -48,15 +47,15 @@ class Scaled(Rival):
     def label(self) -> str:
         return self.name if self.method is None else f"{self.name}:{self.method}"
 
-    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
         """Every method has its own floor, which `_search` looks at."""
-        return calibration.sizes.under(Chain.of("uniform"))
+        calibration.sizes.under(Chain.of("uniform")).check_budget(budget)
 
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         if self.method is not None:
             scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
-            return Choice(provenance={"method": self.method}, deployed=_pruner(self.method, calibration, budget))
+            return Choice(provenance={"method": self.method}, planner=_pruner(self.method, calibration, budget))
         scores: dict[str, float] = {}
         left_out: dict[str, str] = {}
         few = calibration.first(self.samples)
@@ -70,7 +69,7 @@ class Scaled(Rival):
             raise BudgetFloorError(f"No published method meets the budget {budget:g} on this model. Give a larger one.")
         best = max(scores, key=lambda method: scores[method])
         provenance = {"method": best, "scores": scores, "left_out": left_out}
-        return Choice(provenance=provenance, deployed=_pruner(best, calibration, budget))
+        return Choice(provenance=provenance, planner=_pruner(best, calibration, budget))
 
 
 def scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:
