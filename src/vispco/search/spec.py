@@ -28,7 +28,7 @@ SOLVERS = {
     "predictor": ("table", "projection", "lagrangian"),
     "line": ("line",),
 }
-JOINT_BATCH = 16  # samples of a batch in a joint search
+_JOINT_BATCH = 16  # samples of a batch in a joint search
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -89,7 +89,7 @@ class SearchSpec:
             costs.COSTS.get(self.cost)  # an unknown name is refused here
         if not self.budgets:
             raise InvalidInputError("No budgets were given. Give at least one, such as 0.5.")
-        object.__setattr__(self, "solver", choose_solver(self.mode, self.solver))
+        object.__setattr__(self, "solver", _choose_solver(self.mode, self.solver))
         object.__setattr__(self, "budgets", tuple(parse_budget(budget) for budget in self.budgets))
 
     @classmethod
@@ -168,7 +168,7 @@ class SearchSpec:
         """A joint search among chains; default: all that are candidates. rest: the other fields."""
         default = servable_chains() if servable else default_chains()
         chains = check_chains(default if scorers is None else scorers, servable=servable)
-        effort = effort or Effort(batch_size=JOINT_BATCH)
+        effort = effort or Effort(batch_size=_JOINT_BATCH)
         kernel = joint_kernel(servable=servable)
         return cls(chains[0], kernel, mode="joint", chains=chains, servable=servable, effort=effort, **rest)
 
@@ -231,7 +231,7 @@ class SearchSpec:
         return cls.of(data["scorer"], **read)
 
 
-def choose_solver(mode: str, solver: str | None) -> str:
+def _choose_solver(mode: str, solver: str | None) -> str:
     """The solver of a mode, its default if none is given; an error lists what there is."""
     if mode not in SOLVERS:
         raise InvalidInputError(

@@ -24,7 +24,7 @@ from vispco.scorers import Chain
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.spec import Effort
 
-EXPLORE = 16  # shapes that a search looks at first: a quarter of the usual number, since there are many methods
+_EXPLORE = 16  # shapes that a search looks at first: a quarter of the usual number, since there are many methods
 
 STAYS = "the method's own schedule is better on the calibration set"
 
@@ -72,7 +72,7 @@ def _search(
     if not isinstance(search, VispcoSearch):
         found: rivals.RivalResult = search.search(calibration, budget)
         return found
-    effort = Effort(descent=DescentSettings(explore=EXPLORE))
+    effort = Effort(descent=DescentSettings(explore=_EXPLORE))
     return search.search(calibration, budget, effort=effort, batches=setup.batches)
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 
-COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
+_COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
 
 
 def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -17,7 +17,7 @@ def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...
     a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
     standard deviation, behind all others the 95 % interval.
     """
-    columns = (*COLUMNS, *table.tasks)
+    columns = (*_COLUMNS, *table.tasks)
     return columns, tuple(_text(row, table.tasks) for row in table.rows)
 
 
@@ -56,7 +56,7 @@ def _label(row: MethodTableRow) -> str:
 
 def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
     if row.accuracy is None:
-        return (_label(row), row.note.split(":")[0], *[""] * (len(COLUMNS) - 2 + len(tasks)))
+        return (_label(row), row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
     interval = f"±{100 * row.deviation:.1f}" if row.deviation is not None else _interval(row)
     return (
         _label(row),
@@ -89,7 +89,7 @@ def _plain(value: object) -> object:
     return "" if value is None else value
 
 
-LATEX = {
+_LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -106,4 +106,4 @@ LATEX = {
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in text)

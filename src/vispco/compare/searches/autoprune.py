@@ -37,9 +37,9 @@ from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.families import family_of
 
-DEPTH = 32  # layers of the paper's model, in whose units the curve is given
-HEIGHT = 0.75
-TINY = 1e-12
+_DEPTH = 32  # layers of the paper's model, in whose units the curve is given
+_HEIGHT = 0.75
+_TINY = 1e-12
 
 
 @SEARCHES.register
@@ -74,14 +74,14 @@ class AutoPrune(Rival):
     def curve(self, bits: Tensor, num_layers: int, first: int) -> Tensor:
         """The curves of inputs with this mutual information [S], before they are scaled: float64 [S, L]."""
         k = (self.k0 - self.gamma * bits.double()).clamp_min(0.0)[:, None]
-        depth = torch.arange(num_layers, dtype=torch.float64) * DEPTH / num_layers
-        curve = HEIGHT / (1.0 + torch.exp(k * (depth - self.x0 - k)))
+        depth = torch.arange(num_layers, dtype=torch.float64) * _DEPTH / num_layers
+        curve = _HEIGHT / (1.0 + torch.exp(k * (depth - self.x0 - k)))
         return torch.cat([torch.ones_like(curve[:, :first]), curve[:, first:]], dim=-1)
 
     def schedules(self, test: Any, sizes: SampleSizes, budget: float) -> Schedule:
         """Read the attention on the inputs of a `TaskEvaluator`: whole tokens of each within the budget."""
-        layer = sizes.num_layers // DEPTH
-        bits = read_mutual_information(test, layer)
+        layer = sizes.num_layers // _DEPTH
+        bits = _read_mutual_information(test, layer)
         if self.heads is not None:
             bits = bits * self.heads / sizes.cost.dimensions.heads
         first = max(sizes.earliest_layer, layer + 1)
@@ -99,7 +99,7 @@ class AutoPrune(Rival):
 
 
 @torch.no_grad()
-def read_mutual_information(evaluator: Any, layer: int) -> Tensor:
+def _read_mutual_information(evaluator: Any, layer: int) -> Tensor:
     """Bits, summed over the heads of one layer of the unpruned model: float64 [S], in the order of the samples."""
     model, places, found = evaluator.model, [], []
     for batch in evaluator.batches:
@@ -139,9 +139,9 @@ def information(weights: Tensor, present: Tensor | None = None) -> Tensor:
     """
     given = weights.double()
     total = given.sum(-1)  # [B, R]
-    given = given / total[..., None].clamp_min(TINY)  # p(column | row)
+    given = given / total[..., None].clamp_min(_TINY)  # p(column | row)
     share = ((total > 0) if present is None else present & (total > 0)).double()
     share = share / share.sum(-1, keepdim=True).clamp_min(1.0)  # p(row)
     column = (share[..., None] * given).sum(1, keepdim=True)  # p(column)
-    each = given * (given.clamp_min(TINY).log2() - column.clamp_min(TINY).log2())
+    each = given * (given.clamp_min(_TINY).log2() - column.clamp_min(_TINY).log2())
     return (share[..., None] * each).sum((-1, -2))

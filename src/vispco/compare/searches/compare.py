@@ -19,13 +19,13 @@ from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.search.bill import FlopsBill
 
-UNPRUNED = "unpruned"
-CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
-OnMethod = Callable[[str], None]
+_UNPRUNED = "unpruned"
+_CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
+_OnMethod = Callable[[str], None]
 """Called with the name of each method before its search begins."""
-OnRow = Callable[[Comparison], None]
+_OnRow = Callable[[Comparison], None]
 """Called with the comparison so far after each method."""
-Method: TypeAlias = str | Search | RivalResult
+_Method: TypeAlias = str | Search | RivalResult
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def compare(
     calibration: Calibration | Evaluator,
     test: Evaluator,
     budget: float | ComparedBudgets,
-    methods: Sequence[Method],
+    methods: Sequence[_Method],
     *,
     details: Mapping[str, Any] | None = None,
     done: Sequence[Row] = (),
-    on_method: OnMethod | None = None,
-    on_row: OnRow | None = None,
+    on_method: _OnMethod | None = None,
+    on_row: _OnRow | None = None,
 ) -> Comparison:
     """Compare searches as the paper's Table 2 does, for one model.
 
@@ -79,7 +79,7 @@ def compare(
     calibration.sizes.check_budget(asked.main)
     cost = calibration.sizes.cost.name
     chosen = [get(method) if isinstance(method, str) else method for method in methods]
-    labels = [UNPRUNED, *map(_label, chosen)]
+    labels = [_UNPRUNED, *map(_label, chosen)]
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InvalidInputError(f"The method {twice!r} was given twice. Give every method once, under its own name.")
@@ -96,7 +96,7 @@ def compare(
         ordered = [rows[label] for label in labels if label in rows]
         return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **failures})
 
-    rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
+    rows[_UNPRUNED] = before.get(_UNPRUNED) or Row(_UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
     own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
     for label, method in own_first if asked.all else list(zip(labels[1:], chosen, strict=True)):
         bill = None
@@ -141,7 +141,7 @@ def _make_frontier_row(
 ) -> Row:
     """The row of a search at several budgets, with what it had reached on the way."""
     beyond = asked.beyond
-    checkpoints = () if bill is None else [share * bill for share in CHECKPOINTS if share < beyond]
+    checkpoints = () if bill is None else [share * bill for share in _CHECKPOINTS if share < beyond]
     limit = None if bill is None else beyond * bill
     run = run_search(method, calibration, asked.all, bill=limit, checkpoints=checkpoints)
     if asked.main not in run.candidates:

@@ -17,8 +17,8 @@ from vispco.evaluation.frontier.measures import hypervolume
 from vispco.evaluation.result import Evaluation
 from vispco.search.bill import FlopsBill
 
-FORMAT, VERSION = "vispco-comparison", 1
-DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions that had no such setting
+_FORMAT, _VERSION = "vispco-comparison", 1
+_DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions that had no such setting
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": _FORMAT,
+            "version": _VERSION,
             "budget": self.budget,
             "cost": self.cost,
             "rows": [row.to_dict() for row in self.rows],
@@ -123,8 +123,8 @@ class Comparison:
     @parsing("a comparison")
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """Read `to_dict`. Keys that a newer version added are ignored."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise InvalidInputError(f'This is not a comparison: it has no "format": "{FORMAT}".')
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+            raise InvalidInputError(f'This is not a comparison: it has no "format": "{_FORMAT}".')
         rows = tuple(Row.from_dict(row) for row in data["rows"])
         return cls(data["budget"], data["cost"], rows, data.get("details", {}))
 
@@ -153,7 +153,7 @@ def load_finished_rows(path: Path, budget: float, cost: str, settings: Mapping[s
     existing = {
         "budget": found.budget,
         "cost": found.cost,
-        **{key: found.details.get(key, DEFAULT_SETTINGS.get(key)) for key in settings},
+        **{key: found.details.get(key, _DEFAULT_SETTINGS.get(key)) for key in settings},
     }
     given = {"budget": budget, "cost": cost, **settings}
     if existing == given:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vispco.compare.searches.comparison import Comparison, Row
 
 REFERENCE = "vispco"  # the search that others are set beside
-UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+_UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Com
 
     None for a comparison of one budget, or one without the reference.
     """
-    curves = {row.method: cost_curve(row) for row in comparison.rows if row.reached}
+    curves = {row.method: _cost_curve(row) for row in comparison.rows if row.reached}
     if reference not in curves:
         return None
     own = curves.pop(reference)
@@ -61,7 +61,7 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Com
     return ComparisonTable(columns, tuple(rows))
 
 
-def cost_curve(row: Row) -> CostCurve:
+def _cost_curve(row: Row) -> CostCurve:
     """Return the hypervolume of a row after each part of its bill, in FLOPs."""
     costs, values = (tuple(getattr(each, name) for each in row.reached) for name in ("flops", "hypervolume"))
     return CostCurve(row.method, costs, values)
@@ -72,9 +72,9 @@ def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
     by_task = {task.task: task.accuracy for task in evaluation.tasks}
     return (
         row.method,
-        flops_text(evaluation.flops[cost]),
+        _flops_text(evaluation.flops[cost]),
         f"{evaluation.fraction[cost]:.3f}",
-        flops_text(row.spent.total),
+        _flops_text(row.spent.total),
         f"{row.seconds:.1f}",
         str(row.evaluations),
         *(f"{100 * by_task[task]:.1f}" if task in by_task else "-" for task in tasks),
@@ -147,9 +147,9 @@ def _times(spent: float, cost: float) -> str:
     return f"{spent / cost:.2f}" if cost > 0 else "–"
 
 
-def flops_text(flops: float) -> str:
+def _flops_text(flops: float) -> str:
     """Format FLOPs with a unit: 3.56e12 -> '3.56 T'."""
-    for letter, unit in UNITS:
+    for letter, unit in _UNITS:
         if flops >= unit:
             return f"{flops / unit:.3g} {letter}" if flops < 999.5 * unit else f"{flops / unit:.0f} {letter}"
     return f"{flops:.0f}"

@@ -38,10 +38,10 @@ from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.scorers.base import VisionNeeds
 
-ROUNDING = 1e-9
-LOOKED_AT = 32  # calibration samples that tell whether a budget lies above the floor
-BISECTION_STEPS = 6  # of the range of sides: to 1/64
-LEAST = 1 / 16  # of a side
+_ROUNDING = 1e-9
+_LOOKED_AT = 32  # calibration samples that tell whether a budget lies above the floor
+_BISECTION_STEPS = 6  # of the range of sides: to 1/64
+_LEAST = 1 / 16  # of a side
 _TOWER_FLOPS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], float]] = WeakKeyDictionary()
 """Of each model, what its tower costs for pictures of a size."""
 
@@ -66,13 +66,13 @@ class Downsample(Rival):
         evaluator = self.require_model(calibration, "changes the pictures of a model")
         shrinker = Shrinker(evaluator, calibration.sizes.cost, tower=self.tower)
         shrinker.check()
-        least = fmean(shrinker.smallest(sample).charged for sample in evaluator.samples[:LOOKED_AT])
-        if least > budget + ROUNDING:
+        least = fmean(shrinker.smallest(sample).charged for sample in evaluator.samples[:_LOOKED_AT])
+        if least > budget + _ROUNDING:
             raise BudgetFloorError(
                 f"The budget {budget:g} is below the floor of 'downsample': with the smallest pictures this model still "
                 f"costs {least:.4g} of the unpruned one, because of its text. Give a budget above it."
             )
-        provenance = {"samples": min(LOOKED_AT, len(evaluator.samples))}
+        provenance = {"samples": min(_LOOKED_AT, len(evaluator.samples))}
         return Choice(provenance=provenance, evaluate=partial(self._evaluate, budget))
 
     def _evaluate(self, budget: float, test: Any, sizes: SampleSizes) -> Evaluation:
@@ -95,7 +95,7 @@ class Downsample(Rival):
         account = {
             "language": fmean(each.language for each in shrunk),
             "tower": fmean(each.tower for each in shrunk),
-            "over_budget": sum(each.charged > budget + ROUNDING for each in shrunk),  # by their text alone
+            "over_budget": sum(each.charged > budget + _ROUNDING for each in shrunk),  # by their text alone
         }
         return replace(
             found,
@@ -122,7 +122,7 @@ class Shrinker:
 
     def __init__(self, evaluator: Any, cost: Cost, *, tower: bool = True) -> None:
         self.model, self.cost, self.with_tower = evaluator.model, cost, tower
-        self.processor = without_least_size(evaluator.processor)
+        self.processor = _without_least_size(evaluator.processor)
         self.samples = evaluator.samples
         self._tower_flops = _TOWER_FLOPS.setdefault(self.model, {})
 
@@ -140,16 +140,16 @@ class Shrinker:
 
     def smallest(self, sample: Any) -> Shrunk:
         """The sample with the smallest pictures."""
-        return self._priced(sample, LEAST, self._prices(self._read(sample, 1.0)))
+        return self._priced(sample, _LEAST, self._prices(self._read(sample, 1.0)))
 
     def shrink(self, sample: Any, budget: float) -> Shrunk:
         """The largest picture whose cost meets the budget; the smallest one where none does."""
         if budget >= 1.0 or not sample.num_images:
             return Shrunk(sample, 1.0, 1.0, 1.0)
         whole = self._prices(self._read(sample, 1.0))
-        low, high = LEAST, 1.0
+        low, high = _LEAST, 1.0
         found = self._priced(sample, low, whole)
-        for _ in range(BISECTION_STEPS):
+        for _ in range(_BISECTION_STEPS):
             middle = (low + high) / 2
             tried = self._priced(sample, middle, whole)
             if tried.charged <= budget:
@@ -204,7 +204,7 @@ def resized(sample: Any, side: float) -> Any:
     return sample.with_images(small)
 
 
-def without_least_size(processor: Any) -> Any:
+def _without_least_size(processor: Any) -> Any:
     """A processor that does not enlarge small pictures: the least area, where it has one, becomes that of one token."""
     found = copy.copy(processor)
     images = copy.deepcopy(processor.image_processor)

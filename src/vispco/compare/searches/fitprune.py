@@ -39,7 +39,7 @@ from vispco.engine.rows import RowRequest, received_attention
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.families import family_of
 
-NOISE = 1e-9  # of a layer's total: sums in another order differ by less
+_NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
 
 @SEARCHES.register
@@ -61,7 +61,7 @@ class FitPruneSearch(Rival):
         few = calibration.first(len(calibration.sizes) if self.samples is None else self.samples)
         attention = read_received_attention(self.require_model(few, "reads a model's attention"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        calibration.bill.spent.measured += reading_flops(attention, few.sizes)
+        calibration.bill.spent.measured += _reading_flops(attention, few.sizes)
         alpha, counts = bisect(attention, few.sizes, budget, self.tolerance)
         return Choice(recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
 
@@ -99,7 +99,7 @@ def dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
     order = torch.where(live, mass, torch.inf).argsort(dim=-1, stable=True)
     ascending = torch.where(live, mass, 0.0).gather(-1, order)
     left = ascending.sum(-1, keepdim=True) - ascending.cumsum(-1)
-    goes = left >= (1.0 - alpha - NOISE) * total
+    goes = left >= (1.0 - alpha - _NOISE) * total
     return torch.zeros_like(live).scatter(-1, order, goes) & live
 
 
@@ -112,7 +112,7 @@ def recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
     return Schedule(tuple(share.mean(0).tolist()))
 
 
-def reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
+def _reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
     """FLOPs of reading the rows in all layers: each is a query times every key; see `vispco.scorers.cost`."""
     size = sizes.cost.dimensions
     rows = attention.rows + sizes.num_visual
@@ -136,13 +136,13 @@ class ReceivedAttention:
 
 @contextmanager
 def reading_attention(model: Any, layout: TokenLayout) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """A list that gets (cross, own) of each layer in a forward pass of the batch with this layout; see `received`."""
+    """A list that gets (cross, own) of each layer in a forward pass of the batch with this layout; see `_received`."""
     read: list[tuple[Tensor, Tensor]] = []
-    with attention_calls(model, lambda _, call: read.append(received(call, layout))):
+    with attention_calls(model, lambda _, call: read.append(_received(call, layout))):
         yield read
 
 
-def received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]:
+def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]:
     """Return the attention that visual tokens receive from text (sum) and from each other (mean): float32 [B, V] each."""
     last = layout.length - 1
     columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot

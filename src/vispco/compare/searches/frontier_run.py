@@ -19,7 +19,7 @@ from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.search.bill import FlopsBill
 
-STALE = 200  # measurements of each budget that were all known already: the space has no more to find
+_STALE = 200  # measurements of each budget that were all known already: the space has no more to find
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _stopped(
             left = [point for point in left if point > total]
             snapshots.append(snapshot())
         done = number >= steps if bill is None else total >= bill and len(best) == len(inside)
-        if done or number - changed > STALE * len(inside):
+        if done or number - changed > _STALE * len(inside):
             break
     end = snapshot()
     if not snapshots or snapshots[-1].flops != end.flops:

@@ -24,8 +24,8 @@ from vispco.core.schedule import Schedule
 from vispco.cost import clamp_budget, solve_kernel
 from vispco.evaluation.sample_sizes import SampleSizes
 
-Sampler = Literal["tpe", "gp"]
-GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
+_Sampler = Literal["tpe", "gp"]
+_GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
 
 
 @SEARCHES.register
@@ -36,12 +36,12 @@ class PSigmoidBO(OptunaRival):
     name: ClassVar[str] = "p-sigmoid-bo"
     least: ClassVar[Mapping[str, int]] = {"trials": 1, "startup": 1, "seed": 0}
 
-    sampler: Sampler = "tpe"
+    sampler: _Sampler = "tpe"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sampler not in get_args(Sampler):
-            raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
+        if self.sampler not in get_args(_Sampler):
+            raise UnknownNameError("sampler", self.sampler, list(get_args(_Sampler)))
 
     def make_sampler(self, optuna: Any) -> Any:
         if self.sampler == "gp":
@@ -50,7 +50,7 @@ class PSigmoidBO(OptunaRival):
 
     def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
         k = trial.suggest_float("k", 0.0, float(calibration.num_layers - 1))
-        gamma = trial.suggest_float("gamma", *GAMMA, log=True)
+        gamma = trial.suggest_float("gamma", *_GAMMA, log=True)
         curve = sigmoid(k, gamma, budget, calibration.sizes)
         score = calibration.score(calibration.sizes.fit(curve, budget))
         return score, Choice(curve, provenance={"k": k, "gamma": gamma, "score": score, "trial": trial.number})

@@ -23,7 +23,7 @@ from vispco.core.schedule import Schedule
 from vispco.sweep import spaces
 from vispco.sweep.cost_range import CostRange
 
-WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
+_WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
 
 
 @SEARCHES.register
@@ -74,7 +74,7 @@ class RandomN(AnytimeRival):
     def _range(self, calibration: Calibration, budget: float) -> CostRange:
         sizes = calibration.sizes
         space = spaces.get(self.space, calibration.num_layers, sizes.earliest_layer)
-        return CostRange(space, max(0.0, budget - WIDTH), budget, sizes.fraction)
+        return CostRange(space, max(0.0, budget - _WIDTH), budget, sizes.fraction)
 
     def _draw(self, cost_range: CostRange, number: int) -> Schedule:
         return cost_range.space.schedule(cost_range.draw(np.random.default_rng((self.seed, number))))

@@ -43,12 +43,12 @@ def get(name: str, **settings: Any) -> Any:
 
 DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "random", "scaled", "downsample")  # fmt: skip
 """What a comparison runs if nobody says: VisPCO's default search and the strongest of each kind of rival."""
-ALL = "all"
+_ALL = "all"
 
 
 def get_searches(names: Sequence[str] | None = None, *, seed: int = 0) -> list[Search]:
     """Build several searches, all registered ones by default. `seed` goes to those that draw anything at random."""
-    wanted = SEARCHES.names() if names is None or list(names) == [ALL] else names
+    wanted = SEARCHES.names() if names is None or list(names) == [_ALL] else names
     return [get(name, **({"seed": seed} if takes(name, "seed") else {})) for name in wanted]
 
 

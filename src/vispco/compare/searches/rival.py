@@ -206,7 +206,7 @@ class OptunaRival(TrialRival):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        load_optuna()  # or a refusal, before anything is measured
+        _load_optuna()  # or a refusal, before anything is measured
 
     def make_sampler(self, optuna: Any) -> Any:
         """Optuna's sampler: a multivariate tree-structured Parzen estimator."""
@@ -221,7 +221,7 @@ class OptunaRival(TrialRival):
         return calibration
 
     def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
-        optuna, few = load_optuna(), self.prepare(calibration)
+        optuna, few = _load_optuna(), self.prepare(calibration)
         studies = {b: optuna.create_study(direction="maximize", sampler=self.make_sampler(optuna)) for b in budgets}
 
         def try_next(budget: float) -> tuple[float, Choice]:
@@ -233,7 +233,7 @@ class OptunaRival(TrialRival):
         return try_next
 
 
-def load_optuna() -> Any:
+def _load_optuna() -> Any:
     """Optuna without its messages, or a sentence on how to get it."""
     with needs_extra("This search needs Optuna", "search"):
         import optuna  # noqa: PLC0415 - an extra, and slow to import

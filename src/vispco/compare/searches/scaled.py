@@ -24,7 +24,7 @@ from vispco.pruner.presets import PRESETS, PresetPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 
 
 @SEARCHES.register
@@ -54,14 +54,14 @@ class Scaled(Rival):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         if self.method is not None:
-            scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
+            _scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
             return Choice(provenance={"method": self.method}, planner=_pruner(self.method, calibration, budget))
         scores: dict[str, float] = {}
         left_out: dict[str, str] = {}
         few = calibration.first(self.samples)
         for method in PRESETS:
             try:
-                chain, schedule = scaled_schedule(method, few, budget)
+                chain, schedule = _scaled_schedule(method, few, budget)
                 scores[method] = few.under(chain).score(schedule)
             except VispcoError as error:
                 left_out[method] = str(error)
@@ -72,14 +72,14 @@ class Scaled(Rival):
         return Choice(provenance=provenance, planner=_pruner(best, calibration, budget))
 
 
-def scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:
+def _scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:
     """The chain of a method and its schedule at the budget, for each calibration sample."""
     preset, setting = presets.parse(method)
     chain = preset.chain_for(calibration.num_layers, setting)
     sizes = calibration.sizes.under(chain)
     schedule = preset.at_budget(budget, sizes.cost, sizes.workload, setting)
     spent = sizes.fraction(schedule)
-    if spent > budget + ROUNDING:
+    if spent > budget + _ROUNDING:
         raise BudgetFloorError(
             f"The method {method!r} comes to {spent:.4g} of the unpruned FLOPs where it keeps least, and the budget is "
             f"{budget:g}. Give a larger one."

@@ -34,8 +34,8 @@ from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel
 
-INFEASIBLE_SCORE = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
-LEAST_GAP = 1e-3  # between two steps at one layer, which become one
+_INFEASIBLE_SCORE = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
+_LEAST_GAP = 1e-3  # between two steps at one layer, which become one
 
 
 @SEARCHES.register
@@ -60,9 +60,9 @@ class TpeJoint(OptunaRival):
         chain = chains[trial.suggest_categorical("chain", list(chains))]
         params, own = suggest_steps(trial, calibration.num_layers), calibration.under(chain)
         floor = float(own.sizes.cost.lowest_fraction(own.sizes.workload).mean())
-        score = INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
+        score = _INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
         provenance = {"chain": str(chain), "score": score, "trial": trial.number, "params": params.tolist()}
-        planner = steps_pruner(chain, params, budget, calibration.sizes.cost)
+        planner = _steps_pruner(chain, params, budget, calibration.sizes.cost)
         return score, Choice(provenance=provenance, planner=planner)
 
 
@@ -74,7 +74,7 @@ def suggest_steps(trial: Any, num_layers: int) -> Tensor:
     shares = [trial.suggest_float(f"share_{j}", 0.01, 0.99) for j in numbers]
     positions = [layer - 0.5 for layer in layers]
     for place, (before, after) in enumerate(pairwise(positions), start=1):
-        positions[place] = max(after, before + LEAST_GAP)
+        positions[place] = max(after, before + _LEAST_GAP)
     heights = torch.tensor(shares).cumprod(0).clamp_min(kernel.r_min + 1e-6).tolist()
     params: Tensor = kernel.initial(num_layers, positions=positions, heights=heights)
     return params
@@ -97,7 +97,7 @@ def fitted_steps(params: Tensor, sizes: SampleSizes, budget: float) -> Schedule:
     return Schedule.from_counts(counts, sizes.num_visual.tolist())
 
 
-def steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pruner:
+def _steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pruner:
     """What is deployed: this chain and curve, moved to the budget of each sample."""
     kernel = replace(joint_kernel(), earliest_layer=chain.earliest_layer)
     return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, chain=chain))

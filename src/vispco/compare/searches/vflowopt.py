@@ -30,7 +30,7 @@ from vispco.core.schedule import Schedule
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.scorers import Chain
 
-DEPTHS = (9 / 28, 18 / 28)  # of the two stages inside, on the paper's model
+_DEPTHS = (9 / 28, 18 / 28)  # of the two stages inside, on the paper's model
 
 
 @SEARCHES.register
@@ -74,7 +74,7 @@ class VFlowOpt(OptunaRival):
 def three_stages(before: float, inside: float, budget: float, sizes: SampleSizes) -> Schedule:
     """Shares of what is left at each stage; the last one is the largest that meets the budget at a typical size."""
     L, size = sizes.num_layers, sizes.typical
-    places = [max(1, round(depth * L)) for depth in DEPTHS]
+    places = [max(1, round(depth * L)) for depth in _DEPTHS]
     curve = torch.ones(L, dtype=torch.float64) * before
     curve[places[0] :] = before * inside
     last = torch.arange(L) >= places[1]

@@ -110,7 +110,7 @@ def measure_joint_table(
         batches = samples.rung_batches()
         stage = {level: LevelSearch(candidates, batches, level, samples.settings, progress) for level in levels}
         ranking |= _compare_chains(stage, chains, settings, needed=not ranking)
-        search_levels(stage, searches, ranking, settings)
+        _search_levels(stage, searches, ranking, settings)
         searches |= stage
         found = MeasuredConfigurations.join([search.anchors() for search in stage.values()])
         remaining, rest = samples.measure_remaining(candidates, found.configurations, progress)
@@ -152,7 +152,7 @@ def _compare_chains(
     return found
 
 
-def search_levels(
+def _search_levels(
     searches: dict[float, LevelSearch],
     finished: dict[float, LevelSearch],
     ranking: dict[float, list[Chain]],

@@ -30,7 +30,7 @@ from vispco.search.joint.trials import (
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 
-MAX_LOSS_RATIO = (
+_MAX_LOSS_RATIO = (
     2.0  # the best of another kind of chain is kept as long as it loses no more than so many times the least
 )
 
@@ -197,7 +197,9 @@ class LevelSearch:
         """
         most = max(trial.rung for trial in self._measured_trials)
         among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
-        near = [place for place in _best_per_first_scorer(among) if among[place].loss <= MAX_LOSS_RATIO * among[0].loss]
+        near = [
+            place for place in _best_per_first_scorer(among) if among[place].loss <= _MAX_LOSS_RATIO * among[0].loss
+        ]
         loss = saturating_loss(torch.stack([trial.kl for trial in among], dim=-1))
         together = greedy_anchors(loss, leave_one_out_means(loss, self.groups[: len(loss)]), size - size // 4)
         wanted = dict.fromkeys([*near[: max(2, size // 2)], *together, *range(len(among))])
