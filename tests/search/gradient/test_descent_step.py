@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from vispco.search.shapes.initial import initial_shapes
 
 import tiny
 from vispco import kernels
@@ -19,6 +18,7 @@ from vispco.search.gradient.descent_step import (
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
 from vispco.search.gradient.projection import project
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import frozen
 from vispco.search.shape_pool import measure_shapes
 
