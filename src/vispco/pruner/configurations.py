@@ -15,8 +15,8 @@ from vispco.cost import Cost, Workload
 from vispco.cost.workload import Array
 from vispco.scorers import Chain
 
-LEVEL_PENALTY = 1e4  # a level that is not the nearest one is worse than any KL
-ROUNDING = 1e-9
+_LEVEL_PENALTY = 1e4  # a level that is not the nearest one is worse than any KL
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class Configurations:
         """
         levels = self.level.numpy().astype(np.float32)
         level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
-        ranked = estimate + LEVEL_PENALTY * np.abs(levels - level[:, None].astype(np.float32))
-        dear = (floors[:, 1:] > budget[:, None] + ROUNDING)[:, self.chain.numpy()]
+        ranked = estimate + _LEVEL_PENALTY * np.abs(levels - level[:, None].astype(np.float32))
+        dear = (floors[:, 1:] > budget[:, None] + _ROUNDING)[:, self.chain.numpy()]
         affordable = np.where(dear, np.inf, ranked)
         none = np.isinf(affordable).all(axis=-1, keepdims=True)
         found: Array = np.where(none, ranked, affordable).argmin(-1)

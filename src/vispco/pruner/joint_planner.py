@@ -25,7 +25,7 @@ from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
 
-MAX_CACHED_PLANS = 1 << 16
+_MAX_CACHED_PLANS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class JointPlanner:
         groups = tuple(number[chain] for chain in choice.chain.tolist())
         new = [place for place, key in enumerate(keys) if key not in self._solved]
         if new:
-            if len(self._solved) > MAX_CACHED_PLANS:
+            if len(self._solved) > _MAX_CACHED_PLANS:
                 self._solved.clear()
                 new = list(range(len(keys)))
             solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)

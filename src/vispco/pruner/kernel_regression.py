@@ -27,7 +27,7 @@ from vispco.pruner.observation import (
 
 NUM_COMPONENTS = 64  # principal components of a sample's features
 SMALL = 1 << 20  # numbers on the host that numpy pools; for more, its threads and torch's are in each other's way
-SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
+_SMALLEST = 1e-24  # of a squared length, as torch's `normalize` has it
 
 
 def saturating_loss(kl: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class BatchRegression:
         scaled = (batch_features(layout, embeddings) - tables.centre) * tables.scale
         projected = scaled @ tables.axes  # of words, picture and size apart: [B, 3 Q]
         words, picture, size = (projected[:, at : at + axes] for at in range(0, 3 * axes, axes))
-        inverse = ((scaled * scaled) @ tables.parts).clip(SMALLEST) ** -0.5  # [B, 2]
+        inverse = ((scaled * scaled) @ tables.parts).clip(_SMALLEST) ** -0.5  # [B, 2]
         if isinstance(scaled, Tensor):
             points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
             # -|x - y|^2 / 2, without |x|^2, which is the same for all y

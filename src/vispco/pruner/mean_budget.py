@@ -15,12 +15,12 @@ import numpy as np
 
 from vispco.cost.workload import Array
 
-LEVEL_STEP = 0.005  # steps of the levels that an input may take
-ROUNDING = 1e-9
-MIN_KL = 1e-6  # of an estimated KL: its logarithm is interpolated
-BISECTION_STEPS = 60  # of the multiplier's range
-MAX_CORRECTIONS = 8  # of multipliers that are corrected by what is left over
-TOLERANCE = 5e-4  # so near below a mean is near enough
+_LEVEL_STEP = 0.005  # steps of the levels that an input may take
+_ROUNDING = 1e-9
+_MIN_KL = 1e-6  # of an estimated KL: its logarithm is interpolated
+_BISECTION_STEPS = 60  # of the multiplier's range
+_MAX_CORRECTIONS = 8  # of multipliers that are corrected by what is left over
+_TOLERANCE = 5e-4  # so near below a mean is near enough
 
 
 class MultiplierBracket(NamedTuple):
@@ -55,9 +55,9 @@ class KlCurves:
         """
         known = np.unique(level)
         best = np.stack([estimate[:, level == each].min(axis=-1) for each in known], axis=-1).astype(np.float64)
-        log = np.minimum.accumulate(np.log(best.clip(MIN_KL)), axis=-1)  # more is never worse
+        log = np.minimum.accumulate(np.log(best.clip(_MIN_KL)), axis=-1)  # more is never worse
         known = known.astype(np.float64)
-        steps = max(1, round(float(known[-1] - known[0]) / LEVEL_STEP))
+        steps = max(1, round(float(known[-1] - known[0]) / _LEVEL_STEP))
         levels = np.linspace(known[0], known[-1], steps + 1)
         if len(known) == 1:
             levels, kl = levels[:1], np.exp(log)
@@ -68,7 +68,7 @@ class KlCurves:
             kl = np.exp(log[:, left] + (log[:, right] - log[:, left]) * share)
         least = np.asarray(floor, dtype=np.float64)[:, None]
         cost = least + levels * (1.0 - least)
-        over = cost > cap + ROUNDING
+        over = cost > cap + _ROUNDING
         over[:, 0] = False
         return cls(levels, kl, np.where(over, np.inf, cost))
 
@@ -91,14 +91,14 @@ def solve_multiplier(
 
     realised: what samples spend that are given budgets [B]: whole tokens leave a part of a budget over.
     """
-    low, high = 0.0, float(curves.kl.max()) / LEVEL_STEP + 1.0
+    low, high = 0.0, float(curves.kl.max()) / _LEVEL_STEP + 1.0
     if float(curves.spend(low).mean()) <= mean:
         return MultiplierBracket(low, low, 0.0)
     asked = mean
     found = _bisect_multiplier(curves, asked, low, high)
-    for _ in range(MAX_CORRECTIONS):
+    for _ in range(_MAX_CORRECTIONS):
         left = mean - float(realised(curves.spend(found)).mean())
-        if 0.0 <= left < TOLERANCE:
+        if 0.0 <= left < _TOLERANCE:
             break
         asked += left
         found = _bisect_multiplier(curves, asked, low, high)
@@ -107,7 +107,7 @@ def solve_multiplier(
 
 def _bisect_multiplier(curves: KlCurves, mean: float, low: float, high: float) -> MultiplierBracket:
     """The multiplier, between two others, at which the budgets of samples have a mean."""
-    for _ in range(BISECTION_STEPS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low * high) ** 0.5 if low > 0 else high * 1e-6
         low, high = (middle, high) if float(curves.spend(middle).mean()) > mean else (low, middle)
     least, most = float(curves.spend(high).mean()), float(curves.spend(low).mean())

@@ -21,7 +21,7 @@ from vispco.pruner.found_shape import deployed_gamma
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
-MakeShape = Callable[[float], Callable[[TokenLayout, Tensor], Tensor]]
+_MakeShape = Callable[[float], Callable[[TokenLayout, Tensor], Tensor]]
 """A fraction of the FLOPs -> the shapes for it."""
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
@@ -58,7 +58,7 @@ class Priced:
         return max(1, round(STEPS * self.flops_fraction(budget, workload, cost)))
 
 
-class MeasuredCosts:
+class _MeasuredCosts:
     """Milliseconds of batches, by the profiles of the devices where they run; each is read once."""
 
     def __init__(self, dimensions: Dimensions) -> None:
@@ -119,7 +119,7 @@ class TimeLimits:
 
     def __init__(self, budget: Budget, priced: Priced) -> None:
         self.budget, self.priced = budget, priced
-        self.costs = MeasuredCosts(priced.dimensions)
+        self.costs = _MeasuredCosts(priced.dimensions)
         self._known: dict[tuple[Any, ...], TimeLimit] = {}
 
     def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> TimeLimit:
@@ -141,7 +141,7 @@ class MeasuredPlanner:
     planned for each layer, and every sample keeps as many tokens as fit into it beside its text.
     """
 
-    def __init__(self, budget: Budget, make_shape: MakeShape, priced: Priced) -> None:
+    def __init__(self, budget: Budget, make_shape: _MakeShape, priced: Priced) -> None:
         self.budget, self.make_shape, self.priced = budget, make_shape, priced
         self._shapes: dict[int, Any] = {}
         self._limits = TimeLimits(budget, priced)

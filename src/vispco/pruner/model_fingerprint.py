@@ -17,9 +17,9 @@ from vispco.engine import unwrap
 if TYPE_CHECKING:
     from vispco.pruner.pruner_spec import PrunerSpec
 
-SPREAD = 256  # numbers of each tensor that the digest is made of, at equal distances
-LONGEST = 60  # characters of a size in a message
-NOT_SIZES = ("dtype_bytes",)  # the same model in another precision is the same model
+_SPREAD = 256  # numbers of each tensor that the digest is made of, at equal distances
+_LONGEST = 60  # characters of a size in a message
+_NOT_SIZES = ("dtype_bytes",)  # the same model in another precision is the same model
 
 
 class OtherWeightsWarning(UserWarning):
@@ -42,8 +42,8 @@ class ModelFingerprint:
     def of(cls, model: Any) -> Self:
         model = unwrap(model)
         sizes = Dimensions.from_config(model.config).to_dict()
-        known = {name: _plain(value) for name, value in sizes.items() if name not in NOT_SIZES}
-        return cls(type(model).__name__, known, weights_digest(model))
+        known = {name: _plain(value) for name, value in sizes.items() if name not in _NOT_SIZES}
+        return cls(type(model).__name__, known, _weights_digest(model))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,12 +93,12 @@ def check_model(spec: PrunerSpec, model: Any) -> None:
         sizes = (spec.cost or {}).get("dimensions")
         if not isinstance(sizes, Mapping):
             return
-        made_for = ModelFingerprint("", {name: sizes[name] for name in sizes if name not in NOT_SIZES}, "")
+        made_for = ModelFingerprint("", {name: sizes[name] for name in sizes if name not in _NOT_SIZES}, "")
     made_for.check(model, f"The pruner in {spec.folder}")
 
 
 @torch.no_grad()
-def weights_digest(model: Any) -> str:
+def _weights_digest(model: Any) -> str:
     """Names, shapes and some numbers of every parameter; weights that are not in memory count by name and shape."""
     found = blake2b(digest_size=16)
     named = ((name.replace("_orig_mod.", ""), tensor) for name, tensor in model.named_parameters())  # of compiled parts
@@ -106,7 +106,7 @@ def weights_digest(model: Any) -> str:
         found.update(f"{name}:{tuple(tensor.shape)};".encode())
         if tensor.device.type != "meta" and tensor.is_floating_point():
             flat = tensor.detach().reshape(-1)
-            some = flat[:: max(1, flat.numel() // SPREAD)].to("cpu", torch.bfloat16)
+            some = flat[:: max(1, flat.numel() // _SPREAD)].to("cpu", torch.bfloat16)
             found.update(some.view(torch.int16).numpy().tobytes())
     return found.hexdigest()
 
@@ -129,4 +129,4 @@ def _shown(value: Any) -> str:
     if not known:
         return "none"
     kinds = ", ".join(dict.fromkeys(map(str, known)))
-    return f"{kinds if len(kinds) <= LONGEST else f'{kinds[:LONGEST]}...'} in {len(known)} of {len(value)} layers"
+    return f"{kinds if len(kinds) <= _LONGEST else f'{kinds[:_LONGEST]}...'} in {len(known)} of {len(value)} layers"

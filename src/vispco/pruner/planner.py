@@ -21,7 +21,7 @@ from vispco.scorers.cost import workload_under
 
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
-MAX_CACHED_PLANS = 1 << 16
+_MAX_CACHED_PLANS = 1 << 16
 
 
 class BudgetPlanner:
@@ -51,7 +51,7 @@ class BudgetPlanner:
     def _plan(self, keys: Sequence[tuple[Any, ...]], params: Tensor, sizes: Array) -> TokenPlan:
         new = [row for row, key in enumerate(keys) if key not in self._solved]
         if new:
-            if len(self._solved) > MAX_CACHED_PLANS:
+            if len(self._solved) > _MAX_CACHED_PLANS:
                 self._solved.clear()
                 new = list(range(len(keys)))
             self._solved |= dict(zip([keys[row] for row in new], self._solve(params[new], sizes[new]), strict=True))

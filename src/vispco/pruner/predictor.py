@@ -17,8 +17,8 @@ from vispco.kernels import Kernel
 from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
 
-WAVES = 8  # sines and cosines of the budget
-SIZES = 3  # log N_t, log N_v and their ratio
+_WAVES = 8  # sines and cosines of the budget
+_SIZES = 3  # log N_t, log N_v and their ratio
 
 
 class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -74,7 +74,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         self.visual = nn.Sequential(nn.LayerNorm(2 * D), nn.Linear(2 * D, W))
         self.text = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, W), nn.GELU())
         self.queries = nn.Parameter(torch.randn(Q, W) * W**-0.5)
-        self.terms = nn.Sequential(nn.Linear(2 * WAVES + 1 + SIZES, W), nn.GELU(), nn.Linear(W, W))
+        self.terms = nn.Sequential(nn.Linear(2 * _WAVES + 1 + _SIZES, W), nn.GELU(), nn.Linear(W, W))
         self.trunk = nn.Sequential(
             nn.LayerNorm((3 + Q) * W),
             nn.Dropout(config.dropout),
@@ -138,7 +138,7 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         """The budget as a number and as waves, and the sizes that say what it buys."""
         dtype = self.offset.weight.dtype
         b = budget.to(observation.visual.device, dtype)[:, None]
-        phase = b * torch.pi * torch.arange(1, WAVES + 1, device=b.device)
+        phase = b * torch.pi * torch.arange(1, _WAVES + 1, device=b.device)
         sizes = observation.sizes[:, :2].to(dtype).clamp_min(1)
         logs = sizes.log() / 5.0
         return torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1)

@@ -12,7 +12,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from vispco.compare.searches.equal_terms import CostCurve, text_rows
+from vispco.compare.searches.comparison_views import CostCurve, equal_terms_rows
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import write_text
 from vispco.evaluation import Evaluation
@@ -228,7 +228,7 @@ def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
             others = [c for c in curves if c.kind == "empirical" and getattr(c, price)]
             if getattr(own, price) and others:
                 shown = [CostCurve(c.label, getattr(c, price), c.value) for c in (own, *others)]
-                columns, rows = text_rows(shown[0], shown[1:], name)
+                columns, rows = equal_terms_rows(shown[0], shown[1:], name)
                 tables.append(Bench(own.label, columns, tuple(rows)))
                 break
     return tables

@@ -33,5 +33,10 @@ class FlopsBill:
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + sign * other[part.name])
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, float]) -> FlopsBill:
+        """From `to_dict`; keys that a newer version added are ignored."""
+        return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
+
     def to_dict(self) -> dict[str, float]:
         return {**asdict(self), "total": self.total, "total_shared": self.total_shared}

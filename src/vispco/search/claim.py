@@ -20,8 +20,8 @@ from vispco.search.ranks import rank_and_size
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
-TRAINING = "training"  # the folder of a gradient training's checkpoint and metrics
-WRITTEN = (disk.CONFIG, disk.SHAPES, disk.METRICS, disk.FRONTIER, disk.UNPRUNED)
+_TRAINING = "training"  # the folder of a gradient training's checkpoint and metrics
+_WRITTEN = (disk.CONFIG, disk.SHAPES, disk.METRICS, disk.FRONTIER, disk.UNPRUNED)
 
 
 @contextmanager
@@ -48,14 +48,14 @@ def claimed(
     known = {
         **settings,
         "dtype": str(getattr(model, "dtype", "")),
-        "samples": samples_digest(samples),
-        "test": None if test is None else samples_digest(test),
+        "samples": _samples_digest(samples),
+        "test": None if test is None else _samples_digest(test),
     }
     with folder.claim("search", known, model=ModelFingerprint.of(model).to_dict()):
         finished = folder.record.files.get(disk.FRONTIER) is not None  # it is written last, and has its checksum
         folder.until_finish(JOURNAL, write=not finished)
         if not finished:
-            folder.declare(*WRITTEN, f"{TRAINING}/{checkpoint.NAME}", f"{TRAINING}/{disk.METRICS}")
+            folder.declare(*_WRITTEN, f"{_TRAINING}/{checkpoint.NAME}", f"{_TRAINING}/{disk.METRICS}")
         yield _shared_place(folder, finished=finished)[0], folder, finished
         folder.finish()
 
@@ -67,7 +67,7 @@ def _shared_place(folder: RunFolder, *, finished: bool) -> tuple[Path, bool]:
     return Path(str(known[0])), bool(known[1])
 
 
-def samples_digest(samples: Sequence[Sample]) -> str:
+def _samples_digest(samples: Sequence[Sample]) -> str:
     """A short name of a list of samples, from all that is asked and known of them but the pictures' pixels."""
     found = blake2b(digest_size=16)
     for sample in samples:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 
-class PlanRecorder:
+class _PlanRecorder:
     """A planner that remembers what it planned: the mean retention, and for how many samples."""
 
     def __init__(self, planner: BudgetPlanner | JointPlanner) -> None:
@@ -78,7 +78,7 @@ def evaluate_planners(
     points = []
     for budget, planner in planners.items():
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")
-        recorded = PlanRecorder(planner)
+        recorded = _PlanRecorder(planner)
         own = planner.chain if isinstance(planner, JointPlanner) else None
         evaluation = judge(recorded if own is None else Pruner(own, recorded))
         about = {"budget": budget, **({} if own is None else {"methods": recorded.methods()}), **(provenance or {})}

@@ -45,7 +45,7 @@ LLAVA = SearchPreset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
 # Section "Implementation Details": single-layer pruning on Qwen2.5-VL-3B.
 TEXT = SearchPreset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
 
-BY_MODEL = {"qwen": QWEN, "gemma": GEMMA, "llava": LLAVA}
+_BY_MODEL = {"qwen": QWEN, "gemma": GEMMA, "llava": LLAVA}
 # Table hyperparams_ablation: Qwen2.5-VL-3B by kernel.
 BY_KERNEL = {
     "linear": SearchPreset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
@@ -54,7 +54,7 @@ BY_KERNEL = {
     "multi-step": SearchPreset(lam=1, alpha=10, epsilon=0.05, sigma=5, rate=1e-4),
 }
 # `steps` and `free` are ours: they take the single-layer row of the model.
-PRESETS = {"text": TEXT, **BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in BY_KERNEL.items()}}
+PRESETS = {"text": TEXT, **_BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in BY_KERNEL.items()}}
 
 
 def get(name: str) -> SearchPreset:
@@ -70,7 +70,7 @@ def for_model(config: Any, kernel: str) -> SearchPreset:
     A model that the paper has not tried gets Qwen's row.
     """
     kind = str(getattr(config, "model_type", "")).lower()
-    family = next((name for name in BY_MODEL if name in kind), "qwen")
+    family = next((name for name in _BY_MODEL if name in kind), "qwen")
     if family == "qwen" and kernel in BY_KERNEL:
         return BY_KERNEL[kernel]
-    return BY_MODEL[family]
+    return _BY_MODEL[family]

@@ -18,13 +18,13 @@ from rich.progress import (
 
 from vispco.core.progress_lines import ProgressLines
 
-FIELDS = ("kl", "share", "violation", "w", "lambda")
+_FIELDS = ("kl", "share", "violation", "w", "lambda")
 
 
-def format_values(values: dict[str, float]) -> str:
+def _format_values(values: dict[str, float]) -> str:
     """The numbers as the line shows them; those that a solver does not have are left out."""
     names = {"kl": "KL", "share": "FLOPs share", "violation": "violation", "w": "w", "lambda": "λ"}
-    return "  ".join(f"{names[key]} {values[key]:.4g}" for key in FIELDS if key in values)
+    return "  ".join(f"{names[key]} {values[key]:.4g}" for key in _FIELDS if key in values)
 
 
 class ProgressBar:
@@ -59,7 +59,7 @@ class ProgressBar:
         return self
 
     def step(self, values: dict[str, float]) -> None:
-        self.advance(1, format_values(values))
+        self.advance(1, _format_values(values))
 
     def advance(self, work: float, what: str) -> None:
         """So much is done; `what` is what happens."""

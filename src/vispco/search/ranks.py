@@ -14,8 +14,8 @@ import torch
 
 from vispco.search.objective import Objective
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 Progress = Callable[[float, str], None]
 """(passes over a batch since the last call, in units of the unpruned pass; a text that says what was done)."""
 
@@ -32,7 +32,7 @@ def rank_and_size() -> tuple[int, int]:
     return int(state.process_index), int(state.num_processes)
 
 
-def gather(own: Item) -> list[Item]:
+def gather(own: _Item) -> list[_Item]:
     """What each rank gives, in the order of the ranks, on every rank."""
     _, size = rank_and_size()
     if size == 1:
@@ -54,11 +54,11 @@ def parts_by_weight(weights: Sequence[float], size: int) -> list[list[int]]:
 
 
 def shared_over_ranks(
-    items: Sequence[Item],
-    work: Callable[[Item], Result],
+    items: Sequence[_Item],
+    work: Callable[[_Item], _Result],
     objective: Objective,
     weights: Sequence[float] | None = None,
-) -> list[Result]:
+) -> list[_Result]:
     """What `work` gives for each item: every rank does its part and gets all of it, with what the journals noted.
 
     weights: what each item takes, in any unit, so that the ranks end together (default: all the same).
@@ -70,7 +70,7 @@ def shared_over_ranks(
     own = [work(items[place]) for place in parts[rank]]
     journal = objective.journal
     found = gather((own, {} if journal is None else journal.take_new()))
-    results: dict[int, Result] = {}
+    results: dict[int, _Result] = {}
     for other, (measured, entries) in enumerate(found):
         results.update(zip(parts[other], measured, strict=True))
         if journal is not None and other != rank:

@@ -32,7 +32,7 @@ from vispco.version import __version__
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
-TYPICAL = 8  # batches whose median size is the typical one
+_TYPICAL = 8  # batches whose median size is the typical one
 
 
 def search(
@@ -106,7 +106,7 @@ def search(
         evaluator = TaskEvaluator(model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size)
         alone = ranks.rank_and_size()[1] == 1  # many ranks share this pass, too, at the end
         if folder is not None and alone:
-            tell_unpruned(evaluator(), folder, say)
+            _tell_unpruned(evaluator(), folder, say)
         say(f"vision tower and teacher: {len(samples)} samples, once each")
         run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
         outcome = run_mode(run)
@@ -127,7 +127,7 @@ def search(
                     "cost": objective.cost.to_dict(),
                     "samples": len(samples),
                     "typical": [
-                        int(torch.cat([getattr(b, size) for b in run.batches[:TYPICAL]]).median())
+                        int(torch.cat([getattr(b, size) for b in run.batches[:_TYPICAL]]).median())
                         for size in ("num_text", "num_visual")
                     ],
                     "spent": objective.spent.to_dict(),
@@ -163,12 +163,12 @@ def search(
         if folder is not None:
             for unpruned in found:
                 if isinstance(unpruned, Evaluation):
-                    tell_unpruned(unpruned, folder, say)
+                    _tell_unpruned(unpruned, folder, say)
             frontier.save(folder.path / disk.FRONTIER)
         return frontier
 
 
-def tell_unpruned(unpruned: Evaluation, folder: RunFolder, say: Callable[[str], None]) -> None:
+def _tell_unpruned(unpruned: Evaluation, folder: RunFolder, say: Callable[[str], None]) -> None:
     """Save and print the accuracy of the unpruned model on the same samples."""
     disk.write_unpruned(folder.path, unpruned)
     items = sum(task.n for task in unpruned.tasks)

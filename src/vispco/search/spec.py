@@ -28,7 +28,7 @@ SOLVERS = {
     "predictor": ("table", "projection", "lagrangian"),
     "line": ("line",),
 }
-JOINT_BATCH = 16  # samples of a batch in a joint search
+_JOINT_BATCH = 16  # samples of a batch in a joint search
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -91,7 +91,7 @@ class SearchSpec:
             costs.COSTS.get(self.cost)  # an unknown name is refused here
         if not self.budgets:
             raise InvalidInputError("No budgets were given. Give at least one, such as 0.5.")
-        object.__setattr__(self, "solver", choose_solver(self.mode, self.solver))
+        object.__setattr__(self, "solver", _choose_solver(self.mode, self.solver))
         object.__setattr__(self, "budgets", tuple(parse_budget(budget) for budget in self.budgets))
 
     @classmethod
@@ -153,7 +153,7 @@ class SearchSpec:
                     "A joint search has curves and a solver of its own. To choose a kernel or a solver, give one scorer."
                 )
             if compensate is not None:  # then it is not searched
-                effort = rest.pop("effort", None) or Effort(batch_size=JOINT_BATCH)
+                effort = rest.pop("effort", None) or Effort(batch_size=_JOINT_BATCH)
                 rest["effort"] = replace(effort, joint=replace(effort.joint, compensations=()))
             preset = rest.pop("preset", None)
             rest["preset"] = presets.get(preset) if isinstance(preset, str) else preset
@@ -181,7 +181,7 @@ class SearchSpec:
         if scorers is None:
             scorers = candidate_chains(servable=servable, cacheable=cacheable)
         chains = check_chains(scorers, servable=servable, cacheable=cacheable)
-        effort = effort or Effort(batch_size=JOINT_BATCH)
+        effort = effort or Effort(batch_size=_JOINT_BATCH)
         found = cls(chains[0], joint_kernel(servable=servable), mode="joint", chains=chains, effort=effort, **rest)
         return replace(found, servable=servable, cacheable=cacheable)
 
@@ -245,7 +245,7 @@ class SearchSpec:
         return cls.of(data["scorer"], **read)
 
 
-def choose_solver(mode: str, solver: str | None) -> str:
+def _choose_solver(mode: str, solver: str | None) -> str:
     """The solver of a mode, its default if none is given; an error lists what there is."""
     if mode not in SOLVERS:
         raise InvalidInputError(

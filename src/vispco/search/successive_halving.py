@@ -20,7 +20,7 @@ from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import ShapePool, measure_shapes, median_size
 
-NUM_LEADERS = 3  # shapes whose neighbours are measured
+_NUM_LEADERS = 3  # shapes whose neighbours are measured
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ def shape_search(
     if explore is not None and explore < 1:
         raise InvalidInputError(f"explore={explore} was given. Give 1 shape or more, or None for all.")
     pool, explored = explored_shapes(objective, kernel, budget, batches, explore)
-    first = rank_shapes(objective, batches, kernel, pool.params[explored], budget, keep=min(NUM_LEADERS, len(explored)))
+    first = rank_shapes(
+        objective, batches, kernel, pool.params[explored], budget, keep=min(_NUM_LEADERS, len(explored))
+    )
     order = pool.nearest(pool.curves[explored[first.index]])
     neighbours = order[~torch.isin(order, explored)][: len(explored) // 2]
     best = first

@@ -9,8 +9,9 @@ from compare.searches.conftest import evaluator
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import (
     Calibration,
+    Choice,
     Comparison,
-    PlannerResult,
+    RivalResult,
     SampleSizes,
     compare,
     comparison_table,
@@ -97,7 +98,9 @@ def test_the_plot_shows_every_search_but_not_the_unpruned_model(comparison):
 
 
 def test_what_another_search_found_takes_part_with_its_own_bill():
-    own = PlannerResult("vispco", Schedule.single(2, 0.3, LAYERS), FlopsBill(forward=5.0, backward=10.0), 3.0)
+    own = RivalResult(
+        "vispco", Choice(Schedule.single(2, 0.3, LAYERS)), None, FlopsBill(forward=5.0, backward=10.0), 3.0
+    )
     before = replace(get("vtw", start=1).search(SyntheticEvaluator()), method="vtw (eta)")
     said = []
     found = compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.5, [own, before, "vtw"], on_method=said.append)
@@ -121,7 +124,7 @@ def test_on_a_model_with_samples_of_many_sizes(calibration, test_set):
     def planner(layout, _):
         return TokenPlan(Schedule.single(2, 0.2, 10).counts(layout.num_visual))
 
-    methods = ["vtw", "fitprune", "random-2", PlannerResult("planned", planner, FlopsBill(), 0.0)]
+    methods = ["vtw", "fitprune", "random-2", RivalResult("planned", Choice(planner=planner), None, FlopsBill(), 0.0)]
     found = compare(Calibration(calibration, measure="kl"), test_set, 0.5, methods)
     assert len(set(sizes.num_visual.tolist())) > 1
     for row in found.rows[1:]:

@@ -12,8 +12,8 @@ from vispco.compare.searches import (
     Choice,
     ComparedBudgets,
     Comparison,
-    PlannerResult,
     Rival,
+    RivalResult,
     compare,
     comparison_table,
     equal_terms_table,
@@ -22,7 +22,7 @@ from vispco.compare.searches import (
     search_names,
 )
 from vispco.compare.searches.comparison import Reached
-from vispco.compare.searches.equal_terms import CostCurve, equal_terms, text_rows
+from vispco.compare.searches.comparison_views import CostCurve, equal_terms, equal_terms_rows
 from vispco.compare.searches.registry import DEFAULT
 from vispco.core.registry import preserved
 from vispco.core.schedule import Schedule
@@ -102,7 +102,7 @@ def test_the_table_asks_both_questions_and_says_what_is_not_reached():
     ]
     slow = equal_terms(others[0], 100.0, 0.6)
     assert (slow.at_cost, slow.reaches_at, slow.end_cost, slow.end_value) == (0.5, 220.0, 220.0, 0.65)
-    columns, rows = text_rows(own, others)
+    columns, rows = equal_terms_rows(own, others)
     assert columns[3:] == ("at vispco's cost", "reaches vispco's at")
     assert [row[3:] for row in rows] == [
         ("0.6000", "1.00 ×"),
@@ -166,7 +166,7 @@ class AllAtOnce:
         other = make_sizes(*OTHER)
         assert len(sizes) != len(other)
         curve = Schedule.single(1, 0.2, LAYERS)
-        return {b: PlannerResult("vispco", other.fit(curve, b), bill, 2.0) for b in budgets}
+        return {b: RivalResult("vispco", Choice(other.fit(curve, b)), None, bill, 2.0) for b in budgets}
 
 
 def test_a_search_that_learns_all_budgets_is_billed_once_and_others_get_that_bill():

@@ -13,10 +13,9 @@ import tiny
 from compare.searches.conftest import built, evaluator
 from compare.searches.synthetic_search import make_sizes
 from vispco.compare.searches import Calibration, SampleSizes, compare, get, run_search
-from vispco.compare.searches.autoprune import AutoPrune
+from vispco.compare.searches.autoprune import AutoPrune, attention_bits, information
 from vispco.compare.searches.btp_layers import equal_stages, layer_similarity, pick_layers
-from vispco.compare.searches.mutual_information import attention_bits, information
-from vispco.compare.searches.shrinker import Shrinker, resized
+from vispco.compare.searches.downsample import Shrinker, resized
 from vispco.core.errors import BudgetFloorError, NotApplicableError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.cost import BudgetWarning
@@ -84,12 +83,13 @@ def test_autoprune_is_steeper_where_the_question_says_less():
 def test_autoprune_decides_for_each_input_alone_and_within_its_budget():
     test = evaluator("test")
     sizes = SampleSizes.of(test)
-    found = get("autoprune").search(evaluator(), 0.5)
+    rival = get("autoprune")
+    found = rival.search(evaluator(), 0.5)
     assert (found.spent.total, found.method) == (0.0, "autoprune")
-    schedule = found.schedules(test, sizes)
+    schedule = rival.schedules(test, sizes, 0.5)
     assert bool((sizes.fractions(schedule.counts(sizes.num_visual.tolist())) <= 0.5).all())
     one = TaskEvaluator(*built("tiny-qwen"), test.samples[2:3], "fastv", max_new_tokens=1)
-    alone = found.schedules(one, SampleSizes.of(one)).counts(sizes.num_visual[2:3].tolist())
+    alone = rival.schedules(one, SampleSizes.of(one), 0.5).counts(sizes.num_visual[2:3].tolist())
     assert torch.equal(alone[0], schedule.counts(sizes.num_visual.tolist())[2])
     assert found.evaluate(test, sizes).fraction["exact"] <= 0.5
 

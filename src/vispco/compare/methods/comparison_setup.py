@@ -26,13 +26,13 @@ from vispco.search.spec import Effort
 from vispco.timing.prefill import time_generation
 from vispco.timing.timing import paired_speedup
 
-SHRINK = 4
+_SHRINK = 4
 """By how much the sides of a picture are divided to find the items that need its details."""
-TIMED = 2  # prompts
-RIGHT = 0.5  # a score from here on is a right answer
+_TIMED = 2  # prompts
+_RIGHT = 0.5  # a score from here on is a right answer
 
 
-class LayerInputs(Cost):
+class _LayerInputs(Cost):
     """Visual tokens that all layers take in."""
 
     name: ClassVar[str] = "layer-inputs"
@@ -78,7 +78,7 @@ class ComparisonSetup:
             progress=self.progress,
         )
         dimensions: Dimensions = found.costs["exact"].dimensions
-        found.costs = {**found.costs, LayerInputs.name: LayerInputs(dimensions)}
+        found.costs = {**found.costs, _LayerInputs.name: _LayerInputs(dimensions)}
         return found
 
     @cached_property
@@ -106,7 +106,7 @@ class ComparisonSetup:
             progress=self.progress,
         )
         answers = evaluator(None).details["predictions"]
-        return frozenset(sample.id for sample in self.test if sample.score(answers[sample.id]) < RIGHT)
+        return frozenset(sample.id for sample in self.test if sample.score(answers[sample.id]) < _RIGHT)
 
     def measures(self, found: Evaluation) -> dict[str, Any]:
         """The fields of a `MethodTableRow` that an evaluation gives."""
@@ -122,7 +122,7 @@ class ComparisonSetup:
             "fraction": found.fraction["exact"],
             "flops": found.flops["exact"],
             "kv_bytes": found.flops["kv-bytes"],
-            "mean_inputs": found.flops[LayerInputs.name] / self.num_layers,
+            "mean_inputs": found.flops[_LayerInputs.name] / self.num_layers,
         }
 
     def sampled(self, evaluations: Sequence[Evaluation]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class ComparisonSetup:
     def _timed(self) -> dict[int, Encoded]:
         """Prompts with their pictures, by place in the test set: the first of each of a few tasks."""
         first = {sample.task: place for place, sample in reversed(list(enumerate(self.test)))}
-        places = sorted(first.values())[:TIMED]
+        places = sorted(first.values())[:_TIMED]
         return {place: encode(self.model, self.processor, [self.test[place]]) for place in places}
 
     def unpruned_row(self) -> MethodTableRow:
@@ -177,5 +177,5 @@ class ComparisonSetup:
 
 def _coarse(image: Image.Image) -> Image.Image:
     """A picture of the same size without its details."""
-    small = image.resize((max(1, image.width // SHRINK), max(1, image.height // SHRINK)), Image.Resampling.BOX)
+    small = image.resize((max(1, image.width // _SHRINK), max(1, image.height // _SHRINK)), Image.Resampling.BOX)
     return small.resize(image.size, Image.Resampling.BICUBIC)

@@ -26,9 +26,9 @@ from vispco.scorers import Chain
 from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
 
-WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
-Asked = tuple[Kind, float | None, Schedule]
-OnRows = Callable[[MethodTable], None]
+_WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
+_Asked = tuple[Kind, float | None, Schedule]
+_OnRows = Callable[[MethodTable], None]
 """Told the table so far after each method, and after each search."""
 
 
@@ -38,7 +38,7 @@ def fill_table(
     table: MethodTable | None = None,
     *,
     on_method: Callable[[str], None] = lambda _: None,
-    on_rows: OnRows = lambda _: None,
+    on_rows: _OnRows = lambda _: None,
 ) -> MethodTable:
     """Measure every method of the settings. A method that cannot run on this model gets a row with a note.
 
@@ -101,7 +101,7 @@ def _measured(setup: ComparisonSetup, settings: TableSettings, method: str) -> t
 
 
 def _times(
-    setup: ComparisonSetup, settings: TableSettings, method: str, asked: Sequence[Asked], chain: Chain
+    setup: ComparisonSetup, settings: TableSettings, method: str, asked: Sequence[_Asked], chain: Chain
 ) -> dict[str, dict[str, float]]:
     """Of the method as published and at each budget, with its planner; and of the first draw of each budget."""
     makers: dict[str, Callable[[int], Pruner]] = {}
@@ -122,10 +122,10 @@ def _timed_name(kind: str, budget: float | None) -> str:
     return f"{kind} {budget}"
 
 
-def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[Asked]:
+def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[_Asked]:
     """All that is measured without a search."""
     preset, setting = presets.parse(method)
-    found: list[Asked] = [("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))]
+    found: list[_Asked] = [("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))]
     for budget in settings.budgets:
         found.append(("scaled", budget, preset.at_budget(budget, sizes.cost, sizes.workload, setting)))
         found += [("sampled", budget, schedule) for schedule in _drawn(settings, sizes, budget)]
@@ -136,7 +136,7 @@ def _drawn(settings: TableSettings, sizes: SampleSizes, budget: float) -> list[S
     """Random non-increasing schedules that meet a budget; none where it lies under the floor."""
     space = spaces.get("free", sizes.num_layers, sizes.earliest_layer)
     try:
-        inside = CostRange(space, max(0.0, budget - WIDTH), budget, sizes.fraction)
+        inside = CostRange(space, max(0.0, budget - _WIDTH), budget, sizes.fraction)
     except InvalidInputError:
         return []
     draws = [inside.draw(np.random.default_rng((settings.seed, number))) for number in range(settings.draws)]

@@ -24,7 +24,7 @@ from vispco.scorers import Chain
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.spec import Effort
 
-EXPLORE = 16  # shapes that a search looks at first: a quarter of the usual number, since there are many methods
+_EXPLORE = 16  # shapes that a search looks at first: a quarter of the usual number, since there are many methods
 
 STAYS = "the method's own schedule is better on the calibration set"
 
@@ -62,7 +62,7 @@ def search_on_top(
 
 def _search(
     setup: ComparisonSetup, settings: TableSettings, chain: Chain, calibration: rivals.Calibration, budget: float
-) -> rivals.Candidate:
+) -> rivals.RivalResult:
     """What the search of the settings finds for one budget."""
     assert settings.search is not None  # noqa: S101 - asked by the caller
     search = rivals.get(settings.search)
@@ -70,9 +70,9 @@ def _search(
     if no_gradient and isinstance(search, VispcoSearch) and search.solver in ("projection", "lagrangian"):
         search = rivals.get(settings.evaluated_search)
     if not isinstance(search, VispcoSearch):
-        found: rivals.Candidate = search.search(calibration, budget)
+        found: rivals.RivalResult = search.search(calibration, budget)
         return found
-    effort = Effort(descent=DescentSettings(explore=EXPLORE))
+    effort = Effort(descent=DescentSettings(explore=_EXPLORE))
     return search.search(calibration, budget, effort=effort, batches=setup.batches)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 
-FORMAT, VERSION = "vispco-methods", 1
+_FORMAT, _VERSION = "vispco-methods", 1
 Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "compensated", "searched"]
 """The model itself; a method as published; scaled to a budget; with schedules drawn at random; scaled, with attention given back;
 with a schedule that was searched."""
@@ -110,14 +110,14 @@ class MethodTable:
 
     def to_dict(self) -> dict[str, Any]:
         rows = [asdict(row) for row in self.rows]
-        return {"format": FORMAT, "version": VERSION, "details": dict(self.details), "rows": rows}
+        return {"format": _FORMAT, "version": _VERSION, "details": dict(self.details), "rows": rows}
 
     @classmethod
     @parsing("a table of methods")
     def from_dict(cls, data: Mapping[str, Any]) -> MethodTable:
         """Read `to_dict`. Keys that a newer version added are ignored."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise InvalidInputError(f'This is not a table of methods: it has no "format": "{FORMAT}".')
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+            raise InvalidInputError(f'This is not a table of methods: it has no "format": "{_FORMAT}".')
         return cls(tuple(MethodTableRow.from_dict(row) for row in data["rows"]), data.get("details", {}))
 
     def save(self, path: str | os.PathLike[str]) -> None:

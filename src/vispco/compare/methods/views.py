@@ -8,8 +8,8 @@ from dataclasses import fields
 
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 
-SUFFIXES = {"sampled": " random", "compensated": " + compensation", "searched": " + search"}
-COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
+_SUFFIXES = {"sampled": " random", "compensated": " + compensation", "searched": " + search"}
+_COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
 
 
 def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -18,7 +18,7 @@ def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...
     compensation or a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
     standard deviation, behind all others the 95 % interval.
     """
-    columns = (*COLUMNS, *table.tasks)
+    columns = (*_COLUMNS, *table.tasks)
     return columns, tuple(_text(row, table.tasks) for row in table.rows)
 
 
@@ -52,12 +52,12 @@ def latex_text(table: MethodTable) -> str:
 
 def _label(row: MethodTableRow) -> str:
     at = "" if row.budget is None else f" @{100 * row.budget:g}%"
-    return row.method + SUFFIXES.get(row.kind, "") + at
+    return row.method + _SUFFIXES.get(row.kind, "") + at
 
 
 def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
     if row.accuracy is None:
-        return (_label(row), row.note.split(":")[0], *[""] * (len(COLUMNS) - 2 + len(tasks)))
+        return (_label(row), row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
     interval = f"±{100 * row.deviation:.1f}" if row.deviation is not None else _interval(row)
     return (
         _label(row),
@@ -90,7 +90,7 @@ def _plain(value: object) -> object:
     return "" if value is None else value
 
 
-LATEX = {
+_LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -107,4 +107,4 @@ LATEX = {
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -20,7 +20,6 @@ from vispco.compare.searches import (  # noqa: F401  # they register
     vtw,
 )
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate, PlannerResult, RivalResult
 from vispco.compare.searches.compare import ComparedBudgets, compare
 from vispco.compare.searches.comparison import Comparison, Row
 from vispco.compare.searches.comparison_views import (
@@ -33,7 +32,7 @@ from vispco.compare.searches.comparison_views import (
 )
 from vispco.compare.searches.frontier_run import FrontierRun, Snapshot, run_search
 from vispco.compare.searches.registry import SEARCHES, Search, get, get_searches, search_names
-from vispco.compare.searches.rival import AnytimeRival, Choice, Rival
+from vispco.compare.searches.rival import AnytimeRival, Choice, Rival, RivalResult
 from vispco.compare.searches.vispco_search import VispcoSearch
 from vispco.evaluation.sample_sizes import SampleSizes
 
@@ -41,13 +40,11 @@ __all__ = [
     "SEARCHES",
     "AnytimeRival",
     "Calibration",
-    "Candidate",
     "Choice",
     "ComparedBudgets",
     "Comparison",
     "ComparisonTable",
     "FrontierRun",
-    "PlannerResult",
     "Rival",
     "RivalResult",
     "Row",

@@ -16,32 +16,35 @@ the sum to as many (None: take the sum as it is). Which tokens stay is up to the
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import InputResult
-from vispco.compare.searches.mutual_information import read_mutual_information
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import solve_curve
+from vispco.compare.searches.rival import Choice, Rival, solve_curve
 from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.cost import snap
-from vispco.evaluation.result import Evaluation, Evaluator
+from vispco.engine import attention_calls
+from vispco.engine.attention import AttentionCall
+from vispco.engine.rows import attention_weights
+from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.search.bill import FlopsBill
+from vispco.families import family_of
 
-DEPTH = 32  # layers of the paper's model, in whose units the curve is given
-HEIGHT = 0.75
+_DEPTH = 32  # layers of the paper's model, in whose units the curve is given
+_HEIGHT = 0.75
+_TINY = 1e-12
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class AutoPrune:
+class AutoPrune(Rival):
     """A curve by mutual information. heads: how many heads `gamma` is meant for."""
 
     name: ClassVar[str] = "autoprune"
@@ -58,60 +61,87 @@ class AutoPrune:
                 "and at least 1 head."
             )
 
-    @property
-    def label(self) -> str:
-        return self.name
+    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        """Nothing is searched: each input is read when it is evaluated."""
+        assert budget is not None  # noqa: S101 - needs_budget
+        self.require_model(calibration, "reads a model's attention")
+        return Choice(provenance={"samples": 0}, evaluate=partial(self._evaluate, budget))
 
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def search(self, calibration: Calibration | Evaluator, budget: float) -> AutoPruneResult:
-        """Nothing is searched: the result reads each input that it is evaluated on."""
-        start = time.perf_counter()
-        given = Calibration.of(calibration)
-        given.sizes.check_budget(budget)
-        if not hasattr(given.evaluator, "model"):
-            raise InvalidInputError(
-                f"The search {self.name!r} reads a model's attention, and {type(given.evaluator).__name__} has no model. "
-                "Give a TaskEvaluator."
-            )
-        provenance = {"settings": self.settings(), "samples": 0}
-        return AutoPruneResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=provenance)
-
-    def curve(self, bits: Tensor, num_layers: int, first: int) -> Tensor:
-        """The curves of inputs with so much mutual information [S], before they are scaled: float64 [S, L]."""
-        k = (self.k0 - self.gamma * bits.double()).clamp_min(0.0)[:, None]
-        depth = torch.arange(num_layers, dtype=torch.float64) * DEPTH / num_layers
-        curve = HEIGHT / (1.0 + torch.exp(k * (depth - self.x0 - k)))
-        return torch.cat([torch.ones_like(curve[:, :first]), curve[:, first:]], dim=-1)
-
-
-@dataclass(frozen=True)
-class AutoPruneResult(InputResult):
-    """The method at a budget: each input's attention decides for it."""
-
-    rival: AutoPrune
-
-    def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
-        """Read the attention on the inputs of a `TaskEvaluator`, and evaluate the schedule of each."""
-        found: Evaluation = test(self.schedules(test, sizes))
+    def _evaluate(self, budget: float, test: Any, sizes: SampleSizes) -> Evaluation:
+        found: Evaluation = test(self.schedules(test, sizes, budget))
         return found
 
-    def schedules(self, test: Any, sizes: SampleSizes) -> Schedule:
-        """The schedule of each input: whole tokens within the budget."""
-        layer = sizes.num_layers // DEPTH
-        bits = read_mutual_information(test, layer)
-        if self.rival.heads is not None:
-            bits = bits * self.rival.heads / sizes.cost.dimensions.heads
+    def curve(self, bits: Tensor, num_layers: int, first: int) -> Tensor:
+        """The curves of inputs with this mutual information [S], before they are scaled: float64 [S, L]."""
+        k = (self.k0 - self.gamma * bits.double()).clamp_min(0.0)[:, None]
+        depth = torch.arange(num_layers, dtype=torch.float64) * _DEPTH / num_layers
+        curve = _HEIGHT / (1.0 + torch.exp(k * (depth - self.x0 - k)))
+        return torch.cat([torch.ones_like(curve[:, :first]), curve[:, first:]], dim=-1)
+
+    def schedules(self, test: Any, sizes: SampleSizes, budget: float) -> Schedule:
+        """Read the attention on the inputs of a `TaskEvaluator`: whole tokens of each within the budget."""
+        layer = sizes.num_layers // _DEPTH
+        bits = _read_mutual_information(test, layer)
+        if self.heads is not None:
+            bits = bits * self.heads / sizes.cost.dimensions.heads
         first = max(sizes.earliest_layer, layer + 1)
-        raw = self.rival.curve(bits, sizes.num_layers, first)
+        raw = self.curve(bits, sizes.num_layers, first)
 
         def scaled(factor: Tensor) -> Tensor:
             moved = (raw * factor[..., None]).clamp(max=1.0)
             return torch.cat([torch.ones_like(moved[..., :first]), moved[..., first:]], dim=-1)
 
         most = 1.0 / float(raw.min().clamp_min(1e-6))
-        curves = solve_curve(scaled, self.budget, sizes.workload, sizes.cost, most=most)
-        limits = torch.full((len(sizes),), self.budget, dtype=torch.float64)
+        curves = solve_curve(scaled, budget, sizes.workload, sizes.cost, most=most)
+        limits = torch.full((len(sizes),), budget, dtype=torch.float64)
         counts = snap(curves, limits, sizes.workload, sizes.cost, fill=False)
         return Schedule.from_counts(counts, sizes.num_visual.tolist())
+
+
+@torch.no_grad()
+def _read_mutual_information(evaluator: Any, layer: int) -> Tensor:
+    """Bits, summed over the heads of one layer of the unpruned model: float64 [S], in the order of the samples."""
+    model, places, found = evaluator.model, [], []
+    for batch in evaluator.batches:
+        encoded = evaluator.store.encode(batch.samples)
+        layout = family_of(model).layout(model, encoded.inputs)
+        parts: list[Tensor] = []
+
+        def see(place: int, call: AttentionCall) -> None:
+            if place == layer:
+                parts.append(attention_bits(call, layout))  # noqa: B023 - used in this round only
+
+        with attention_calls(model, see):
+            model(**encoded.inputs, use_cache=False, logits_to_keep=1)
+        places += batch.rows
+        found.append(parts[0].cpu())
+    return torch.cat(found)[torch.tensor(places).argsort()]
+
+
+def attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
+    """Mutual information of one attention call, text to visual tokens, head by head, added up: float64 [B]."""
+    last = layout.length - 1
+    columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
+    rows, present = layout.instruction_index.clamp(max=last), layout.has_instruction
+    total = torch.zeros(layout.batch_size, dtype=torch.float64, device=columns.device)
+    for head in range(call.query.shape[1]):
+        weights = attention_weights(call.of_head(head), rows)[:, 0]  # [B, R, K]
+        seen = weights.gather(-1, columns[:, None].expand(-1, rows.shape[1], -1)).masked_fill(~slots[:, None], 0.0)
+        total += information(seen, present)
+    return total
+
+
+def information(weights: Tensor, present: Tensor | None = None) -> Tensor:
+    """Mutual information in bits of rows and columns: weights [B, R, V] >= 0 -> float64 [B].
+
+    A row is a distribution over columns once it is divided by its sum; rows are equally likely. present: bool [B, R], the
+    rows that count; None for all. A row of zeros, which sees nothing of the columns, never counts.
+    """
+    given = weights.double()
+    total = given.sum(-1)  # [B, R]
+    given = given / total[..., None].clamp_min(_TINY)  # p(column | row)
+    share = ((total > 0) if present is None else present & (total > 0)).double()
+    share = share / share.sum(-1, keepdim=True).clamp_min(1.0)  # p(row)
+    column = (share[..., None] * given).sum(1, keepdim=True)  # p(column)
+    each = given * (given.clamp_min(_TINY).log2() - column.clamp_min(_TINY).log2())
+    return (share[..., None] * each).sum((-1, -2))

@@ -50,12 +50,7 @@ class BtpLayers(Rival):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         few = calibration.first(self.samples)
-        if not hasattr(few.evaluator, "model"):
-            raise InvalidInputError(
-                f"The search {self.name!r} reads a model's states, and {type(few.evaluator).__name__} has no model. Give a "
-                "TaskEvaluator."
-            )
-        similarity = layer_similarity(few.evaluator)
+        similarity = layer_similarity(self.require_model(few, "reads a model's states"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
         layers = pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
         provenance = {"layers": layers, "similarity": similarity.tolist(), "looked_at": len(few.sizes)}

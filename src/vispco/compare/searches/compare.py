@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate, PlannerResult, RivalResult, evaluate_candidate
 from vispco.compare.searches.comparison import Comparison, Reached, Row
 from vispco.compare.searches.comparison_views import REFERENCE
 from vispco.compare.searches.frontier_run import run_search
 from vispco.compare.searches.registry import Search, get
-from vispco.compare.searches.rival import AnytimeRival
+from vispco.compare.searches.rival import AnytimeRival, RivalResult
 from vispco.core.errors import BudgetFloorError, InvalidInputError, NotApplicableError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.search.bill import FlopsBill
 
-UNPRUNED = "unpruned"
-CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
-OnMethod = Callable[[str], None]
+_UNPRUNED = "unpruned"
+_CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
+_OnMethod = Callable[[str], None]
 """Called with the name of each method before its search begins."""
-OnRow = Callable[[Comparison], None]
+_OnRow = Callable[[Comparison], None]
 """Called with the comparison so far after each method."""
-Method: TypeAlias = str | Search | RivalResult | PlannerResult
+_Method: TypeAlias = str | Search | RivalResult
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,12 @@ def compare(
     calibration: Calibration | Evaluator,
     test: Evaluator,
     budget: float | ComparedBudgets,
-    methods: Sequence[Method],
+    methods: Sequence[_Method],
     *,
     details: Mapping[str, Any] | None = None,
     done: Sequence[Row] = (),
-    on_method: OnMethod | None = None,
-    on_row: OnRow | None = None,
+    on_method: _OnMethod | None = None,
+    on_row: _OnRow | None = None,
 ) -> Comparison:
     """Compare searches as the paper's Table 2 does, for one model.
 
@@ -80,7 +79,7 @@ def compare(
     calibration.sizes.check_budget(asked.main)
     cost = calibration.sizes.cost.name
     chosen = [get(method) if isinstance(method, str) else method for method in methods]
-    labels = [UNPRUNED, *map(_label, chosen)]
+    labels = [_UNPRUNED, *map(_label, chosen)]
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InvalidInputError(f"The method {twice!r} was given twice. Give every method once, under its own name.")
@@ -97,7 +96,7 @@ def compare(
         ordered = [rows[label] for label in labels if label in rows]
         return Comparison(asked.main, cost, (*ordered, *others), {**known, **(details or {}), **failures})
 
-    rows[UNPRUNED] = before.get(UNPRUNED) or Row(UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
+    rows[_UNPRUNED] = before.get(_UNPRUNED) or Row(_UNPRUNED, _check_cost(test(full), cost), FlopsBill(), 0.0, 0, full)
     own_first = sorted(zip(labels[1:], chosen, strict=True), key=lambda pair: pair[0] != REFERENCE)
     for label, method in own_first if asked.all else list(zip(labels[1:], chosen, strict=True)):
         bill = None
@@ -109,10 +108,13 @@ def compare(
         if on_method is not None:
             on_method(label)
         try:
-            if asked.all and not isinstance(method, RivalResult | PlannerResult):
+            if asked.all and not isinstance(method, RivalResult):
                 rows[label] = _make_frontier_row(method, calibration, asked, test, sizes, bill)
             else:
-                rows[label] = _make_row(_run(method, calibration, asked.main), test, sizes)
+                found = method if isinstance(method, RivalResult) else method.search(calibration, asked.main)
+                bill_of = (found.spent, found.seconds, found.evaluations)
+                evaluation = _check_cost(found.evaluate(test, sizes), cost)
+                rows[label] = Row(found.method, evaluation, *bill_of, found.schedule, found.provenance)
         except (NotApplicableError, BudgetFloorError) as error:
             not_run[label] = str(error)
         before.pop(label, None)
@@ -121,7 +123,7 @@ def compare(
     return comparison()
 
 
-def _is_same(row: Row, method: Search | RivalResult | PlannerResult, bill: float | None, beyond: float) -> bool:
+def _is_same(row: Row, method: Search | RivalResult, bill: float | None, beyond: float) -> bool:
     """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
     provenance = row.provenance
     if _settings(method) not in (None, provenance.get("settings")):
@@ -139,17 +141,18 @@ def _make_frontier_row(
 ) -> Row:
     """The row of a search at several budgets, with what it had reached on the way."""
     beyond = asked.beyond
-    checkpoints = () if bill is None else [share * bill for share in CHECKPOINTS if share < beyond]
+    checkpoints = () if bill is None else [share * bill for share in _CHECKPOINTS if share < beyond]
     limit = None if bill is None else beyond * bill
     run = run_search(method, calibration, asked.all, bill=limit, checkpoints=checkpoints)
     if asked.main not in run.candidates:
         raise BudgetFloorError(run.under_floor[asked.main])
     known: dict[object, Evaluation] = {}
 
-    def evaluate(candidate: Candidate) -> Evaluation:
-        key = _what_runs(candidate)
+    def evaluate(candidate: RivalResult) -> Evaluation:
+        choice = candidate.choice  # the snapshots of an unchanged choice share its evaluation
+        key = (choice.schedule, id(choice.planner), id(choice.evaluate), candidate.budget)
         if key not in known:
-            known[key] = _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name)
+            known[key] = _check_cost(candidate.evaluate(test, sizes), sizes.cost.name)
         return known[key]
 
     reached = []
@@ -173,41 +176,14 @@ def _make_frontier_row(
     )
 
 
-def _what_runs(candidate: Candidate) -> object:
-    """What tells the candidates of snapshots apart: those of an unchanged choice share it."""
-    if isinstance(candidate, RivalResult):
-        return candidate.schedule, candidate.budget
-    return id(getattr(candidate, "planner", candidate))
+def _label(method: Search | RivalResult) -> str:
+    return method.method if isinstance(method, RivalResult) else method.label
 
 
-def _label(method: Search | RivalResult | PlannerResult) -> str:
-    return method.method if isinstance(method, RivalResult | PlannerResult) else method.label
-
-
-def _settings(method: Search | RivalResult | PlannerResult) -> dict[str, Any] | None:
+def _settings(method: Search | RivalResult) -> dict[str, Any] | None:
     """Return the settings of a search as JSON returns them; None for a result without settings."""
-    settings: Mapping[str, Any] | None
-    if isinstance(method, RivalResult | PlannerResult):
-        settings = method.provenance.get("settings")
-    else:
-        settings = method.settings()
+    settings = method.provenance.get("settings") if isinstance(method, RivalResult) else method.settings()
     return None if settings is None else dict(json.loads(json.dumps(settings)))
-
-
-def _run(method: Search | RivalResult | PlannerResult, calibration: Calibration, budget: float) -> Candidate:
-    return method if isinstance(method, RivalResult | PlannerResult) else method.search(calibration, budget)
-
-
-def _make_row(candidate: Candidate, test: Evaluator, sizes: SampleSizes) -> Row:
-    return Row(
-        candidate.method,
-        _check_cost(evaluate_candidate(candidate, test, sizes), sizes.cost.name),
-        candidate.spent,
-        candidate.seconds,
-        candidate.evaluations,
-        candidate.schedule,
-        candidate.provenance,
-    )
 
 
 def _check_cost(evaluation: Evaluation, cost: str) -> Evaluation:

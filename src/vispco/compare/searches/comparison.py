@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from vispco.compare.searches.candidate import spent_from_dict
 from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
 from vispco.core.schedule import Schedule
@@ -18,8 +17,8 @@ from vispco.evaluation.frontier import hypervolume
 from vispco.evaluation.result import Evaluation
 from vispco.search.bill import FlopsBill
 
-FORMAT, VERSION = "vispco-comparison", 1
-DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions that had no such setting
+_FORMAT, _VERSION = "vispco-comparison", 1
+_DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions that had no such setting
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Row:
         return cls(
             data["method"],
             Evaluation.from_dict(data["evaluation"]),
-            spent_from_dict(search["spent"]),
+            FlopsBill.from_dict(search["spent"]),
             search["seconds"],
             search["evaluations"],
             None if schedule is None else Schedule.from_dict(schedule),
@@ -112,8 +111,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": _FORMAT,
+            "version": _VERSION,
             "budget": self.budget,
             "cost": self.cost,
             "rows": [row.to_dict() for row in self.rows],
@@ -124,8 +123,8 @@ class Comparison:
     @parsing("a comparison")
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """Read `to_dict`. Keys that a newer version added are ignored."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise InvalidInputError(f'This is not a comparison: it has no "format": "{FORMAT}".')
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+            raise InvalidInputError(f'This is not a comparison: it has no "format": "{_FORMAT}".')
         rows = tuple(Row.from_dict(row) for row in data["rows"])
         return cls(data["budget"], data["cost"], rows, data.get("details", {}))
 
@@ -154,7 +153,7 @@ def load_finished_rows(path: Path, budget: float, cost: str, settings: Mapping[s
     existing = {
         "budget": found.budget,
         "cost": found.cost,
-        **{key: found.details.get(key, DEFAULT_SETTINGS.get(key)) for key in settings},
+        **{key: found.details.get(key, _DEFAULT_SETTINGS.get(key)) for key in settings},
     }
     given = {"budget": budget, "cost": cost, **settings}
     if existing == given:

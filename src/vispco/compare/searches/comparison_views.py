@@ -1,14 +1,19 @@
-"""A comparison as text tables, for the command line and the report, and as the data of a plot."""
+"""A comparison as text tables, for the command line and the report, and as the data of a plot.
+
+On equal terms: a search that ends cheap with a small hypervolume is not cheaper than one that pays more and finds more. So
+two questions are asked of each: what had it found when it had spent as much as the reference, and what had it spent when it
+had found as much?
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vispco.compare.searches.comparison import Comparison, Row
-from vispco.compare.searches.equal_terms import CostCurve, text_rows
 
 REFERENCE = "vispco"  # the search that others are set beside
-UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+_UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,15 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Com
 
     None for a comparison of one budget, or one without the reference.
     """
-    curves = {row.method: cost_curve(row) for row in comparison.rows if row.reached}
+    curves = {row.method: _cost_curve(row) for row in comparison.rows if row.reached}
     if reference not in curves:
         return None
     own = curves.pop(reference)
-    columns, rows = text_rows(own, list(curves.values()))
+    columns, rows = equal_terms_rows(own, list(curves.values()))
     return ComparisonTable(columns, tuple(rows))
 
 
-def cost_curve(row: Row) -> CostCurve:
+def _cost_curve(row: Row) -> CostCurve:
     """Return the hypervolume of a row after each part of its bill, in FLOPs."""
     costs, values = (tuple(getattr(each, name) for each in row.reached) for name in ("flops", "hypervolume"))
     return CostCurve(row.method, costs, values)
@@ -67,9 +72,9 @@ def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
     by_task = {task.task: task.accuracy for task in evaluation.tasks}
     return (
         row.method,
-        flops_text(evaluation.flops[cost]),
+        _flops_text(evaluation.flops[cost]),
         f"{evaluation.fraction[cost]:.3f}",
-        flops_text(row.spent.total),
+        _flops_text(row.spent.total),
         f"{row.seconds:.1f}",
         str(row.evaluations),
         *(f"{100 * by_task[task]:.1f}" if task in by_task else "-" for task in tasks),
@@ -77,9 +82,74 @@ def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def flops_text(flops: float) -> str:
+@dataclass(frozen=True)
+class CostCurve:
+    """Hypervolume reached at each cost, ascending. A search that cannot be stopped has one point, its end."""
+
+    label: str
+    cost: tuple[float, ...]
+    value: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EqualTerms:
+    """A search beside the reference.
+
+    end_cost, end_value: its whole cost and its last hypervolume. at_cost: its hypervolume for at most the reference's
+    cost; None where it has nothing so cheap. reaches_at: its cost when it first has the reference's hypervolume; None where it never has.
+    """
+
+    label: str
+    end_cost: float
+    end_value: float
+    at_cost: float | None
+    reaches_at: float | None
+
+
+def equal_terms(curve: CostCurve, cost: float, value: float) -> EqualTerms:
+    """Compare a curve with a reference that spent `cost` and reached `value`."""
+    within = [found for spent, found in zip(curve.cost, curve.value, strict=True) if spent <= cost]
+    enough = [spent for spent, found in zip(curve.cost, curve.value, strict=True) if found >= value]
+    return EqualTerms(
+        curve.label,
+        curve.cost[-1],
+        curve.value[-1],
+        max(within) if within else None,
+        min(enough) if enough else None,
+    )
+
+
+def equal_terms_rows(
+    reference: CostCurve, others: Sequence[CostCurve], price: str = "FLOPs"
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows of a table: the reference first. Costs are multiples of the reference's.
+
+    price: what the costs are, for the header.
+    """
+    cost, value = reference.cost[-1], reference.value[-1]
+    name = reference.label
+    columns = ("search", "hypervolume", f"{price} (× {name})", f"at {name}'s cost", f"reaches {name}'s at")
+    first: tuple[str, ...] = (name, f"{value:.4f}", "1.00", f"{value:.4f}", "1.00 ×")
+    return columns, [first, *(_equal_terms_row(equal_terms(curve, cost, value), cost) for curve in others)]
+
+
+def _equal_terms_row(found: EqualTerms, cost: float) -> tuple[str, ...]:
+    return (
+        found.label,
+        f"{found.end_value:.4f}",
+        _times(found.end_cost, cost),
+        "–" if found.at_cost is None else f"{found.at_cost:.4f}",
+        "not reached" if found.reaches_at is None else f"{_times(found.reaches_at, cost)} ×",
+    )
+
+
+def _times(spent: float, cost: float) -> str:
+    return f"{spent / cost:.2f}" if cost > 0 else "–"
+
+
+def _flops_text(flops: float) -> str:
     """Format FLOPs with a unit: 3.56e12 -> '3.56 T'."""
-    for letter, unit in UNITS:
+    for letter, unit in _UNITS:
         if flops >= unit:
             return f"{flops / unit:.3g} {letter}" if flops < 999.5 * unit else f"{flops / unit:.0f} {letter}"
     return f"{flops:.0f}"

@@ -14,73 +14,71 @@ A model whose processor makes every picture the same number of tokens cannot be 
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, replace
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import InputResult
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.shrinker import Shrinker
-from vispco.core.errors import BudgetFloorError, InvalidInputError
-from vispco.evaluation.result import Evaluation, Evaluator
+from vispco.compare.searches.rival import Choice, Rival
+from vispco.core.errors import BudgetFloorError, NotApplicableError
+from vispco.cost import Cost, Workload
+from vispco.cost.counted_flops import counted_flops
+from vispco.engine.vision import encode_pictures
+from vispco.evaluation.encoded import Prompt, read
+from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.search.bill import FlopsBill
+from vispco.scorers.base import VisionNeeds
 
-ROUNDING = 1e-9
-LOOKED_AT = 32  # calibration samples that tell whether a budget lies above the floor
+_ROUNDING = 1e-9
+_LOOKED_AT = 32  # calibration samples that tell whether a budget lies above the floor
+_BISECTION_STEPS = 6  # of the range of sides: to 1/64
+_LEAST = 1 / 16  # of a side
+_TOWER_FLOPS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], float]] = WeakKeyDictionary()
+"""Of each model, what its tower costs for pictures of a size."""
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class Downsample:
+class Downsample(Rival):
     """Smaller pictures. tower: whether what the vision tower saves may be spent on tokens."""
 
     name: ClassVar[str] = "downsample"
 
     tower: bool = True
 
-    @property
-    def label(self) -> str:
-        return self.name
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def search(self, calibration: Calibration | Evaluator, budget: float) -> DownsampleResult:
-        """Nothing is searched; a model that it cannot serve is refused here."""
-        start = time.perf_counter()
-        given = Calibration.of(calibration)
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
+        """Its floor, which `_search` looks at, may lie under that of the text: a smaller picture saves in the tower."""
         if not 0.0 < budget <= 1.0:
-            given.sizes.check_budget(budget)  # refuses it
-        if not hasattr(given.evaluator, "model"):
-            raise InvalidInputError(
-                f"{self.name!r} changes the pictures of a model, and {type(given.evaluator).__name__} has none. Give a "
-                "TaskEvaluator."
-            )
-        shrinker = Shrinker(given.evaluator, given.sizes.cost, tower=self.tower)
+            calibration.sizes.check_budget(budget)  # refuses it
+
+    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+        """Nothing is searched; a model that it cannot serve is refused here."""
+        assert budget is not None  # noqa: S101 - needs_budget
+        evaluator = self.require_model(calibration, "changes the pictures of a model")
+        shrinker = Shrinker(evaluator, calibration.sizes.cost, tower=self.tower)
         shrinker.check()
-        least = fmean(shrinker.smallest(sample).charged for sample in given.evaluator.samples[:LOOKED_AT])
-        if least > budget + ROUNDING:
+        least = fmean(shrinker.smallest(sample).charged for sample in evaluator.samples[:_LOOKED_AT])
+        if least > budget + _ROUNDING:
             raise BudgetFloorError(
                 f"The budget {budget:g} is below the floor of 'downsample': with the smallest pictures this model still "
                 f"costs {least:.4g} of the unpruned one, because of its text. Give a budget above it."
             )
-        provenance = {"settings": self.settings(), "samples": min(LOOKED_AT, len(given.evaluator.samples))}
-        return DownsampleResult(self, budget, FlopsBill(), time.perf_counter() - start, provenance=provenance)
+        provenance = {"samples": min(_LOOKED_AT, len(evaluator.samples))}
+        return Choice(provenance=provenance, evaluate=partial(self._evaluate, budget))
 
-
-@dataclass(frozen=True)
-class DownsampleResult(InputResult):
-    """The largest pictures within a budget: the inputs change, and all of their tokens are kept."""
-
-    rival: Downsample
-
-    def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
-        """Shrink the pictures of a `TaskEvaluator` and ask the unpruned model."""
-        shrinker = Shrinker(test, sizes.cost, tower=self.rival.tower)
-        shrunk = [shrinker.shrink(sample, self.budget) for sample in test.samples]
+    def _evaluate(self, budget: float, test: Any, sizes: SampleSizes) -> Evaluation:
+        """Shrink the pictures of a `TaskEvaluator` to the largest within the budget, and ask the unpruned model."""
+        shrinker = Shrinker(test, sizes.cost, tower=self.tower)
+        shrunk = [shrinker.shrink(sample, budget) for sample in test.samples]
         evaluator = type(test)(
             test.model,
             shrinker.processor,
@@ -97,10 +95,129 @@ class DownsampleResult(InputResult):
         account = {
             "language": fmean(each.language for each in shrunk),
             "tower": fmean(each.tower for each in shrunk),
-            "over_budget": sum(each.charged > self.budget + ROUNDING for each in shrunk),  # by their text alone
+            "over_budget": sum(each.charged > budget + _ROUNDING for each in shrunk),  # by their text alone
         }
         return replace(
             found,
             fraction={**dict.fromkeys(found.fraction, account["language"]), name: charged},
             details={**found.details, "downsample": account},
         )
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A sample with smaller pictures. Shares of the whole picture's: `language` of the language model, `tower` of the tower.
+
+    charged: what counts against a budget of the language model.
+    """
+
+    sample: Any
+    language: float
+    tower: float
+    charged: float
+
+
+class Shrinker:
+    """Finds the largest pictures of a sample that a budget allows, by asking the processor how many tokens they become."""
+
+    def __init__(self, evaluator: Any, cost: Cost, *, tower: bool = True) -> None:
+        self.model, self.cost, self.with_tower = evaluator.model, cost, tower
+        self.processor = _without_least_size(evaluator.processor)
+        self.samples = evaluator.samples
+        self._tower_flops = _TOWER_FLOPS.setdefault(self.model, {})
+
+    def check(self) -> None:
+        """Refuse a model whose pictures have as many tokens at any size."""
+        sample = max(self.samples, key=lambda each: each.area)
+        if not sample.num_images:
+            raise NotApplicableError("'downsample' makes pictures smaller, and the samples have none.")
+        whole, half = (self._read(sample, side).num_visual for side in (1.0, 0.5))
+        if half >= whole:
+            raise NotApplicableError(
+                f"'downsample' cannot save anything on {type(self.model).__name__}: its processor makes every picture "
+                f"{whole} tokens, whatever its size."
+            )
+
+    def smallest(self, sample: Any) -> Shrunk:
+        """The sample with the smallest pictures."""
+        return self._priced(sample, _LEAST, self._prices(self._read(sample, 1.0)))
+
+    def shrink(self, sample: Any, budget: float) -> Shrunk:
+        """The largest picture whose cost meets the budget; the smallest one where none does."""
+        if budget >= 1.0 or not sample.num_images:
+            return Shrunk(sample, 1.0, 1.0, 1.0)
+        whole = self._prices(self._read(sample, 1.0))
+        low, high = _LEAST, 1.0
+        found = self._priced(sample, low, whole)
+        for _ in range(_BISECTION_STEPS):
+            middle = (low + high) / 2
+            tried = self._priced(sample, middle, whole)
+            if tried.charged <= budget:
+                low, found = middle, tried
+            else:
+                high = middle
+        return found
+
+    def _priced(self, sample: Any, side: float, whole: tuple[float, float]) -> Shrunk:
+        language, tower = self._prices(self._read(sample, side))
+        all_language, all_tower = whole
+        saved = all_tower - tower if self.with_tower else 0.0
+        return Shrunk(
+            resized(sample, side),
+            language / all_language,
+            tower / all_tower if all_tower else 1.0,
+            (language - saved) / all_language,
+        )
+
+    def _read(self, sample: Any, side: float) -> Prompt:
+        return read(self.model, self.processor, resized(sample, side))
+
+    def _prices(self, prompt: Prompt) -> tuple[float, float]:
+        """FLOPs of the language model, and of the vision tower with its projector."""
+        text = prompt.tensors["input_ids"].numel() - prompt.num_visual
+        return float(self.cost.full(Workload(text, prompt.num_visual))), self._tower(prompt)
+
+    @torch.no_grad()
+    def _tower(self, prompt: Prompt) -> float:
+        """Counted in a real pass, once for each size of pictures."""
+        pictures = {
+            name: value for name, value in prompt.tensors.items() if value.shape != prompt.tensors["input_ids"].shape
+        }
+        key = tuple((name, _identity(value)) for name, value in sorted(pictures.items()))
+        if key not in self._tower_flops:
+            inputs = {name: value.to(self.model.device) for name, value in prompt.tensors.items()}
+            with counted_flops() as counter:
+                encode_pictures(self.model, inputs, VisionNeeds())
+            self._tower_flops[key] = float(counter.get_total_flops())
+        return self._tower_flops[key]
+
+
+def resized(sample: Any, side: float) -> Any:
+    """The sample with the sides of its pictures multiplied by `side`."""
+    if side >= 1.0:
+        return sample
+    images: Sequence[Image.Image] = sample.images
+    small = [
+        image.resize((max(1, round(image.width * side)), max(1, round(image.height * side))), Image.Resampling.BICUBIC)
+        for image in images
+    ]
+    return sample.with_images(small)
+
+
+def _without_least_size(processor: Any) -> Any:
+    """A processor that does not enlarge small pictures: the least area, where it has one, becomes that of one token."""
+    found = copy.copy(processor)
+    images = copy.deepcopy(processor.image_processor)
+    size: Any = getattr(images, "size", None)
+    known = dict(size) if size else {}
+    if known.get("longest_edge") and known.get("shortest_edge"):
+        side = int(getattr(images, "patch_size", 14)) * int(getattr(images, "merge_size", 1) or 1)
+        images.size = type(size)(**{**known, "shortest_edge": side * side})
+    found.image_processor = images
+    return found
+
+
+def _identity(value: Tensor) -> tuple[Any, ...]:
+    """What the cost of a picture depends on: shapes, and the numbers of small integer tensors such as grids."""
+    small = () if value.is_floating_point() else tuple(value.flatten().tolist())
+    return (*value.shape, *small)

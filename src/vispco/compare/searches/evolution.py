@@ -15,21 +15,20 @@ budgets, and parents are the best of that budget and of the two nearest to it. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import ClassVar
 
 import numpy as np
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import Choice, TrialRival
+from vispco.compare.searches.rival import Choice, TrialRival, TryNext
 from vispco.core.schedule import Schedule
 
-RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
-MUTATED = 0.5  # the probability that a layer is drawn anew
-Curve = tuple[float, ...]
+_RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
+_MUTATED = 0.5  # the probability that a layer is drawn anew
+_Curve = tuple[float, ...]
 
 
 @SEARCHES.register
@@ -43,48 +42,51 @@ class Evolution(TrialRival):
 
     parents: int = 6
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
         sizes, rng = calibration.sizes, np.random.default_rng(self.seed)
-        known: dict[float, dict[Curve, float]] = {budget: {} for budget in budgets}
-        ascending = sorted(budgets)
-        for generation in count():
-            for budget in budgets:
-                if generation < len(RATES):
-                    curve = constant_rate(RATES[generation], sizes.num_layers, sizes.earliest_layer)
-                else:
-                    curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
-                known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
-                best = max(known[budget], key=lambda each: known[budget][each])
-                provenance = {"score": known[budget][best], "curves": len(known[budget])}
-                yield budget, Choice(Schedule(best), provenance=provenance)
+        known: dict[float, dict[_Curve, float]] = {budget: {} for budget in budgets}
+        generation, ascending = dict.fromkeys(budgets, 0), sorted(budgets)
 
-    def _child(self, rng: np.random.Generator, parents: list[Curve], first: int) -> Curve:
+        def try_next(budget: float) -> tuple[float, Choice]:
+            if generation[budget] < len(_RATES):
+                curve = constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
+            else:
+                curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
+            generation[budget] += 1
+            score = known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
+            return score, Choice(Schedule(curve), provenance={"score": score, "trial": generation[budget] - 1})
+
+        return try_next
+
+    def _child(self, rng: np.random.Generator, parents: list[_Curve], first: int) -> _Curve:
         one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))
         return mutate(one, rng, first) if rng.random() < 0.5 else cross(one, other)
 
 
-def constant_rate(rate: float, num_layers: int, first: int) -> Curve:
+def constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
     """Each layer from `first` on keeps the same share of what the layer before it kept."""
     return tuple(1.0 if layer < first else rate ** (layer - first + 1) for layer in range(num_layers))
 
 
-def mutate(curve: Curve, rng: np.random.Generator, first: int) -> Curve:
+def mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
     """Some layers drawn anew between their neighbours, from the input on; layers before `first` stay full."""
     child = list(curve)
     for layer in range(first, len(child)):
-        if rng.random() < MUTATED:
+        if rng.random() < _MUTATED:
             above = child[layer - 1] if layer else 1.0
             below = child[layer + 1] if layer + 1 < len(child) else 0.0
             child[layer] = float(rng.uniform(min(below, above), above))
     return tuple(child)
 
 
-def cross(one: Curve, other: Curve) -> Curve:
+def cross(one: _Curve, other: _Curve) -> _Curve:
     """The mean of two parents, layer by layer."""
     return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
 
 
-def _parents(known: dict[float, dict[Curve, float]], ascending: list[float], budget: float, limit: int) -> list[Curve]:
+def _parents(
+    known: dict[float, dict[_Curve, float]], ascending: list[float], budget: float, limit: int
+) -> list[_Curve]:
     """The best curves of a budget, and the best one of each neighbour."""
     place = ascending.index(budget)
     own = sorted(known[budget], key=lambda curve: -known[budget][curve])[:limit]

@@ -19,21 +19,27 @@ the budget to within a token.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.received_attention import ReceivedAttention, read_received_attention
 from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival
 from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
+from vispco.engine import attention_calls
+from vispco.engine.attention import AttentionCall
+from vispco.engine.rows import RowRequest, received_attention
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.families import family_of
 
-NOISE = 1e-9  # of a layer's total: sums in another order differ by less
+_NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
 
 @SEARCHES.register
@@ -53,14 +59,9 @@ class FitPruneSearch(Rival):
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         few = calibration.first(len(calibration.sizes) if self.samples is None else self.samples)
-        if not hasattr(few.evaluator, "model"):
-            raise InvalidInputError(
-                f"The search {self.name!r} reads a model's attention, and {type(few.evaluator).__name__} has no model. "
-                "Give a TaskEvaluator."
-            )
-        attention = read_received_attention(few.evaluator)
+        attention = read_received_attention(self.require_model(few, "reads a model's attention"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        calibration.bill.spent.measured += reading_flops(attention, few.sizes)
+        calibration.bill.spent.measured += _reading_flops(attention, few.sizes)
         alpha, counts = bisect(attention, few.sizes, budget, self.tolerance)
         return Choice(recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
 
@@ -98,7 +99,7 @@ def dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
     order = torch.where(live, mass, torch.inf).argsort(dim=-1, stable=True)
     ascending = torch.where(live, mass, 0.0).gather(-1, order)
     left = ascending.sum(-1, keepdim=True) - ascending.cumsum(-1)
-    goes = left >= (1.0 - alpha - NOISE) * total
+    goes = left >= (1.0 - alpha - _NOISE) * total
     return torch.zeros_like(live).scatter(-1, order, goes) & live
 
 
@@ -111,9 +112,69 @@ def recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
     return Schedule(tuple(share.mean(0).tolist()))
 
 
-def reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
+def _reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
     """FLOPs of reading the rows in all layers: each is a query times every key; see `vispco.scorers.cost`."""
     size = sizes.cost.dimensions
     rows = attention.rows + sizes.num_visual
     keys = sizes.num_text + sizes.num_visual
     return float((rows * keys).sum() * 2 * size.heads * size.head_dim * sizes.num_layers)
+
+
+@dataclass(frozen=True, eq=False)
+class ReceivedAttention:
+    """For S samples and V visual slots (the largest count). Each row takes the maximum over heads, as FitPrune does.
+
+    cross: [S, L, V], the sum over the instruction tokens that can see the image. own: [S, L, V], the mean over the visual
+    tokens. present: bool [S, V], the slots that hold a token. rows: int64 [S], how many text rows were summed.
+    """
+
+    cross: Tensor
+    own: Tensor
+    present: Tensor
+    rows: Tensor
+
+
+@contextmanager
+def reading_attention(model: Any, layout: TokenLayout) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """A list that gets (cross, own) of each layer in a forward pass of the batch with this layout; see `_received`."""
+    read: list[tuple[Tensor, Tensor]] = []
+    with attention_calls(model, lambda _, call: read.append(_received(call, layout))):
+        yield read
+
+
+def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]:
+    """Return the attention that visual tokens receive from text (sum) and from each other (mean): float32 [B, V] each."""
+    last = layout.length - 1
+    columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
+    text = layout.instruction_index
+    cross = received_attention(call, RowRequest(text.clamp(max=last), columns, "max", present=text <= last))
+    own = received_attention(call, RowRequest(columns, columns, "max", present=slots))
+    own = own / slots.sum(-1, keepdim=True).clamp(min=1)
+    return cross.masked_fill(~slots, 0.0), own.masked_fill(~slots, 0.0)
+
+
+@torch.no_grad()
+def read_received_attention(evaluator: Any) -> ReceivedAttention:
+    """Read the attention on the prompts of all samples of a `TaskEvaluator`, in its order."""
+    model, store = evaluator.model, evaluator.store
+    places: list[int] = []
+    rows: list[Tensor] = []
+    parts: dict[str, list[Tensor]] = {"cross": [], "own": [], "present": []}
+    for batch in evaluator.batches:
+        encoded = store.encode(batch.samples)
+        layout = family_of(model).layout(model, encoded.inputs)
+        with reading_attention(model, layout) as read:
+            model(**encoded.inputs, use_cache=False, logits_to_keep=1)
+        places += batch.rows
+        rows += (layout.instruction_index < layout.length).sum(-1).cpu().unbind()
+        cross, own = zip(*read, strict=True)
+        parts["cross"] += torch.stack(cross, dim=1).cpu().unbind()  # B of [L, V]
+        parts["own"] += torch.stack(own, dim=1).cpu().unbind()
+        parts["present"] += layout.is_visual_slot.cpu().unbind()
+    order = torch.tensor(places).argsort()
+    width = max(slots.shape[0] for slots in parts["present"])
+
+    def joined(name: str) -> Tensor:
+        return torch.stack([nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts[name]])[order]
+
+    return ReceivedAttention(joined("cross"), joined("own"), joined("present"), torch.stack(rows)[order])

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate, evaluate_candidate
 from vispco.compare.searches.registry import Search, get, takes
-from vispco.compare.searches.rival import AnytimeRival, Choice
+from vispco.compare.searches.rival import AnytimeRival, Choice, RivalResult
 from vispco.core.errors import BudgetFloorError, InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.search.bill import FlopsBill
 
-STALE = 200  # measurements of each budget that were all known already: the space has no more to find
+_STALE = 200  # measurements of each budget that were all known already: the space has no more to find
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Snapshot:
 
     flops: float
     seconds: float
-    candidates: Mapping[float, Candidate]
+    candidates: Mapping[float, RivalResult]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class FrontierRun:
     """
 
     method: str
-    candidates: Mapping[float, Candidate]
+    candidates: Mapping[float, RivalResult]
     spent: FlopsBill
     seconds: float
     evaluations: int
@@ -50,7 +49,7 @@ class FrontierRun:
 
     def evaluate(self, test: Any) -> dict[float, Evaluation]:
         """Evaluate each budget's result on a test evaluator."""
-        return {b: evaluate_candidate(found, test, SampleSizes.of(test)) for b, found in self.candidates.items()}
+        return {b: found.evaluate(test, SampleSizes.of(test)) for b, found in self.candidates.items()}
 
 
 def run_search(
@@ -77,7 +76,7 @@ def run_search(
     if isinstance(chosen, AnytimeRival):
         return _stopped(chosen, calibration.fresh(), budgets, bill, checkpoints)
     if getattr(chosen, "learns_all_budgets", False):
-        found: dict[float, Candidate] = chosen.search_budgets(calibration, budgets)
+        found: dict[float, RivalResult] = chosen.search_budgets(calibration, budgets)
         first = next(iter(found.values()))
         end = Snapshot(first.spent.total, first.seconds, found)
         return FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,))
@@ -86,7 +85,7 @@ def run_search(
 
 def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) -> FrontierRun:
     """One search for each budget."""
-    found: dict[float, Candidate] = {}
+    found: dict[float, RivalResult] = {}
     under: dict[float, str] = {}
     spent, seconds, evaluations = FlopsBill(), 0.0, 0
     for budget in budgets:
@@ -114,7 +113,7 @@ def _stopped(
     under: dict[float, str] = {}
     for budget in budgets:
         try:
-            rival.floor_sizes(calibration).check_budget(budget)
+            rival.check_budget(calibration, budget)
         except BudgetFloorError as error:
             under[budget] = str(error)
     inside = [budget for budget in budgets if budget not in under]
@@ -138,7 +137,7 @@ def _stopped(
             left = [point for point in left if point > total]
             snapshots.append(snapshot())
         done = number >= steps if bill is None else total >= bill and len(best) == len(inside)
-        if done or number - changed > STALE * len(inside):
+        if done or number - changed > _STALE * len(inside):
             break
     end = snapshot()
     if not snapshots or snapshots[-1].flops != end.flops:

@@ -23,7 +23,7 @@ from vispco.compare.searches.rival import Choice, Rival
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 
-DOUBLINGS = 12
+_DOUBLINGS = 12
 
 
 @SEARCHES.register
@@ -55,7 +55,7 @@ class GSearch(Rival):
         sizes = calibration.sizes
         low, high = 0.0, self.tolerance
         found = self._walk(calibration, high, budget)
-        for _ in range(DOUBLINGS):
+        for _ in range(_DOUBLINGS):
             if sizes.fraction(found) <= budget:
                 break
             low, high = high, 2 * high

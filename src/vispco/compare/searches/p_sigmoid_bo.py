@@ -9,9 +9,8 @@ estimator or its Gaussian process. The same seed gives the same trials.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -19,54 +18,42 @@ import torch
 from vispco import kernels
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import Choice, TrialRival, load_optuna
+from vispco.compare.searches.rival import Choice, OptunaRival
 from vispco.core.errors import UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.cost import clamp_budget, solve_kernel
 from vispco.evaluation.sample_sizes import SampleSizes
 
-Sampler = Literal["tpe", "gp"]
-GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
+_Sampler = Literal["tpe", "gp"]
+_GAMMA = (0.1, 10.0)  # from nearly a line over 30 layers to a step
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(TrialRival):
-    """Bayesian optimisation of centre and steepness. startup: random trials before the model decides."""
+class PSigmoidBO(OptunaRival):
+    """Bayesian optimisation of centre and steepness."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
-
     least: ClassVar[Mapping[str, int]] = {"trials": 1, "startup": 1, "seed": 0}
 
-    sampler: Sampler = "tpe"
-    startup: int = 10
+    sampler: _Sampler = "tpe"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        load_optuna()  # or a refusal, before anything is measured
-        if self.sampler not in get_args(Sampler):
-            raise UnknownNameError("sampler", self.sampler, list(get_args(Sampler)))
+        if self.sampler not in get_args(_Sampler):
+            raise UnknownNameError("sampler", self.sampler, list(get_args(_Sampler)))
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
-        L, sizes = calibration.num_layers, calibration.sizes
-        optuna = load_optuna()
-        studies = {b: optuna.create_study(direction="maximize", sampler=self._sampler(optuna)) for b in budgets}
-        for budget in cycle(budgets):
-            study = studies[budget]
-            trial = study.ask()
-            k = trial.suggest_float("k", 0.0, float(L - 1))
-            gamma = trial.suggest_float("gamma", *GAMMA, log=True)
-            curve = sigmoid(k, gamma, budget, sizes)
-            study.tell(trial, calibration.score(sizes.fit(curve, budget)))
-            found = study.best_trial.params
-            history = [[t.params["k"], t.params["gamma"], t.value] for t in study.trials]
-            chosen = sigmoid(found["k"], found["gamma"], budget, sizes)
-            yield budget, Choice(chosen, provenance={**found, "score": study.best_value, "trials": history})
-
-    def _sampler(self, optuna: Any) -> Any:
+    def make_sampler(self, optuna: Any) -> Any:
         if self.sampler == "gp":
             return optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
-        return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
+        return super().make_sampler(optuna)
+
+    def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
+        k = trial.suggest_float("k", 0.0, float(calibration.num_layers - 1))
+        gamma = trial.suggest_float("gamma", *_GAMMA, log=True)
+        curve = sigmoid(k, gamma, budget, calibration.sizes)
+        score = calibration.score(calibration.sizes.fit(curve, budget))
+        return score, Choice(curve, provenance={"k": k, "gamma": gamma, "score": score, "trial": trial.number})
 
 
 def sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedule:

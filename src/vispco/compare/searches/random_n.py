@@ -9,22 +9,21 @@ spend the same; the N schedules of one seed are the first N of the same seed wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import ClassVar
 
 import numpy as np
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import AnytimeRival, Choice, best_schedule
+from vispco.compare.searches.rival import AnytimeRival, Choice, TryNext, best_schedule
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
 
-WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
+_WIDTH = 0.05  # of the cost_range below the budget; within it, the curve is lifted to the budget
 
 
 @SEARCHES.register
@@ -60,21 +59,22 @@ class RandomN(AnytimeRival):
         chosen, scores = best_schedule(calibration, [calibration.sizes.fit(curve, budget) for curve in curves])
         return Choice(curves[chosen], provenance={"draw": chosen, "scores": scores})
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
+    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
         ranges = {budget: self._range(calibration, budget) for budget in budgets}
-        best: dict[float, tuple[float, Choice]] = {}
-        for number in count():
-            for budget in budgets:
-                curve = self._draw(ranges[budget], number)
-                score = calibration.score(calibration.sizes.fit(curve, budget))
-                if budget not in best or score > best[budget][0]:
-                    best[budget] = score, Choice(curve, provenance={"draw": number, "score": score})
-                yield budget, best[budget][1]
+        drawn = dict.fromkeys(budgets, 0)
+
+        def try_next(budget: float) -> tuple[float, Choice]:
+            curve = self._draw(ranges[budget], drawn[budget])
+            score = calibration.score(calibration.sizes.fit(curve, budget))
+            drawn[budget] += 1
+            return score, Choice(curve, provenance={"draw": drawn[budget] - 1, "score": score})
+
+        return try_next
 
     def _range(self, calibration: Calibration, budget: float) -> CostRange:
         sizes = calibration.sizes
         space = spaces.get(self.space, calibration.num_layers, sizes.earliest_layer)
-        return CostRange(space, max(0.0, budget - WIDTH), budget, sizes.fraction)
+        return CostRange(space, max(0.0, budget - _WIDTH), budget, sizes.fraction)
 
     def _draw(self, cost_range: CostRange, number: int) -> Schedule:
         return cost_range.space.schedule(cost_range.draw(np.random.default_rng((self.seed, number))))

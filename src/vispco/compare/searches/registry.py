@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import Candidate
+from vispco.compare.searches.rival import RivalResult
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
 from vispco.evaluation.result import Evaluator
@@ -24,7 +24,7 @@ class Search(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """Return what its result depends on. A finished row with the same settings is not searched again."""
 
-    def search(self, calibration: Calibration | Evaluator, budget: float) -> Candidate:
+    def search(self, calibration: Calibration | Evaluator, budget: float) -> RivalResult:
         """Find the best schedule or planner within `budget`, a fraction of the unpruned model's FLOPs."""
 
 
@@ -43,12 +43,12 @@ def get(name: str, **settings: Any) -> Any:
 
 DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "random", "scaled", "downsample")  # fmt: skip
 """What a comparison runs if nobody says: VisPCO's default search and the strongest of each kind of rival."""
-ALL = "all"
+_ALL = "all"
 
 
 def get_searches(names: Sequence[str] | None = None, *, seed: int = 0) -> list[Search]:
     """Build several searches, all registered ones by default. `seed` goes to those that draw anything at random."""
-    wanted = SEARCHES.names() if names is None or list(names) == [ALL] else names
+    wanted = SEARCHES.names() if names is None or list(names) == [_ALL] else names
     return [get(name, **({"seed": seed} if takes(name, "seed") else {})) for name in wanted]
 
 

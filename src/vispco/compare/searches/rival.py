@@ -1,7 +1,7 @@
 """`Rival`: the base class of other people's searches. Calibration set and budget in, `RivalResult` out.
 
-An `AnytimeRival` measures one schedule after the other and can be stopped after each: `run_search` gives it a bill. A
-`TrialRival` is one whose settings are counts.
+An `AnytimeRival` measures one candidate after the other and can be stopped after each: `run_search` gives it a bill. A
+`TrialRival` is one whose settings are counts, an `OptunaRival` one whose proposals are Optuna's.
 """
 
 from __future__ import annotations
@@ -11,48 +11,85 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
-from typing import Any, ClassVar, TypeAlias
+from itertools import cycle, islice
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import PlannerResult, RivalResult
 from vispco.core.errors import InvalidInputError, needs_extra
 from vispco.core.schedule import Schedule
 from vispco.cost import Cost, Workload
 from vispco.cost.solve import largest_fitting
-from vispco.evaluation.result import Evaluator
+from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
+from vispco.search.bill import FlopsBill
 
-Result: TypeAlias = RivalResult | PlannerResult
-"""A curve that is moved to the budget of each sample, or a pruner that meets it by itself."""
-
-
-def load_optuna() -> Any:
-    """Optuna without its messages, or a sentence on how to get it."""
-    with needs_extra("This search needs Optuna", "search"):
-        import optuna  # noqa: PLC0415 - an extra, and slow to import
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    return optuna
+TryNext = Callable[[float], "tuple[float, Choice]"]
+"""Measures the next candidate of a budget: its score and what it is."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a rival chose, before its bill is added; see `RivalResult`.
+    """What a search chose: a curve, a planner, or a function that evaluates.
 
-    deployed: in place of a curve, a pruner that meets the budget on every sample by itself.
+    schedule: retention [L], the same for every sample; deployed as whole tokens within each sample's budget.
+    lift: whether it is also raised where a sample has budget left. chain: its own scorers; None for those of the evaluator
+    that it is deployed on. planner: a planner or a pruner that meets the budget by itself. evaluate: (test evaluator, sizes)
+    -> evaluation, of a method that looks at each input before it decides, or changes it. provenance: what it found on the way.
     """
 
     schedule: Schedule | None = None
     lift: bool = True
     provenance: Mapping[str, Any] = field(default_factory=dict)
     chain: Chain | None = None
-    deployed: Pruner | None = None
+    planner: Any = None
+    evaluate: Callable[[Any, SampleSizes], Evaluation] | None = None
+
+
+@dataclass(frozen=True)
+class RivalResult:
+    """The choice of a search with its bill, ready to be compared.
+
+    budget: None if the search was given none; a curve is then deployed as it is. spent: FLOPs of the language model during
+    the search. seconds: its wall time. evaluations: schedules it evaluated. provenance: its settings, and the choice's.
+    """
+
+    method: str
+    choice: Choice
+    budget: float | None
+    spent: FlopsBill
+    seconds: float
+    evaluations: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The curve that was chosen; None for a planner, which makes one for each sample."""
+        return self.choice.schedule
+
+    def deploy(self, sizes: SampleSizes) -> Any:
+        """Return what a test evaluator runs on samples of these sizes: schedules within the budget, or a planner."""
+        choice = self.choice
+        if choice.planner is not None:
+            return choice.planner
+        if choice.schedule is None:
+            raise InvalidInputError(
+                f"{self.method!r} looks at each of {len(sizes)} inputs. Call evaluate(test, sizes)."
+            )
+        own = sizes if choice.chain is None else sizes.under(choice.chain)
+        fitted = choice.schedule if self.budget is None else own.fit(choice.schedule, self.budget, lift=choice.lift)
+        return fitted if choice.chain is None else Pruner(choice.chain, fitted)
+
+    def evaluate(self, test: Any, sizes: SampleSizes) -> Evaluation:
+        """Evaluate it on a test evaluator, whose samples have these sizes."""
+        if self.choice.evaluate is not None:
+            return self.choice.evaluate(test, sizes)
+        found: Evaluation = test(self.deploy(sizes))
+        return found
 
 
 @dataclass(frozen=True)
@@ -71,20 +108,19 @@ class Rival(ABC):
         """Return the settings of this search."""
         return asdict(self)
 
-    def search(self, calibration: Calibration | Evaluator, budget: float | None = None) -> Result:
+    def search(self, calibration: Calibration | Evaluator, budget: float | None = None) -> RivalResult:
         """Find a schedule on a calibration set, within `budget`, a fraction of the unpruned model's FLOPs."""
         fresh = Calibration.of(calibration).fresh()
         if budget is not None:
-            self.floor_sizes(fresh).check_budget(budget)
+            self.check_budget(fresh, budget)
         elif self.needs_budget:
             raise InvalidInputError(f"The search {self.label!r} needs a budget, a fraction in (0, 1]. None was given.")
         start = time.perf_counter()
         choice = self._search(fresh, budget)
         return self.result(choice, budget, fresh, time.perf_counter() - start)
 
-    def result(self, choice: Choice, budget: float | None, calibration: Calibration, seconds: float) -> Result:
+    def result(self, choice: Choice, budget: float | None, calibration: Calibration, seconds: float) -> RivalResult:
         """Return a choice with the bill of the calibration set that it was made on."""
-        bill, spent = calibration.bill, replace(calibration.bill.spent)
         provenance = {
             "settings": self.settings(),
             "measure": calibration.measure,
@@ -92,16 +128,21 @@ class Rival(ABC):
             "samples": len(calibration.sizes),
             **choice.provenance,
         }
-        if choice.deployed is not None:
-            return PlannerResult(self.label, choice.deployed, spent, seconds, bill.evaluations, provenance)
-        assert choice.schedule is not None  # noqa: S101 - one of the two is given
-        return RivalResult(
-            self.label, choice.schedule, budget, spent, seconds, bill.evaluations, choice.lift, provenance, choice.chain
-        )
+        bill = calibration.bill
+        return RivalResult(self.label, choice, budget, replace(bill.spent), seconds, bill.evaluations, provenance)
 
-    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
-        """Return the sizes whose floor a budget must exceed; a rival with scorers of its own has its own floor."""
-        return calibration.sizes
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
+        """Refuse a budget under the floor; a rival with scorers of its own has its own floor."""
+        calibration.sizes.check_budget(budget)
+
+    def require_model(self, calibration: Calibration, what: str) -> Any:
+        """Return the evaluator of a calibration set, or refuse one without a model, which `what` needs."""
+        if not hasattr(calibration.evaluator, "model"):
+            raise InvalidInputError(
+                f"The search {self.name!r} {what}, and {type(calibration.evaluator).__name__} has no model. Give a "
+                "TaskEvaluator."
+            )
+        return calibration.evaluator
 
     @abstractmethod
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
@@ -110,7 +151,7 @@ class Rival(ABC):
 
 @dataclass(frozen=True)
 class AnytimeRival(Rival):
-    """A search that can be stopped after each measurement. Subclasses implement `steps` and `num_steps`."""
+    """A search that can be stopped after each measurement. Subclasses implement `begin` and `num_steps`."""
 
     @property
     @abstractmethod
@@ -118,8 +159,18 @@ class AnytimeRival(Rival):
         """How many measurements it makes for each budget where nobody stops it."""
 
     @abstractmethod
+    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
+        """Prepare a search of these budgets; the result is called with one of them for each measurement."""
+
     def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
         """After each measurement, the budget that it was for and the best choice for it so far; budgets in turn, endless."""
+        try_next = self.begin(calibration, budgets)
+        best: dict[float, tuple[float, Choice]] = {}
+        for budget in cycle(budgets):
+            score, choice = try_next(budget)
+            if budget not in best or score > best[budget][0]:
+                best[budget] = score, choice
+            yield budget, best[budget][1]
 
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
@@ -145,6 +196,50 @@ class TrialRival(AnytimeRival):
     @property
     def num_steps(self) -> int:
         return self.trials
+
+
+@dataclass(frozen=True)
+class OptunaRival(TrialRival):
+    """A search whose proposals are Optuna's: one study for each budget. startup: random trials before its model decides."""
+
+    startup: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _load_optuna()  # or a refusal, before anything is measured
+
+    def make_sampler(self, optuna: Any) -> Any:
+        """Optuna's sampler: a multivariate tree-structured Parzen estimator."""
+        return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
+
+    @abstractmethod
+    def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
+        """Ask an Optuna trial for a candidate and measure it: its score and what it is."""
+
+    def prepare(self, calibration: Calibration) -> Calibration:
+        """Return the samples that a trial looks at."""
+        return calibration
+
+    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
+        optuna, few = _load_optuna(), self.prepare(calibration)
+        studies = {b: optuna.create_study(direction="maximize", sampler=self.make_sampler(optuna)) for b in budgets}
+
+        def try_next(budget: float) -> tuple[float, Choice]:
+            trial = studies[budget].ask()
+            score, choice = self.measure(few, trial, budget)
+            studies[budget].tell(trial, score)
+            return score, choice
+
+        return try_next
+
+
+def _load_optuna() -> Any:
+    """Optuna without its messages, or a sentence on how to get it."""
+    with needs_extra("This search needs Optuna", "search"):
+        import optuna  # noqa: PLC0415 - an extra, and slow to import
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    return optuna
 
 
 def best_schedule(calibration: Calibration, schedules: list[Schedule]) -> tuple[int, list[float]]:

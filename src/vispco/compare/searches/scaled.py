@@ -19,13 +19,12 @@ from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival
 from vispco.core.errors import BudgetFloorError, InvalidInputError, VispcoError
 from vispco.core.schedule import Schedule
-from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.pruner import presets
 from vispco.pruner.presets import PRESETS, PresetPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 
 
 @SEARCHES.register
@@ -48,21 +47,21 @@ class Scaled(Rival):
     def label(self) -> str:
         return self.name if self.method is None else f"{self.name}:{self.method}"
 
-    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
         """Every method has its own floor, which `_search` looks at."""
-        return calibration.sizes.under(Chain.of("uniform"))
+        calibration.sizes.under(Chain.of("uniform")).check_budget(budget)
 
     def _search(self, calibration: Calibration, budget: float | None) -> Choice:
         assert budget is not None  # noqa: S101 - needs_budget
         if self.method is not None:
-            scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
-            return Choice(provenance={"method": self.method}, deployed=_pruner(self.method, calibration, budget))
+            _scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
+            return Choice(provenance={"method": self.method}, planner=_pruner(self.method, calibration, budget))
         scores: dict[str, float] = {}
         left_out: dict[str, str] = {}
         few = calibration.first(self.samples)
         for method in PRESETS:
             try:
-                chain, schedule = scaled_schedule(method, few, budget)
+                chain, schedule = _scaled_schedule(method, few, budget)
                 scores[method] = few.under(chain).score(schedule)
             except VispcoError as error:
                 left_out[method] = str(error)
@@ -70,17 +69,17 @@ class Scaled(Rival):
             raise BudgetFloorError(f"No published method meets the budget {budget:g} on this model. Give a larger one.")
         best = max(scores, key=lambda method: scores[method])
         provenance = {"method": best, "scores": scores, "left_out": left_out}
-        return Choice(provenance=provenance, deployed=_pruner(best, calibration, budget))
+        return Choice(provenance=provenance, planner=_pruner(best, calibration, budget))
 
 
-def scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:
+def _scaled_schedule(method: str, calibration: Calibration, budget: float) -> tuple[Chain, Schedule]:
     """The chain of a method and its schedule at the budget, for each calibration sample."""
     preset, setting = presets.parse(method)
     chain = preset.chain_for(calibration.num_layers, setting)
     sizes = calibration.sizes.under(chain)
     schedule = preset.at_budget(budget, sizes.cost, sizes.workload, setting)
     spent = sizes.fraction(schedule)
-    if spent > budget + ROUNDING:
+    if spent > budget + _ROUNDING:
         raise BudgetFloorError(
             f"The method {method!r} comes to {spent:.4g} of the unpruned FLOPs where it keeps least, and the budget is "
             f"{budget:g}. Give a larger one."

@@ -14,9 +14,9 @@ inputs, where VisPCO chooses one for each.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import cycle, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import Choice, TrialRival, load_optuna
+from vispco.compare.searches.rival import Choice, OptunaRival
 from vispco.core.schedule import Schedule
 from vispco.cost import BudgetWarning, Cost, counts_for_budget
 from vispco.evaluation.sample_sizes import SampleSizes
@@ -34,55 +34,36 @@ from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel
 
-INFEASIBLE_SCORE = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
-LEAST_GAP = 1e-3  # between two steps at one layer, which become one
+_INFEASIBLE_SCORE = -50.0  # the score of a chain whose first layers alone cost more than the budget; worse than any KL
+_LEAST_GAP = 1e-3  # between two steps at one layer, which become one
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class TpeJoint(TrialRival):
-    """Chain and curve together. samples: how many calibration samples a trial looks at. startup: random trials at first."""
+class TpeJoint(OptunaRival):
+    """Chain and curve together. samples: how many calibration samples a trial looks at."""
 
     name: ClassVar[str] = "tpe-joint"
-
     least: ClassVar[Mapping[str, int]] = {"trials": 1, "samples": 1, "startup": 1, "seed": 0}
 
     trials: int = 24
     samples: int = 64
-    startup: int = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        load_optuna()  # or a refusal, before anything is measured
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
+        calibration.sizes.under(Chain.of("uniform")).check_budget(budget)
 
-    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
-        return calibration.sizes.under(Chain.of("uniform"))
+    def prepare(self, calibration: Calibration) -> Calibration:
+        return calibration.first(self.samples)
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
-        optuna = load_optuna()
-        few = calibration.first(self.samples)
+    def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
         chains = {str(chain): chain for chain in default_chains()}
-        studies = {budget: self._study(optuna) for budget in budgets}
-        best: dict[float, tuple[int, Choice]] = {}
-        for budget in cycle(budgets):
-            study = studies[budget]
-            trial = study.ask()
-            chain = chains[trial.suggest_categorical("chain", list(chains))]
-            params = suggest_steps(trial, few.num_layers)
-            study.tell(trial, self._score(few, chain, params, budget))
-            leader = study.best_trial
-            if budget not in best or best[budget][0] != leader.number:
-                best[budget] = leader.number, _choice(optuna, leader, chains, few, budget)
-            yield budget, best[budget][1]
-
-    def _study(self, optuna: Any) -> Any:
-        sampler = optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
-        return optuna.create_study(direction="maximize", sampler=sampler)
-
-    def _score(self, calibration: Calibration, chain: Chain, params: Tensor, budget: float) -> float:
-        own = calibration.under(chain)
+        chain = chains[trial.suggest_categorical("chain", list(chains))]
+        params, own = suggest_steps(trial, calibration.num_layers), calibration.under(chain)
         floor = float(own.sizes.cost.lowest_fraction(own.sizes.workload).mean())
-        return INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
+        score = _INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
+        provenance = {"chain": str(chain), "score": score, "trial": trial.number, "params": params.tolist()}
+        planner = _steps_pruner(chain, params, budget, calibration.sizes.cost)
+        return score, Choice(provenance=provenance, planner=planner)
 
 
 def suggest_steps(trial: Any, num_layers: int) -> Tensor:
@@ -93,7 +74,7 @@ def suggest_steps(trial: Any, num_layers: int) -> Tensor:
     shares = [trial.suggest_float(f"share_{j}", 0.01, 0.99) for j in numbers]
     positions = [layer - 0.5 for layer in layers]
     for place, (before, after) in enumerate(pairwise(positions), start=1):
-        positions[place] = max(after, before + LEAST_GAP)
+        positions[place] = max(after, before + _LEAST_GAP)
     heights = torch.tensor(shares).cumprod(0).clamp_min(kernel.r_min + 1e-6).tolist()
     params: Tensor = kernel.initial(num_layers, positions=positions, heights=heights)
     return params
@@ -116,15 +97,7 @@ def fitted_steps(params: Tensor, sizes: SampleSizes, budget: float) -> Schedule:
     return Schedule.from_counts(counts, sizes.num_visual.tolist())
 
 
-def steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pruner:
+def _steps_pruner(chain: Chain, params: Tensor, budget: float, cost: Cost) -> Pruner:
     """What is deployed: this chain and curve, moved to the budget of each sample."""
     kernel = replace(joint_kernel(), earliest_layer=chain.earliest_layer)
     return Pruner(chain, BudgetPlanner(static_shape(params), kernel, budget, cost, chain=chain))
-
-
-def _choice(optuna: Any, best: Any, chains: dict[str, Chain], calibration: Calibration, budget: float) -> Choice:
-    """The best trial so far, ready to run."""
-    chain = chains[best.params["chain"]]
-    params = suggest_steps(optuna.trial.FixedTrial(best.params), calibration.num_layers)
-    provenance = {"chain": str(chain), "score": best.value, "trial": best.number, "params": params.tolist()}
-    return Choice(provenance=provenance, deployed=steps_pruner(chain, params, budget, calibration.sizes.cost))

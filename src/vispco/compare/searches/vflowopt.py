@@ -15,9 +15,8 @@ share would have to exceed the one before, the curve is raised as a whole. Fewer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any, ClassVar
 
 import torch
@@ -25,22 +24,21 @@ from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.registry import SEARCHES
-from vispco.compare.searches.rival import Choice, TrialRival, load_optuna, solve_curve
+from vispco.compare.searches.rival import Choice, OptunaRival, solve_curve
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.scorers import Chain
 
-DEPTHS = (9 / 28, 18 / 28)  # of the two stages inside, on the paper's model
+_DEPTHS = (9 / 28, 18 / 28)  # of the two stages inside, on the paper's model
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class VFlowOpt(TrialRival):
-    """Bayesian optimisation of three shares. scorer: a chain that begins before layer 0. startup: random calls at first."""
+class VFlowOpt(OptunaRival):
+    """Bayesian optimisation of three shares. scorer: a chain that begins before layer 0."""
 
     name: ClassVar[str] = "vflowopt"
-
     least: ClassVar[Mapping[str, int]] = {"trials": 1, "samples": 1, "startup": 1, "seed": 0}
 
     trials: int = 32
@@ -50,43 +48,33 @@ class VFlowOpt(TrialRival):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        load_optuna()  # or a refusal, before anything is measured
         if Chain.of(self.scorer).earliest_layer > 0:
             raise InvalidInputError(
                 f"scorer={self.scorer!r} was given to {self.name!r}, and it cannot choose before the language model. Give "
                 "a chain such as 'divprune+fastv'."
             )
 
-    def floor_sizes(self, calibration: Calibration) -> SampleSizes:
-        return calibration.sizes.under(Chain.of(self.scorer))
+    def make_sampler(self, optuna: Any) -> Any:
+        return optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
 
-    def steps(self, calibration: Calibration, budgets: Sequence[float]) -> Iterator[tuple[float, Choice]]:
-        optuna = load_optuna()
-        chain = Chain.of(self.scorer)
-        few = calibration.first(self.samples).under(chain)
-        studies = {budget: self._study(optuna) for budget in budgets}
-        best: dict[float, tuple[float, Choice]] = {}
-        for budget in cycle(budgets):
-            study = studies[budget]
-            trial = study.ask()
-            shares = [trial.suggest_float(name, 0.02, 1.0) for name in ("before", "inside")]
-            curve = three_stages(shares[0], shares[1], budget, few.sizes)
-            score = few.score(few.sizes.fit(curve, budget))
-            study.tell(trial, score)
-            if budget not in best or score > best[budget][0]:
-                provenance = {"before": shares[0], "inside": shares[1], "score": score, "scorer": self.scorer}
-                best[budget] = score, Choice(curve, provenance=provenance, chain=chain)
-            yield budget, best[budget][1]
+    def check_budget(self, calibration: Calibration, budget: float) -> None:
+        calibration.sizes.under(Chain.of(self.scorer)).check_budget(budget)
 
-    def _study(self, optuna: Any) -> Any:
-        sampler = optuna.samplers.GPSampler(seed=self.seed, n_startup_trials=self.startup)
-        return optuna.create_study(direction="maximize", sampler=sampler)
+    def prepare(self, calibration: Calibration) -> Calibration:
+        return calibration.first(self.samples).under(Chain.of(self.scorer))
+
+    def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
+        before, inside = (trial.suggest_float(name, 0.02, 1.0) for name in ("before", "inside"))
+        curve = three_stages(before, inside, budget, calibration.sizes)
+        score = calibration.score(calibration.sizes.fit(curve, budget))
+        provenance = {"before": before, "inside": inside, "score": score, "scorer": self.scorer}
+        return score, Choice(curve, provenance=provenance, chain=calibration.chain)
 
 
 def three_stages(before: float, inside: float, budget: float, sizes: SampleSizes) -> Schedule:
     """Shares of what is left at each stage; the last one is the largest that meets the budget at a typical size."""
     L, size = sizes.num_layers, sizes.typical
-    places = [max(1, round(depth * L)) for depth in DEPTHS]
+    places = [max(1, round(depth * L)) for depth in _DEPTHS]
     curve = torch.ones(L, dtype=torch.float64) * before
     curve[places[0] :] = before * inside
     last = torch.arange(L) >= places[1]

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.candidate import PlannerResult
 from vispco.compare.searches.registry import SEARCHES
+from vispco.compare.searches.rival import Choice, RivalResult
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Cost
 from vispco.evaluation.result import Evaluator
@@ -58,7 +58,7 @@ class VispcoSearch:
         *,
         effort: Effort | None = None,
         batches: CalibrationBatches | None = None,
-    ) -> PlannerResult:
+    ) -> RivalResult:
         """Search for one budget. The result is a planner that meets the budget on every sample.
 
         batches: the samples of the calibration set as an earlier search had them, with what the unpruned model says.
@@ -72,7 +72,7 @@ class VispcoSearch:
         *,
         effort: Effort | None = None,
         batches: CalibrationBatches | None = None,
-    ) -> dict[float, PlannerResult]:
+    ) -> dict[float, RivalResult]:
         """Search for several budgets at once. The bill of each result is that of the whole search."""
         calibration = Calibration.of(calibration)
         evaluator = calibration.evaluator
@@ -99,7 +99,8 @@ class VispcoSearch:
             }
             planner: Any = outcome.planner(run, budget)
             deployed = Pruner(planner.chain, planner) if isinstance(outcome, JointResult) else planner
-            results[budget] = PlannerResult(self.label, deployed, run.objective.spent, seconds, provenance=provenance)
+            choice, spent = Choice(planner=deployed), run.objective.spent
+            results[budget] = RivalResult(self.label, choice, budget, spent, seconds, provenance=provenance)
         return results
 
     def _spec(self, scorer: Chain, budgets: Sequence[float], cost: Cost, effort: Effort | None) -> SearchSpec:

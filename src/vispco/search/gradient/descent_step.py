@@ -19,8 +19,8 @@ from vispco.search.gradient.projection import Pricing, project
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import measure_shapes
 
-LOOSE = 5.0
-DAMPING = 1e-3
+_LOOSE = 5.0
+_DAMPING = 1e-3
 FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyond it, its slope says little
 
 
@@ -101,7 +101,7 @@ def descent_direction(
             lambda raw, f=f: project(kernel, raw[None], f[None], size, gamma=gamma)[0], one
         )
         metric = J.T @ J
-        damping = DAMPING * metric.diagonal().max().clamp_min(1e-12)
+        damping = _DAMPING * metric.diagonal().max().clamp_min(1e-12)
         step = -torch.linalg.solve(metric + damping * torch.eye(len(one), dtype=one.dtype), down)
         rows.append(step / step.abs().max().clamp_min(1e-12))
     return torch.stack(rows)
@@ -117,7 +117,7 @@ def unsaturate(kernel: Kernel, shape: Tensor, budget: float, size: Pricing) -> T
         budgets = torch.full((len(shape),), budget, dtype=torch.float64)
         curves = project(kernel, shape, budgets, size).detach()
         shape = torch.stack([kernel.initial(curves.shape[1], retention=curve.tolist()) for curve in curves])
-    return shape.clamp(-LOOSE, LOOSE)
+    return shape.clamp(-_LOOSE, _LOOSE)
 
 
 def best_along(

@@ -22,7 +22,7 @@ from vispco.cost import Cost, Workload, meet, solve_kernel
 from vispco.cost.solve import PARAMETER_LIMIT
 from vispco.kernels import Kernel
 
-TOUCHED = 1e-9  # a retention moved by less than this was moved by rounding only
+_TOUCHED = 1e-9  # a retention moved by less than this was moved by rounding only
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Meet(torch.autograd.Function):
         with torch.enable_grad():
             point = met.detach().requires_grad_()
             (slope,) = torch.autograd.grad(price.fraction(point).sum(), point)
-        ctx.save_for_backward((met - retention).abs() > TOUCHED, slope)
+        ctx.save_for_backward((met - retention).abs() > _TOUCHED, slope)
         return met
 
     @staticmethod

@@ -23,9 +23,9 @@ from torch.nn import functional
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
 
-REACH = 4.0  # the Gaussian is summed over so many sigmas to each side
-FULL = 1.0 - 1e-9  # a retention from here on drops nothing
-FAINTEST = 1e-9  # scores below this share of the best one have no logarithm worth telling apart
+_REACH = 4.0  # the Gaussian is summed over so many sigmas to each side
+_FULL = 1.0 - 1e-9  # a retention from here on drops nothing
+_FAINTEST = 1e-9  # scores below this share of the best one have no logarithm worth telling apart
 
 
 def standardised(scores: Tensor, live: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def standardised(scores: Tensor, live: Tensor) -> Tensor:
     scores = scores.detach().float()
     best = scores.masked_fill(~live, -torch.inf).amax(-1, keepdim=True)
     least = scores.masked_fill(~live, torch.inf).amin(-1, keepdim=True)
-    logs = torch.maximum(scores, (best * FAINTEST).clamp_min(1e-30)).log()
+    logs = torch.maximum(scores, (best * _FAINTEST).clamp_min(1e-30)).log()
     values = torch.where(least >= 0, logs, scores).masked_fill(~live, 0.0)
     count = live.sum(-1, keepdim=True).clamp_min(1)
     centred = (values - values.sum(-1, keepdim=True) / count).masked_fill(~live, 0.0)
@@ -51,7 +51,7 @@ def soft_threshold(ordered: Tensor, count: Tensor, kept: Tensor, sigma: float) -
     ordered: [B, V] scores in descending order, the first `count` [B] of them live. kept: [B], k~ = r N_v. -> [B].
     The gradient is Eq. gradient_tau: d tau / d k~ = sum_j w_j (j - k~) (s_j - tau) / (sigma^2 sum_l w_l).
     """
-    half = math.ceil(REACH * sigma) + 1
+    half = math.ceil(_REACH * sigma) + 1
     offset = torch.arange(-half, half + 1, device=ordered.device)
     rank = kept.detach().round().long()[:, None] + offset  # [B, W], j = 1 is the best
     distance = rank - kept[:, None]
@@ -107,7 +107,7 @@ class GaussianMask:
         ordered = ordered.masked_fill(torch.isinf(ordered), 0.0)
         kept = retention.float() * self._num_visual  # k~_i = r_i N_v
         tau = soft_threshold(ordered, count, kept, self.sigma)
-        learns = live & (retention.detach() < FULL)[:, None]
+        learns = live & (retention.detach() < _FULL)[:, None]
         if self.even:
             share = _even((s - tau.detach()[:, None]) / self.temperature, live)
             return keep.float() + torch.where(learns, share * (kept - kept.detach())[:, None], 0.0)

@@ -37,7 +37,7 @@ from vispco.search.objective import Objective, frozen
 from vispco.search.successive_halving import explored_shapes, rank_shapes
 
 Solver = Literal["lagrangian", "projection"]
-PATIENCE = 4
+_PATIENCE = 4
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def static_search(
     history: list[dict[str, Any]] = []
     place, steps, worth = 0, 0, torch.zeros(S, dtype=torch.float64)
     with frozen(objective.model):
-        for outer in range(plan.outer * (PATIENCE if solver == "lagrangian" else 1)):
+        for outer in range(plan.outer * (_PATIENCE if solver == "lagrangian" else 1)):
             gamma = annealed_gamma(kernel, plan, min(outer, plan.outer - 1))
             for _ in range(plan.inner):
                 some = [batches[(place + i) % len(batches)] for i in range(min(plan.batches, len(batches)))]

@@ -17,7 +17,7 @@ from torch import Tensor
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.search.joint.instruction_groups import leave_one_out_means
 
-NOISE = 0.5  # standard errors: a difference that is smaller is none
+_NOISE = 0.5  # standard errors: a difference that is smaller is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     best = int(loss.mean(0).argmin())
     sets: list[tuple[list[int], Tensor]] = [([best], loss[:, best])]
     for columns in _sets(kl.shape[1]):
-        lost, chosen = (chosen_values(values, estimate, columns) for values in (loss, kl))
+        lost, chosen = (_chosen_values(values, estimate, columns) for values in (loss, kl))
         if float(chosen.mean()) <= float(kl[:, best].mean()) and is_gain(loss[:, best] - lost):
             sets.append((columns, lost))
     least = min(sets, key=lambda each: float(each[1].mean()))[1]
@@ -52,7 +52,7 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
         (each for each in sets if not _is_above_noise(each[1] - least)),
         key=lambda each: (len(each[0]), float(each[1].mean())),
     )
-    static, chosen = kl[:, best], chosen_values(kl, estimate, columns)
+    static, chosen = kl[:, best], _chosen_values(kl, estimate, columns)
     return ConfigurationChoice(columns, float(lost.mean()), static, chosen, kl[:, columns].min(-1).values)
 
 
@@ -65,7 +65,7 @@ def select_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
         options = []
         for place in sorted(set(range(kl.shape[1])) - set(chosen)):
             columns = [*chosen, place]
-            own = chosen_values(loss, estimate, columns)
+            own = _chosen_values(loss, estimate, columns)
             options.append((float(own.mean()), place, own))
         _, place, own = min(options, key=lambda option: option[:2])
         gain = taken - own
@@ -84,7 +84,7 @@ def greedy_anchors(kl: Tensor, estimate: Tensor, size: int) -> list[int]:
     chosen = [int(kl.mean(0).argmin())]
     while len(chosen) < min(size, kl.shape[1]):
         left = [i for i in range(kl.shape[1]) if i not in chosen]
-        means = [float(chosen_values(kl, estimate, [*chosen, i]).mean()) for i in left]
+        means = [float(_chosen_values(kl, estimate, [*chosen, i]).mean()) for i in left]
         chosen.append(left[min(range(len(left)), key=means.__getitem__)])
     return chosen
 
@@ -96,7 +96,7 @@ def is_gain(gain: Tensor) -> bool:
 
 def _is_above_noise(difference: Tensor) -> bool:
     """Whether the mean of a difference [M] is more than noise."""
-    return bool(difference.mean() > NOISE * difference.std() / len(difference) ** 0.5)
+    return bool(difference.mean() > _NOISE * difference.std() / len(difference) ** 0.5)
 
 
 def _sets(count: int) -> Iterator[list[int]]:
@@ -105,6 +105,6 @@ def _sets(count: int) -> Iterator[list[int]]:
         yield from map(list, combinations(range(count), size))
 
 
-def chosen_values(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
+def _chosen_values(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:
     """The values [M] of the one of some columns that has the least estimate in each row. values, estimate: [M, N]."""
     return values[:, columns].gather(1, estimate[:, columns].argmin(-1, keepdim=True))[:, 0]

@@ -15,8 +15,8 @@ from vispco.search.joint.space import joint_kernel
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import measure_shapes
 
-INFEASIBLE_KL = 50.0  # more than any measured KL, and finite, so that means can be taken
-ROUNDING = 1e-9
+_INFEASIBLE_KL = 50.0  # more than any measured KL, and finite, so that means can be taken
+_ROUNDING = 1e-9
 
 
 class _Objectives(dict[Chain, Objective]):
@@ -44,7 +44,7 @@ class ChainObjectives:
     def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
         """KL [K, B] of configurations at a level; those with the same counts are run once.
 
-        A chain that keeps its first layers full may exceed a sample's budget: then its KL is `INFEASIBLE_KL`.
+        A chain that keeps its first layers full may exceed a sample's budget: then its KL is `_INFEASIBLE_KL`.
         """
         kl = torch.zeros(len(configurations), len(batch))
         for number in range(len(configurations.chains)):
@@ -59,5 +59,5 @@ class ChainObjectives:
         budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
         params = configurations.params[configurations.places(number)]
         kl = measure_shapes(objective, batch, self.kernel, params, budgets, warn=False)
-        infeasible = self.cost.lowest_fraction(objective.workload(batch.sizes)) > budgets + ROUNDING
-        return torch.where(infeasible, INFEASIBLE_KL, kl.float().cpu())
+        infeasible = self.cost.lowest_fraction(objective.workload(batch.sizes)) > budgets + _ROUNDING
+        return torch.where(infeasible, _INFEASIBLE_KL, kl.float().cpu())

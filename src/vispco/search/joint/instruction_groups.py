@@ -13,8 +13,8 @@ from torch import Tensor
 from vispco.pruner.observation import Observation, feature_scales, raw_features, scaled_features
 
 MAX_GROUPS = 16  # groups
-MIN_GROUP_SIZE = 4  # samples of a group, on average
-MAX_ITERATIONS = 30  # of k-means
+_MIN_GROUP_SIZE = 4  # samples of a group, on average
+_MAX_ITERATIONS = 30  # of k-means
 SHRINKAGE = 4.0  # samples' worth of the overall mean in the mean of a group
 BANDWIDTH = 0.02  # of squared distances to the groups' centres: an input belongs to the nearest one
 
@@ -23,7 +23,7 @@ def group_instructions(observation: Observation) -> Tensor:
     """The group of each sample: int64 [M], numbered from 0; all 0 where there are too few samples to tell."""
     points = _words(observation)
     best, found = 0.0, torch.zeros(len(points), dtype=torch.int64)
-    for count in range(2, min(MAX_GROUPS, len(points) // MIN_GROUP_SIZE) + 1):
+    for count in range(2, min(MAX_GROUPS, len(points) // _MIN_GROUP_SIZE) + 1):
         groups = _k_means(points, count)
         apart = _silhouette(points, groups)
         if apart > best:
@@ -69,7 +69,7 @@ def _k_means(points: Tensor, count: int) -> Tensor:
         chosen.append(int(away.argmax()))
         away = torch.minimum(away, torch.cdist(points, points[chosen[-1:]])[:, 0])
     centres, groups = points[chosen], torch.zeros(0)
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         new = torch.cdist(points, centres).argmin(-1)
         if torch.equal(new, groups):
             break

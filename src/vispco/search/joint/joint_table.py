@@ -1,4 +1,4 @@
-"""The joint search: chains compared, configurations found at each level, measured on all samples, and remembered."""
+"""The joint search: from candidate chains to a table of measured configurations at each level."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from vispco.search.joint.level_search import LevelSearch
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import chain_kernel, joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
-from vispco.search.joint.trials import MeasuredConfigurations
 from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
 
@@ -58,7 +57,7 @@ class JointTable:
 
     @cached_property
     def groups(self) -> Tensor:
-        """The kind of instruction of each sample: int64 [M]."""
+        """The group of instructions of each sample: int64 [M]."""
         return group_instructions(self.observation)
 
     def measured(self, columns: Tensor) -> Tensor:
@@ -92,10 +91,10 @@ def measure_joint_table(
     progress: Progress = lambda *_: None,
     kernel: Kernel | None = None,
 ) -> JointTable:
-    """Everything that runs the language model, stage by stage, from low levels to high ones.
+    """Measure configurations of all levels, stage by stage, from low levels to high ones: all that runs the language model.
 
-    The first stage measures its configurations on all samples. Each further one leaves out those that lost nothing at the
-    level below it: what is easy with less money is easy here.
+    The first stage measures its anchors on all samples, each further one on the hard samples of the stage before: a sample
+    that loses nothing at a low level loses nothing at a higher one. kernel: of the shapes; default: the joint space's.
     """
     settings = settings or JointSettings()
     if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
@@ -110,21 +109,22 @@ def measure_joint_table(
     hard: list[Tensor] = []
     observation: Observation | None = None
     for levels in settings.stages():
-        batches = samples.rung_batches()
-        stage = {level: LevelSearch(candidates, batches, level, samples.settings, progress) for level in levels}
+        rungs = samples.rung_batches()
+        stage = {level: LevelSearch(candidates, rungs, level, samples.settings, progress) for level in levels}
         ranking |= _compare_chains(stage, chains, settings, needed=not ranking)
-        search_levels(stage, searches, ranking, settings)
+        _search_levels(stage, searches, ranking, settings)
         searches |= stage
-        found = MeasuredConfigurations.join([search.anchors() for search in stage.values()])
-        remaining, rest = samples.measure_remaining(candidates, found.configurations, progress)
-        kl = samples.as_table(found.kl, remaining)
+        chosen, rung_kl = zip(*(search.anchors() for search in stage.values()), strict=True)
+        found = Configurations.join(chosen)
+        remaining, rest = samples.measure_remaining(candidates, found, progress)
+        kl = samples.as_table(torch.cat(rung_kl, dim=1), remaining)
         if observation is None:
             first = stage[levels[0]].observation
             observation = first if rest is None else join_observations([first, rest])
-        parts.append(found.configurations)
+        parts.append(found)
         tables.append(kl)
         hard.append(samples.hard[:, None].expand_as(kl))
-        samples = samples.after(kl[:, found.configurations.level == levels[-1]])
+        samples = samples.after(kl[:, found.level == levels[-1]])
     assert observation is not None  # noqa: S101 - there is at least one stage
     ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].chain_ranking] for level in ranking}
     configurations, kl = Configurations.join(parts), torch.cat(tables, dim=1)
@@ -137,34 +137,34 @@ def measure_joint_table(
 def _compare_chains(
     searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings, *, needed: bool
 ) -> dict[float, list[Chain]]:
-    """The first rung of the chains, at the ranking levels; the best chains of each.
+    """Compare the chains on the first rung of the ranking levels; the best chains of each.
 
-    Of the chains that begin with the same scorer and have as many, the first one is looked at; then its best shapes under
-    the others. Which scorer comes second matters less than which one comes first, and than the shape.
-    needed: compare them at a level between the others where no ranking level is among these.
+    Of the chains that begin with the same scorer and have as many, the first one is measured, then its best shape under the
+    others: which scorer comes second matters less than which one comes first, and than the shape.
+    needed: compare them at the median level where no ranking level is among these.
     """
     levels = [level for level in settings.ranking_levels if level in searches]
-    kinds: dict[tuple[str, int], list[Chain]] = {}
+    representatives: dict[tuple[str, int], Chain] = {}
     for chain in chains:
-        kinds.setdefault((str(chain.scorers[0]), len(chain.stages)), []).append(chain)
+        representatives.setdefault((str(chain.scorers[0]), len(chain.stages)), chain)
     found = {}
     for level in levels or ([sorted(searches)[len(searches) // 2]] if needed else []):
-        searches[level].measure_chains([kind[0] for kind in kinds.values()])
+        searches[level].measure_chains(list(representatives.values()))
         searches[level].try_chains(chains)
         found[level] = [chain for chain, _ in searches[level].chain_ranking[: settings.chains]]
     return found
 
 
-def search_levels(
+def _search_levels(
     searches: dict[float, LevelSearch],
     finished: dict[float, LevelSearch],
     ranking: dict[float, list[Chain]],
     settings: JointSettings,
 ) -> None:
-    """The search at each level, ranking levels first; every level begins with what the levels beside it found.
+    """Search each level, ranking levels first; every level inherits the best trials of the adjacent ones.
 
-    finished: the levels of earlier stages. Before a level is narrowed down it measures the best of the levels
-    beside it: what is good with less or more money is often good here, and few samples had to decide.
+    finished: the levels of earlier stages. Before its promotions a level inherits once more: what is good at a lower or a
+    higher level is often good here, and few samples had to decide.
     """
     known, first = dict(finished), [level for level in ranking if level in searches]
     for level in [*first, *sorted(set(searches) - set(first), key=lambda each: _nearest(each, ranking)[1])]:

@@ -1,9 +1,9 @@
-"""Successive halving over configurations at one budget: many on a few samples, the better ones on more."""
+"""Successive halving over configurations at one level: many trials on few samples, the better ones on more."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -19,24 +19,38 @@ from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import chain_shapes
-from vispco.search.joint.trials import (
-    UNMEASURED,
-    MeasuredConfigurations,
-    Trial,
-    first_scorer,
-    same_batch_trials,
-    stage_layers,
-)
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 
-MAX_LOSS_RATIO = (
-    2.0  # the best of another kind of chain is kept as long as it loses no more than so many times the least
-)
+_MAX_LOSS_RATIO = 2.0  # of a trial to the best one: up to it, the best trial of each other first scorer is promoted
+_UNMEASURED = torch.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One configuration at a level. counts: [L], its tokens for a sample of the typical size.
+
+    rung: the last one that it was measured on, -1 for none. kl: on the samples up to there.
+    """
+
+    chain: Chain
+    params: Tensor
+    counts: Tensor
+    rung: int = -1
+    kl: Tensor = _UNMEASURED
+
+    @property
+    def key(self) -> tuple[Chain, bytes]:
+        """Trials with the same key prune the same tokens."""
+        return self.chain, self.counts.numpy().tobytes()
+
+    @property
+    def loss(self) -> float:
+        return float(saturating_loss(self.kl).mean())
 
 
 class LevelSearch:
-    """The search at one level: trials, each measured on as many samples as it deserves."""
+    """The search at one level: trials, of which the better ones are promoted to rungs with more samples."""
 
     def __init__(
         self,
@@ -55,23 +69,23 @@ class LevelSearch:
         self.pools: dict[Chain, ShapePool] = {}
 
     def measure_chains(self, among: Sequence[Chain]) -> None:
-        """A few shapes of each chain that is worth it on the first samples."""
-        for chain in [chain for chain in among if self._is_worth_it(chain)] or among:
+        """Measure a few shapes of each chain on the first rung, unless its full first layers take most of the level."""
+        for chain in [chain for chain in among if self._is_affordable(chain)] or among:
             pool = self._pool(chain)
             places = pool.spread(self.settings.at(self.settings.shapes, self.budget), seed=self.settings.seed)
             self._add(chain, pool.params[places])
         self._measure_to(list(self.trials.values()), 0)
 
     def try_chains(self, chains: Sequence[Chain]) -> None:
-        """The best shape under the other chains whose scorers begin at the same layers."""
+        """Measure the best shape under the other chains whose scorers begin at the same layers."""
         best = self.best(1)[0]
         same = [chain.with_compensation(best.chain.compensate) for chain in chains]
-        others = [chain for chain in same if chain != best.chain and stage_layers(chain) == stage_layers(best.chain)]
+        others = [chain for chain in same if chain != best.chain and _stage_layers(chain) == _stage_layers(best.chain)]
         self._measure_to([trial for chain in others for trial in self._add(chain, best.params[None])], 0)
 
     @property
     def chain_ranking(self) -> list[tuple[Chain, float]]:
-        """The chains that were looked at and their least loss on the first samples, best first."""
+        """The measured chains and their least loss on the first rung, best first."""
         first = sum(map(len, self.batches[0]))
         best: dict[Chain, float] = {}
         for trial in self._measured_trials:
@@ -80,12 +94,12 @@ class LevelSearch:
         return sorted(best.items(), key=lambda pair: pair[1])
 
     def add_trials(self, others: Sequence[Trial], rung: int = 0) -> None:
-        """Measure what other levels found, moved to this one."""
+        """Measure trials of other levels, moved to this one."""
         wanted = [self._add(trial.chain, trial.params[None])[0] for trial in others]
         self._measure_to(wanted, min(rung, len(self.batches) - 1))
 
     def measure_neighbours(self) -> None:
-        """Shapes near the best ones, of their chains."""
+        """Measure shapes near the best ones, of their chains, on the first rung."""
         count = self.settings.at(self.settings.neighbours, self.budget)
         leaders = self._shortlist(max(2, count // 2))
         wanted = []
@@ -110,21 +124,21 @@ class LevelSearch:
             self._measure_to(self._add(trial.chain.with_compensation(beta), trial.params[None]), 0)
 
     def promote(self) -> None:
-        """The better ones on more samples, twice."""
+        """Measure the shortlist on the second rung, a shorter one on the third."""
         for rung, size in enumerate(self.settings.shortlist, start=1):
             self._measure_to(self._shortlist(self.settings.at(size, self.budget)), rung)
 
     def best(self, count: int) -> list[Trial]:
-        """The best trials, first of those that have been measured on the most samples."""
+        """The best trials of the highest rung, then those of the rungs below."""
         return sorted(self._measured_trials, key=lambda trial: (-trial.rung, trial.loss))[:count]
 
-    def anchors(self) -> MeasuredConfigurations:
-        """The configurations that serve best together, of those that were measured on all rungs; then the best others.
+    def anchors(self) -> tuple[Configurations, Tensor]:
+        """The configurations of the last rung that are best together, then the best others; and their KL [samples, K].
 
         Of the others, the best of each first scorer come first: where few samples see no use of them, more may.
         """
         most = max(trial.rung for trial in self._measured_trials)
-        found = same_batch_trials(
+        found = _same_batch_trials(
             sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
         )
         kl = torch.stack([trial.kl for trial in found], dim=-1)
@@ -132,14 +146,14 @@ class LevelSearch:
         useful = select_anchors(kl, self.groups[: len(kl)], size)
         places = list(dict.fromkeys([*useful, *_best_per_first_scorer(found), *range(len(found))]))[:size]
         parts = [self._configurations([found[place]]) for place in places]
-        return MeasuredConfigurations(Configurations.join(parts), kl[:, places])
+        return Configurations.join(parts), kl[:, places]
 
     @property
     def _measured_trials(self) -> list[Trial]:
-        """The trials that have been measured at all."""
+        """The trials that have been measured on a rung."""
         return [trial for trial in self.trials.values() if trial.rung >= 0]
 
-    def _is_worth_it(self, chain: Chain) -> bool:
+    def _is_affordable(self, chain: Chain) -> bool:
         """Whether the first layers of a chain, which may have to be full, take at most half of the level."""
         size = self.chains.objectives[chain].workload(self.size)
         return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 2
@@ -158,10 +172,7 @@ class LevelSearch:
             return []
         objective = self.chains.objectives[chain]
         counts = typical_counts(objective, self.chains.kernel, params, self.budget, self.size)
-        found = [
-            Trial(chain, own, tokens, -1, UNMEASURED)
-            for own, tokens in zip(params.double(), counts.long(), strict=True)
-        ]
+        found = [Trial(chain, own, tokens) for own, tokens in zip(params.double(), counts.long(), strict=True)]
         return [self.trials.setdefault(trial.key, trial) for trial in found]
 
     def _measure_to(self, wanted: Sequence[Trial], rung: int) -> None:
@@ -206,11 +217,13 @@ class LevelSearch:
     def _shortlist(self, size: int) -> list[Trial]:
         """Of the trials that have come furthest: the best, the best of each other first scorer, those that serve together.
 
-        Chains that begin alike lose the same samples, so that a ranking alone would end with several of one kind.
+        Chains that begin alike lose the same samples, so that a ranking alone would end with several of them.
         """
         most = max(trial.rung for trial in self._measured_trials)
         among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
-        near = [place for place in _best_per_first_scorer(among) if among[place].loss <= MAX_LOSS_RATIO * among[0].loss]
+        near = [
+            place for place in _best_per_first_scorer(among) if among[place].loss <= _MAX_LOSS_RATIO * among[0].loss
+        ]
         loss = saturating_loss(torch.stack([trial.kl for trial in among], dim=-1))
         together = greedy_anchors(loss, leave_one_out_means(loss, self.groups[: len(loss)]), size - size // 4)
         wanted = dict.fromkeys([*near[: max(2, size // 2)], *together, *range(len(among))])
@@ -223,16 +236,16 @@ class LevelSearch:
 
     @cached_property
     def groups(self) -> Tensor:
-        """The kind of instruction of each of these samples: int64 [n]."""
+        """The group of instructions of each of these samples: int64 [n]."""
         return group_instructions(self.observation)
 
 
 def _best_per_first_scorer(trials: Sequence[Trial]) -> list[int]:
     """Of trials, best first, the places of the best of each first scorer."""
-    kinds: dict[str, int] = {}
+    first: dict[str, int] = {}
     for place, trial in enumerate(trials):
-        kinds.setdefault(first_scorer(trial.chain), place)
-    return list(kinds.values())
+        first.setdefault(_first_scorer(trial.chain), place)
+    return list(first.values())
 
 
 def _split_into_rungs(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
@@ -247,3 +260,26 @@ def _split_into_rungs(batches: Sequence[Batch], sizes: Sequence[int]) -> list[li
             used += 1
         found.append(part)
     return found
+
+
+def _first_scorer(chain: Chain) -> str:
+    """Which scorer chooses before the language model; empty for chains that begin inside it."""
+    return str(chain.scorers[0]) if chain.earliest_layer == 0 else ""
+
+
+def _stage_layers(chain: Chain) -> tuple[int, ...]:
+    """The layers from which on each scorer of a chain rules."""
+    return tuple(layer for layer, _ in chain.stages)
+
+
+def _same_batch_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that can share a batch with the best one: their tokens leave at the same sites.
+
+    See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
+    """
+
+    def sites(chain: Chain) -> object:
+        return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
+
+    best = min(trials, key=lambda trial: trial.loss)
+    return [trial for trial in trials if sites(trial.chain) == sites(best.chain)]

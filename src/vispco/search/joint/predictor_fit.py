@@ -22,7 +22,7 @@ from vispco.search.joint.instruction_groups import BANDWIDTH, group_centres, lea
 from vispco.search.joint.joint_table import JointTable
 from vispco.search.objective import Objective
 
-BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
+_BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 """How far similarity may reach; see `planning.similarity`."""
 
 
@@ -36,7 +36,7 @@ class HeldOutKl:
 
 
 @dataclass(frozen=True, eq=False)
-class LevelFit:
+class _LevelFit:
     """The configurations of a level, by their columns in the table: which are kept, and what is remembered of them.
 
     remembered: saturating loss [M, k].
@@ -48,13 +48,13 @@ class LevelFit:
 
 
 @dataclass(frozen=True, eq=False)
-class TableFit:
+class _TableFit:
     """What is remembered of a table, by level. bandwidth: with which it is read.
 
     error: how much the estimates of left-out samples are off, the sum over levels.
     """
 
-    levels: dict[float, LevelFit]
+    levels: dict[float, _LevelFit]
     bandwidth: float
     error: float
 
@@ -90,7 +90,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     return predictor.to(objective.model.device).eval(), held_out
 
 
-def fit_by_groups(table: JointTable) -> TableFit:
+def fit_by_groups(table: JointTable) -> _TableFit:
     """Inputs are known by their kinds of instruction."""
     levels, error = {}, 0.0
     for level, columns in _columns(table):
@@ -98,12 +98,12 @@ def fit_by_groups(table: JointTable) -> TableFit:
         loss = saturating_loss(kl)
         estimate = leave_one_out_means(loss, table.groups)
         choice = choose_configurations(kl, estimate)
-        levels[level] = LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
+        levels[level] = _LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
         error += _relative_error(estimate, loss)
-    return TableFit(levels, BANDWIDTH, error)
+    return _TableFit(levels, BANDWIDTH, error)
 
 
-def fit_by_neighbours(table: JointTable) -> TableFit:
+def fit_by_neighbours(table: JointTable) -> _TableFit:
     """Inputs are known by the samples that are most like them, within the distance that foretells losses best."""
     samples = len(table.kl)
     memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
@@ -117,12 +117,12 @@ def fit_by_neighbours(table: JointTable) -> TableFit:
         own = weights(bandwidth)
         return sum(_relative_error(own @ loss, loss) for loss in losses)
 
-    errors = {bandwidth: error(bandwidth) for bandwidth in BANDWIDTHS}
+    errors = {bandwidth: error(bandwidth) for bandwidth in _BANDWIDTHS}
     best = min(errors, key=lambda bandwidth: errors[bandwidth])
     own, levels = weights(best), {}
     for (level, columns), loss in zip(_columns(table), losses, strict=True):
-        levels[level] = LevelFit(columns, choose_configurations(table.measured(columns), own @ loss), loss)
-    return TableFit(levels, best, errors[best])
+        levels[level] = _LevelFit(columns, choose_configurations(table.measured(columns), own @ loss), loss)
+    return _TableFit(levels, best, errors[best])
 
 
 def _relative_error(estimate: Tensor, loss: Tensor) -> float:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from vispco.search.calibration import batch_lengths
 
-REFERENCE_BUDGET = (
+_REFERENCE_BUDGET = (
     0.5  # at budgets above it fewer configurations are measured, below it more, so that levels cost about the same
 )
-MAX_TRIAL_SCALE = 1.5  # so many times as many at most
+_MAX_TRIAL_SCALE = 1.5  # so many times as many at most
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class JointSettings:
 
     def at(self, number: int, budget: float) -> int:
         """How many of so many configurations are measured at a budget: more where they are cheap, fewer where dear."""
-        factor = min(MAX_TRIAL_SCALE, REFERENCE_BUDGET / budget)
+        factor = min(_MAX_TRIAL_SCALE, _REFERENCE_BUDGET / budget)
         return int(number * factor) if factor > 1.0 else max(min(2, number), round(number * factor))
 
     def stages(self) -> list[list[float]]:
@@ -61,8 +61,8 @@ class JointSettings:
         """Unpruned passes over a sample that the search comes to, about; for a progress bar."""
         samples = sum(batch_lengths(batches))
         rungs = [min(samples, rung) for rung in self.rungs]
-        fair = [min(level, REFERENCE_BUDGET) for level in self.levels]
-        first = sum(min(level, REFERENCE_BUDGET) for level in self.ranking_levels) * chains * self.shapes / 2
+        fair = [min(level, _REFERENCE_BUDGET) for level in self.levels]
+        first = sum(min(level, _REFERENCE_BUDGET) for level in self.ranking_levels) * chains * self.shapes / 2
         level = (self.neighbours + 2 * self.inherited + len(self.compensations)) * rungs[0]
         level += sum(n * (b - a) for n, a, b in zip(self.shortlist, rungs, rungs[1:], strict=False))
         rest = sum(sum(levels) / (1 + stage) for stage, levels in enumerate(self.stages()))

@@ -16,21 +16,21 @@ from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import ShapePool
 
-PRE_LLM = ("divprune", "cdpruner")
+_PRE_LLM = ("divprune", "cdpruner")
 """Scorers that choose before the language model, as candidates."""
-IN_LLM = ("fastv", "sparsevlm", "fitprune(site=entry)", "v2drop")
+_IN_LLM = ("fastv", "sparsevlm", "fitprune(site=entry)", "v2drop")
 """Scorers that choose inside it."""
 
 
 def default_chains() -> tuple[Chain, ...]:
     """Every scorer alone, and every one before the language model followed by every one inside it."""
-    names = (*PRE_LLM, *IN_LLM, *(f"{first}+{then}" for first in PRE_LLM for then in IN_LLM))
+    names = (*_PRE_LLM, *_IN_LLM, *(f"{first}+{then}" for first in _PRE_LLM for then in _IN_LLM))
     return tuple(Chain.of(name) for name in names)
 
 
 def servable_chains() -> tuple[Chain, ...]:
     """Chains that can prune once, before layer 0, which serving engines can run."""
-    return tuple(Chain.of(name) for name in (*PRE_LLM, "uniform"))
+    return tuple(Chain.of(name) for name in (*_PRE_LLM, "uniform"))
 
 
 def candidate_chains(*, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:
@@ -102,7 +102,7 @@ def check_chains(chains: Sequence[ChainLike], *, servable: bool = False, cacheab
         if servable and chain.earliest_layer > 0:
             raise InvalidInputError(
                 f"--servable keeps to configurations that prune before layer 0, and {chain.name!r} begins at layer "
-                f"{chain.earliest_layer}. Give scorers such as {', '.join(PRE_LLM)}."
+                f"{chain.earliest_layer}. Give scorers such as {', '.join(_PRE_LLM)}."
             )
         if cacheable and chain.reads_question:
             raise InvalidInputError(

@@ -17,8 +17,8 @@ from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 
-NUM_DIFFICULTY_PROBES = 3  # configurations that tell which samples are hard
-MAX_LOSS = 1.0 - 1e-6  # the saturating loss of an answer that is lost altogether
+_NUM_DIFFICULTY_PROBES = 3  # configurations that tell which samples are hard
+_MAX_LOSS = 1.0 - 1e-6  # the saturating loss of an answer that is lost altogether
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class StageSamples:
             return self
         settings = self.settings
         loss = torch.where(kl.isfinite(), saturating_loss(kl), 0.0)
-        best = loss.mean(0).argsort()[:NUM_DIFFICULTY_PROBES]
+        best = loss.mean(0).argsort()[:_NUM_DIFFICULTY_PROBES]
         loss, order = loss[:, best].mean(-1).sort(descending=True, stable=True)
         held = loss.cumsum(0) - loss < settings.hard_share * loss.sum()  # the samples before it are not the share yet
         held[: settings.rungs[1]] = True
@@ -129,5 +129,5 @@ def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
     if not bool(missing.any()) or not bool(easy.any()):
         return torch.where(missing[:, None], 0.0, kl)
     means = saturating_loss(kl[easy]).mean(0)
-    expected = ((means + means.median()) / 2.0).clamp_max(MAX_LOSS)
+    expected = ((means + means.median()) / 2.0).clamp_max(_MAX_LOSS)
     return torch.where(missing[:, None], -torch.log1p(-expected), kl)

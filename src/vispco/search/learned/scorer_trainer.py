@@ -34,10 +34,10 @@ from vispco.search.gradient.training_settings import LoopSettings
 from vispco.search.objective import Objective, frozen
 
 LAST = 10  # steps that tell where a training stands
-PROBED = 8  # batches on which a controller settles at the end
-FEWEST = 4  # batches of which some are held out
-FEW, ROUNDS = 3, 6  # batches and rounds in which it settles before a look at what is held out
-GAIN, MOST, LEAST = 2.0, 16.0, 0.5  # of a settling controller: grows while it stays on one side of the target
+_PROBED = 8  # batches on which a controller settles at the end
+_FEWEST = 4  # batches of which some are held out
+_FEW, _ROUNDS = 3, 6  # batches and rounds in which it settles before a look at what is held out
+_GAIN, _MOST, _LEAST = 2.0, 16.0, 0.5  # of a settling controller: grows while it stays on one side of the target
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ScorerTrainer(TrainingLoop):
     ) -> None:
         self.scorer, self.plan, self.target = scorer, plan, float(scorer.network.config.target)
         self._shares: list[tuple[float, float]] = []
-        held = round(plan.held_out * len(batches)) if len(batches) >= FEWEST else 0
+        held = round(plan.held_out * len(batches)) if len(batches) >= _FEWEST else 0
         trained = len(batches) - held
         self.held_out = _Part(batches, trained, len(batches))
         batches = _Part(batches, 0, trained)
@@ -131,7 +131,7 @@ class ScorerTrainer(TrainingLoop):
             self._look()
         return {"share": share}
 
-    def settle(self, rounds: int | None = None, probed: int = PROBED) -> float:
+    def settle(self, rounds: int | None = None, probed: int = _PROBED) -> float:
         """After training: bring a method with a controller to its target. Returns the mean share of FLOPs then.
 
         A method whose number of tokens is the schedule's has none of its own: then it is the mean of the last steps.
@@ -141,14 +141,14 @@ class ScorerTrainer(TrainingLoop):
             last = self.history[-LAST:]
             return sum(record["share"] for record in last) / max(len(last), 1)
         share, reached, _ = self._probe(self.batches, probed)
-        gain, above = GAIN, reached > self.target
+        gain, above = _GAIN, reached > self.target
         for _ in range(self.plan.settle if rounds is None else rounds):
             near = abs(reached - self.target) <= self.plan.tolerance
             if near or not self.scorer.adjust(reached, self.target, gain):
                 break
             share, reached, _ = self._probe(self.batches, probed)
             same = above == (reached > self.target)
-            gain, above = min(MOST, 1.5 * gain) if same else max(LEAST, gain / 2), reached > self.target
+            gain, above = min(_MOST, 1.5 * gain) if same else max(_LEAST, gain / 2), reached > self.target
         return share
 
     def _look(self) -> None:
@@ -156,7 +156,7 @@ class ScorerTrainer(TrainingLoop):
         network = self.scorer.network
         training = _copied(network)
         network.load_state_dict(self._mean)
-        self.settle(ROUNDS, FEW)
+        self.settle(_ROUNDS, _FEW)
         share, _, kl = self._probe(self.held_out, len(self.held_out))
         if not self.looks or kl < min(look["kl"] for look in self.looks):
             self._best = _copied(network)

@@ -29,7 +29,7 @@ from vispco.version import __version__
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
-TRAINING = "training"
+_TRAINING = "training"
 
 
 def check_method(method: str) -> type[LearnedScorer]:
@@ -82,7 +82,7 @@ def train_scorer(
         if directory is not None and accelerator.is_main_process:  # of many processes, one owns the folder
             folder = stack.enter_context(RunFolder(directory, overwrite=overwrite).claim("train", asked))
             for name in (checkpoint.NAME, "metrics.jsonl"):
-                folder.file(f"{TRAINING}/{name}")
+                folder.file(f"{_TRAINING}/{name}")
         accelerator.wait_for_everyone()
         began = time.perf_counter()
         objective = Objective(model, scorer, cost=cost)
@@ -95,7 +95,7 @@ def train_scorer(
             scorer,
             batches,
             settings,
-            directory=None if directory is None else Path(directory) / TRAINING,
+            directory=None if directory is None else Path(directory) / _TRAINING,
             accelerator=accelerator,
         )
         history = trainer.run(show=show)
