@@ -217,7 +217,7 @@ NAMES: dict[str, dict[str, str]] = {
         "largest_logprob_difference": "largest difference of a log-probability, float32",
         "requests_per_second_ratio.25": "speed-up at a quarter of the tokens, of what FLOPs imply, widths of a 3B model",
         "requests_per_second.25": "that speed-up, tower included",
-        "kv_blocks_ratio": "KV blocks at a quarter of the tokens",
+        "kv_blocks_ratio": "most KV blocks in use at a quarter of the tokens, eight requests at a time",
         "ttft_p95_ratio": "time to first token, 95th percentile of eight at a time",
         "cached_repeat_ratio": "time of another question about a picture, cached over chosen again",
         "equal_answers_to_serve": "answers that are those of `vispco serve`",

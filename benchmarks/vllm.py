@@ -114,12 +114,12 @@ def measure_load(folder: Path, rounds: int) -> dict[str, Any]:
             load = engine.run(prompts(share), 8, tokens=3)
             last[share].append(load.percentile(0.95))
             blocks[share] = load.kv_blocks
-        for kind in again:  # a second question about pictures that were seen
+        for kind, taken in again.items():  # a second question about pictures that were seen
             engine.forget()
             engine.run(prompts(KEEP, number=4), 1)
             if kind == "chosen again":
                 engine.forget()  # as if the question were part of what a cached choice is known by
-            again[kind].append(engine.run(prompts(KEEP, texts[1], 4), 1).seconds)
+            taken.append(engine.run(prompts(KEEP, texts[1], 4), 1).seconds)
         print(number, seconds, last, blocks, again, flush=True)
     implied = implied_seconds_ratio(place, len(tokenizer(texts[0])["input_ids"]) - 1, TOKENS, KEEP)
     close(engine.llm)

@@ -82,7 +82,7 @@ def test_new_shapes_are_those_near_the_best_and_the_best_one_under_other_chains(
     assert [trial.chain for trial in swapped] == [CHAINS[2]]  # the other one has no second scorer
     assert torch.equal(swapped[0].params, best.params)
     dearer = best.counts - swapped[0].counts  # the same shape; what the other scorer costs more is paid in tokens
-    assert int(dearer.min()) >= 0 and int(dearer.sum()) <= 2
+    assert 0 <= int(dearer.min()) and int(dearer.sum()) <= 2
 
 
 def test_a_chain_that_keeps_layers_full_is_looked_at_where_that_leaves_something(ground):
