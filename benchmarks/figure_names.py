@@ -26,6 +26,7 @@ TITLES = {
     "several": "Several pictures and videos",
     "sweep": "Sweeps",
     "time": "Time",
+    "vllm": "Inside vLLM",
     "zoo": "The shipped models",
 }
 
@@ -213,6 +214,20 @@ NAMES: dict[str, dict[str, str]] = {
         "time_error.large.p50": "error of a predicted time, median, layers of a 3B model",
         "time_error.large.p95": "error of a predicted time, 95th percentile, layers of a 3B model",
         "ms_budget_held.large": "prefills within a budget of milliseconds, layers of a 3B model",
+    },
+    "vllm": {
+        "requests": "requests compared with transformers under vispco's pruner",
+        "architectures": "architectures of them",
+        "equal_kept_sets": "kept sets that are the same, where rounding does not decide",
+        "decided_by_rounding": "requests in which rounding decides between two tokens",
+        "largest_logprob_difference": "largest difference of a log-probability, float32",
+        "requests_per_second_ratio.25": "speed-up at a quarter of the tokens, of what FLOPs imply, widths of a 3B model",
+        "requests_per_second.25": "that speed-up, tower included",
+        "kv_blocks_ratio": "most KV blocks in use at a quarter of the tokens, eight requests at a time",
+        "ttft_p95_ratio": "time to first token, 95th percentile of eight at a time",
+        "cached_repeat_ratio": "time of another question about a picture, cached over chosen again",
+        "equal_answers_to_serve": "answers that are those of `vispco serve`",
+        "minutes": "all of it",
     },
     "zoo": {
         "accuracy": "accuracy, unpruned",

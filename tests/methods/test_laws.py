@@ -129,6 +129,21 @@ def test_keeping_all_tokens_changes_no_bit(method, family):
         assert torch.equal(counts, full.counts(family_of(deep(family)).layout(deep(family), x).num_visual))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_who_does_not_read_the_question_keeps_the_same_for_every_one(method):
+    """So that a cached picture serves another question. `cdpruner` reads it, and keeps others for some."""
+    family = FIRST_CLASS[0]
+    chain, retention = chain_of(method, family), (0.5, 0.4, 0.4, 0.3)
+    kept = []
+    for seed in range(4):
+        x = inputs(family, [(words(2, 1), picture(), words(5, seed))])
+        kept.append(torch.stack(run(deep(family), x, chain, plan_of(chain, retention))[2]))
+    same = all(torch.equal(each, kept[0]) for each in kept)
+    assert same or chain.reads_question
+    if method == "cdpruner":
+        assert not same
+
+
 @pytest.mark.parametrize("side", WAYS)
 @pytest.mark.parametrize("family", FIRST_CLASS)
 @pytest.mark.parametrize("method", METHODS)

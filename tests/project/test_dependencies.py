@@ -47,7 +47,10 @@ def third_party(folder):
 
 def test_the_package_declares_what_it_imports():
     optional = set().union(
-        *(declared(extra) for extra in ("search", "plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve"))
+        *(
+            declared(extra)
+            for extra in ("search", "plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve", "vllm")
+        )
     )
     missing = {name: files[0] for name, files in third_party(PACKAGE).items() if name not in declared() | optional}
     assert not missing, "Declare these in [project] dependencies of pyproject.toml."
@@ -60,7 +63,7 @@ def test_the_package_imports_what_it_declares():
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks", "docs", "notebooks"])
 def test_tests_and_scripts_import_what_the_dev_extra_declares(folder):
-    known = declared() | declared("dev") | declared("lmms-eval")  # whose tests are skipped where it is not installed
+    known = declared() | declared("dev") | declared("lmms-eval") | declared("vllm")  # skipped where not installed
     missing = {n: f[0] for n, f in third_party(ROOT / folder).items() if n not in known}
     assert not missing, "Declare these in the dev extra of pyproject.toml."
 

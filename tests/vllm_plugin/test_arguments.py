@@ -4,14 +4,20 @@ import json
 import shlex
 
 import pytest
+import torch
+from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import vispco
-from vispco import Pruner, Schedule
+from vispco import Pruner, PrunerConfig, Schedule, zoo
+from vispco import cost as costs
 from vispco.cli.main import app
 from vispco.core.errors import InvalidInputError, MissingExtraError, UnsupportedModelError
 from vispco.core.registry import preserved
 from vispco.scorers import SCORERS, Chain, Scorer, register
+from vispco.scorers.cost import workload_under
+from vispco.search.joint.space import joint_kernel
+from vispco.search.shapes.initial import initial_shapes
 from vispco.vllm import ServingSettings, arguments, engine_arguments
 from vispco.vllm.settings import check_servable, kept_tokens, share_before_layers
 
@@ -37,6 +43,23 @@ def test_a_saved_pruner_gives_its_share(tmp_path):
     Pruner("divprune", Schedule((0.375,) * 12)).save_pretrained(tmp_path / "one")
     assert ServingSettings.of_pruner(tmp_path / "one") == ServingSettings("divprune", 0.375)
     assert '"keep":0.375' in arguments("tiny-qwen3", pruner=tmp_path / "one")[1]
+
+
+def test_a_servable_search_gives_its_share_at_a_budget(tmp_path):
+    """As many tokens as the budget pays for, at the size that the search calls typical."""
+    cost = costs.get("exact", AutoConfig.from_pretrained(zoo.path("tiny-qwen3")))
+    kernel = joint_kernel(servable=True)
+    shape = {"budget": 0.5, "params": initial_shapes(kernel, cost.num_layers)[0].tolist(), "kl": 0.1}
+    planner = {"kind": "shapes", "kernel": kernel.config(), "shapes": [shape], "typical": [20, 100]}
+    PrunerConfig(Chain.of("divprune"), planner, cost=cost.to_dict()).save(tmp_path / "pruner.json")
+    found = ServingSettings.of_pruner(tmp_path, 0.5)
+    load = workload_under(Chain.of("divprune"), cost.dimensions, 20, 100)
+    counts = torch.arange(101)[:, None].expand(-1, cost.num_layers)
+    affordable = (cost.fraction_of_counts(counts, load) <= 0.5).nonzero()[-1].item()
+    assert found.scorer == "divprune"
+    assert round(100 * found.keep) == affordable
+    with pytest.raises(InvalidInputError, match="none was given"):
+        ServingSettings.of_pruner(tmp_path)
 
 
 @pytest.mark.parametrize("schedule", [Schedule.single(2, 0.5, 12), Schedule(((0.5,) * 12, (0.25,) * 12))])

@@ -204,7 +204,7 @@ def export(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
 ) -> None:
-    """What a search found for a budget, as a pruner in one file or folder, or as the flags of an engine.
+    """What a search found for a budget, as a pruner or as flags.
 
     Every --pruner reads it. A JSON file holds the static schedule for samples of a typical size. A folder holds the
     predictor, or the shapes of all budgets, and works at other budgets, too. --for writes nothing: it prints the flags

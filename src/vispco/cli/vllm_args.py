@@ -29,7 +29,7 @@ def vllm_args(
         typer.Option("--quoted", help="For a script that is evaluated or for people to copy: with quotation marks."),
     ] = False,
 ) -> None:
-    """Print the arguments of vLLM's server for a model whose pictures are pruned.
+    """Arguments of vLLM's server for a pruned model.
 
     Tokens leave before the language model, and those that stay keep their positions. docs/vllm.md says what was tested.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -55,6 +56,8 @@ def arguments(
     max_keep: float = 1.0,
 ) -> list[str]:
     """The same for the command line of vLLM's server. model: whose config says which class it is."""
+    with suppress(MissingExtraError):  # they may be meant for another machine
+        check_version()
     settings = settings_of(scorer, keep=keep, pruner=pruner, budget=budget, max_keep=max_keep)
     override = {"architectures": [pruned_architecture(config_of(model))], FIELD: settings.to_dict()}
     return ["--hf-overrides", json.dumps(override, separators=(",", ":")), "--enforce-eager"]
