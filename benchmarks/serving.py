@@ -117,7 +117,7 @@ class Server:
 
     def __init__(self, place: Path, share: float, folder: Path) -> None:
         from vispco import Schedule
-        from vispco.planning.pruner_config import PrunerConfig
+        from vispco.pruner.pruner_config import PrunerConfig
 
         file = folder / f"share-{share}.json"
         layers = WIDTHS["text_config"]["num_hidden_layers"]

@@ -139,7 +139,7 @@ def measure_load(folder: Path, rounds: int) -> dict[str, Any]:
 def compare_servers(items: int, folder: Path) -> dict[str, Any]:
     """The same share of the same pictures through `vispco serve` and through vLLM."""
     from vispco import Schedule
-    from vispco.planning.pruner_config import PrunerConfig
+    from vispco.pruner.pruner_config import PrunerConfig
 
     share, name = 0.5, "tiny-qwen3"
     reference = Reference(name, "divprune")  # for its processor

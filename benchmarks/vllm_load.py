@@ -43,7 +43,7 @@ WIDTHS = {  # those of Qwen2.5-VL-3B, with 2 of 36 layers and 2 of 32 blocks of 
 
 def write_model(folder: Path, widths: dict[str, Any]) -> Path:
     """A folder with a config of these widths and tiny-qwen's tokenizer; vLLM draws the weights itself."""
-    from vispco import zoo
+    from vispco import models as zoo
 
     source = zoo.path("tiny-qwen")
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"), dirs_exist_ok=True)

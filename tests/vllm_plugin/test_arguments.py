@@ -9,7 +9,8 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import vispco
-from vispco import Pruner, PrunerConfig, Schedule, zoo
+from vispco import Pruner, PrunerConfig, Schedule
+from vispco import models as zoo
 from vispco import cost as costs
 from vispco.cli.main import app
 from vispco.core.errors import InvalidInputError, MissingExtraError, UnsupportedModelError
