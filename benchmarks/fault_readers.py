@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 import fault_commands as commands
-from vispco.cli.config import read_options
 from vispco.compare.methods import MethodTable
 from vispco.compare.searches.comparison import Comparison
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.option_files import read_options
 from vispco.core.runs.run_record import check_complete
 from vispco.core.schedule import Schedule
 from vispco.cost import parse_budget

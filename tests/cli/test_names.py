@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from project.sources import ROOT
-from vispco.cli.early_refusal import MEASURES
+from vispco.cli.names import MEASURES
 from vispco.core.declared_names import DECLARATIONS, declared_names, declared_solvers, shipped_models
 
 # Refused before torch or transformers is imported.

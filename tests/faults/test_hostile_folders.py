@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from vispco.cli.config import read_options
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.option_files import read_options
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.runs.run_lock import LOCK, RunFolderError
 from vispco.core.runs.run_record import (

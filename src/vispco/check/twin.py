@@ -16,8 +16,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vispco.check.overrides import OVERRIDES
-from vispco.core.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError, VispcoError
 from vispco.families.base import ALONE_KINDS, MIXING_KINDS
+from vispco.families.unserved import NO_VISUAL_TOKENS
 
 LAYERS, WIDTH, VOCAB = 4, 32, 96
 PAD, BOS, EOS = 0, 1, 2
@@ -238,3 +239,20 @@ def _merge(data: dict[str, Any], changes: Mapping[str, Any]) -> None:
             _merge(data[key], value)
         else:
             data[key] = value
+
+
+def checked_twin(config: Any) -> Any:
+    """`twin_of`; a model without visual tokens, or one that has no twin, is refused in a sentence."""
+    kind = config if isinstance(config, str) else config.model_type
+    if kind in NO_VISUAL_TOKENS:
+        raise UnsupportedModelError(
+            f"{kind!r} has no visual tokens in its decoder layers: {NO_VISUAL_TOKENS[kind]}. There is nothing to prune."
+        )
+    try:
+        return twin_of(config)
+    except VispcoError:
+        raise
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"No tiny twin of {kind!r} could be made: {' '.join(str(error).split())} Check the real weights with --weights."
+        ) from error

@@ -57,7 +57,7 @@ DECLARATIONS = {
     ),
     "methods": Declaration(
         "method",
-        "vispco.presets:PRESETS",
+        "vispco.pruner.presets:PRESETS",
         ("pruner/presets/*.py",),
         r'(?:Preset\(\s*name=|^_published\()"([^"]+)"',
         "vispco.presets",
