@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.cli.registered_names import REGISTRIES, names
+from vispco.cli.names import REGISTRIES, names
 
 WORDS = {
     "search tiny-qwn": "tiny-qwen",

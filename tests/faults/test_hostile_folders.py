@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from vispco.core.runs.option_files import read_options
 
-from vispco.cli.config import read_options
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
