@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vispco.cost import Budget
 
 SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
-OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
 
 
 @spread
@@ -72,7 +71,7 @@ def sweep(
     window_of(budget, not_yet)
     check_given(allocation)
     folder = RunFolder(out)
-    folder.check(older=OLDER)
+    folder.check()
     from functools import cache  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415

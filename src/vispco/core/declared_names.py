@@ -75,7 +75,7 @@ DECLARATIONS = {
         "vispco.searches",
     ),
     "modes": Declaration("mode", "vispco.search.spec:SOLVERS", ("search/spec.py",), None),
-    "strategies": Declaration("strategy", "vispco.sweep.spec:STRATEGIES", ("sweep/sweep_plan.py",), None),
+    "strategies": Declaration("strategy", "vispco.sweep.spec:STRATEGIES", ("sweep/spec.py",), None),
     "engines": Declaration("engine", "vispco.sweep.spec:ENGINES", ("sweep/spec.py",), None),
     "splits": Declaration("split", "vispco.data.dataset:SPLITS", ("data/dataset.py",), None),
     "dtypes": Declaration("dtype", "vispco.evaluation.spec:DTYPES", ("evaluation/spec.py",), None),

@@ -1,4 +1,4 @@
-"""How a prediction is scored (one file for each metric) and what each benchmark asks (one file for each benchmark)."""
+"""Metrics, benchmarks, protocols, and the questions of benchmark files as samples."""
 
 from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark, find, parse_tasks
 from vispco.metrics.benchmark_samples import (

@@ -29,7 +29,7 @@ from vispco.core.runs.checksums import is_whole, sealed
 from vispco.core.runs.provenance import machine_id, process_start
 
 _TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
-NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
+_NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
 BLOCK = 1 << 16
 
 _numbers = itertools.count()
@@ -305,7 +305,7 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def _shortened(name: str) -> str:
-    return name.encode(errors="replace")[:NAME_LENGTH].decode(errors="ignore")
+    return name.encode(errors="replace")[:_NAME_LENGTH].decode(errors="ignore")
 
 
 @cache
