@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vispco.cost import Budget
 
 SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
-OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
 
 
 @spread
@@ -53,7 +52,7 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     folder = RunFolder(out)
-    folder.check(older=OLDER)
+    folder.check()
     from vispco.evaluation.frontier import Frontier  # noqa: PLC0415
     from vispco.evaluation.frontier_tables import points_table  # noqa: PLC0415
     from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415

@@ -40,7 +40,7 @@ class TaskSpec:
     max_side: Annotated[
         int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load (default: 4096).")
     ] = None
-    encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
+    encoding: Annotated[str, typer.Option(help="Of .tsv and .csv files.")] = "utf-8"
     protocol: Annotated[
         str, typer.Option(help="Prompts, lengths, pixels and metrics of benchmarks: ours, vlmevalkit or llava.")
     ] = "ours"
@@ -116,7 +116,7 @@ class CalibrationSpec:
     data: Annotated[
         Path | None,
         typer.Option(
-            help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv (default: synthetic calibration tasks)."
+            help="A .json, .jsonl, .tsv, .csv or .parquet file, or a datasets folder (default: synthetic calibration tasks)."
         ),
     ] = None
     images: Annotated[Path | None, typer.Option(help="The folder of its pictures (default: beside the file).")] = None
