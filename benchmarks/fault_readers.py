@@ -18,7 +18,7 @@ import fault_commands as commands
 from vispco.cli.choice import schedule_from
 from vispco.cli.config import read_options
 from vispco.compare.methods import MethodTable
-from vispco.compare.searches.comparison import Comparison
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint

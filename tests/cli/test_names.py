@@ -146,7 +146,7 @@ def test_solvers_models_learned_methods_groups_and_measures_are_those_that_there
     from vispco.compare.searches.calibration import Measure
     from vispco.data.tasks import SEVERAL, TASKS
     from vispco.scorers import SCORERS, LearnedScorer
-    from vispco.search.spec import SOLVERS
+    from vispco.search.search_spec import SOLVERS
 
     assert set(declared_solvers()) == {solver for solvers in SOLVERS.values() for solver in solvers}
     assert shipped_models() == zoo.names()

@@ -12,10 +12,9 @@ MOST = 8  # parameters of a function
 ENTRY_POINTS = {
     "evaluation/evaluate_model.py: evaluate",
     "evaluation/evaluator.py: TaskEvaluator",
-    "search/run.py: search",
+    "search/run_search.py: search",
     "search/learned/train_scorer.py: train_scorer",
     "sweep/loaded_model.py: sweep",
-    "planning/predictor.py: PredictorConfig",  # transformers' configs are flat
 }
 GENERIC = {"utils", "helpers", "misc", "common", "tools", "stuff", "core"}
 LONGEST = 350  # lines of a file

@@ -103,8 +103,8 @@ def search(
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.joint.space import read_chains  # noqa: PLC0415
-    from vispco.search.run import search as run  # noqa: PLC0415
-    from vispco.search.spec import SearchSpec  # noqa: PLC0415
+    from vispco.search.run_search import search as run  # noqa: PLC0415
+    from vispco.search.search_spec import SearchSpec  # noqa: PLC0415
 
     learned.check()
     settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below

@@ -23,12 +23,12 @@ from vispco.core.weights import check_weights
 from vispco.cost import Budget, Cost
 from vispco.engine.plan import Planner, TokenPlan
 from vispco.kernels import Kernel
+from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_config import PrunerConfig
 from vispco.scorers import Chain

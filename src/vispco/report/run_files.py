@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vispco.compare.methods import MethodTable
-from vispco.compare.searches.comparison import Comparison
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checksums import decode_line

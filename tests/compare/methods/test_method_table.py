@@ -32,7 +32,7 @@ from vispco.evaluation import features
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.models.loading import load
 from vispco.pruner import presets
-from vispco.search import calibration as calibrations
+from vispco.search import calibration_batches as calibrations
 
 SETTINGS = TableSettings(
     ("fastv", "sparsevlm:64", "divprune"),

@@ -118,7 +118,8 @@ def test_what_is_not_known_is_left_to_transformers(data):
 
 
 def test_defaults_of_the_searches_are_stated_as_they_are():
-    from vispco.search import modes, spec
+    from vispco.search import modes
+    from vispco.search import search_spec as spec
     from vispco.search.gradient.static import DescentSettings
     from vispco.sweep import spaces
 

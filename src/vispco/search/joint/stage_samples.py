@@ -12,9 +12,9 @@ from vispco.pruner.configurations import Configurations
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches, batch_lengths
+from vispco.search.calibration_batches import CalibrationBatches, batch_lengths
 from vispco.search.joint.chain_objectives import ChainObjectives
-from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 
 _NUM_DIFFICULTY_PROBES = 3  # configurations by whose loss samples are hard or easy

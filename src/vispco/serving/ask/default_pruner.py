@@ -11,7 +11,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.engine import unwrap
 from vispco.families import family_of
 from vispco.pruner import presets
-from vispco.pruner.planner import BudgetPlanner, static_shape
+from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike, check_allocation
 
