@@ -24,8 +24,8 @@ from vispco.search.batch import Batch
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
+from vispco.search.search_spec import SearchSpec
 from vispco.search.shape_pool import counts_at_budget
-from vispco.search.spec import SearchSpec
 
 CHAINS = ("fastv", "divprune", "divprune+fastv", "cdpruner", "cdpruner+fastv")  # of the joint search
 BATCHES = 4  # of 8 calibration samples that each trial is measured on

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from vispco.core.runs.option_files import read_options
 
 import fault_commands as commands
 from vispco.compare.methods import MethodTable
-from vispco.compare.searches.comparison import Comparison
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
+from vispco.core.runs.option_files import read_options
 from vispco.core.runs.run_record import check_complete
 from vispco.core.schedule import Schedule
 from vispco.cost import parse_budget

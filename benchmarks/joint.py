@@ -35,10 +35,10 @@ from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.modes import SearchRun, run_mode
-from vispco.search.spec import BUDGETS, SearchSpec
+from vispco.search.search_spec import BUDGETS, SearchSpec
 
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 SINGLE = ("fastv", "sparsevlm", "fitprune")

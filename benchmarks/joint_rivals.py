@@ -16,11 +16,11 @@ import torch
 
 from figures import Figure
 from vispco.compare.searches import AnytimeRival, Calibration, get, run_search
-from vispco.compare.searches.registry import takes
+from vispco.compare.searches.search_registry import takes
 from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import hypervolume
-from vispco.search.spec import BUDGETS
+from vispco.search.search_spec import BUDGETS
 
 LOW = (0.18, 0.25)
 RIVALS = ("scaled", "vflowopt", "evolution", "autoprune", "btp-layers", "downsample")

@@ -25,7 +25,7 @@ from vispco.evaluation import Evaluation, TaskEvaluator
 from vispco.pruner import presets
 from vispco.scorers import Chain
 from vispco.scorers.learned import LearnedScorer
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.learned import ScorerSettings, ScorerTrainer
 from vispco.search.objective import Objective
 

@@ -31,7 +31,7 @@ def worker(folder: str, samples: int) -> None:
     import vispco
     from vispco.data import dataset
     from vispco.search import ranks
-    from vispco.search.run import search
+    from vispco.search.run_search import search
 
     torch.set_num_threads(1)
     model, processor = vispco.load("tiny-qwen")

@@ -16,7 +16,7 @@ from vispco.evaluation.frontier import hypervolume
 from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import counts_at_budget

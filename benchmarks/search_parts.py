@@ -26,19 +26,19 @@ from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.gradient.descent_step import typical_size
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.initial_shapes import initial_shapes
+from vispco.search.joint.joint_settings import ONE_CHAIN, JointSettings
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
-from vispco.search.joint.settings import ONE_CHAIN, JointSettings
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
+from vispco.search.search_spec import Effort, SearchSpec
 from vispco.search.shape_pool import counts_at_budget
-from vispco.search.spec import Effort, SearchSpec
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160

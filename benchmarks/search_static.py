@@ -15,11 +15,11 @@ from vispco.kernels import KERNELS
 from vispco.models.loading import load
 from vispco.search import presets
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings, static_search
-from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective, frozen
+from vispco.search.search_journal import SearchJournal, work_key
 
 FOUR = ("attribute", "counting", "word", "chart")  # one sample of each, to see whether Algorithm 1 converges
 BUDGET = 0.5

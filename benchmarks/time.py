@@ -33,9 +33,9 @@ from vispco import Pruner, Schedule, cost, kernels
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
+from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import static_shape
 from vispco.timing.clock import now
 from vispco.timing.overhead import random_joint_predictor
 from vispco.timing.prediction import predict_batch, useful_batch

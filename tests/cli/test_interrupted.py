@@ -25,7 +25,7 @@ KEEPING = ("demo", "search", "sweep", "compare", "zoo", "train")  # what they ha
 # Where each command is when Ctrl-C comes: in the middle of its work, after it has begun to write.
 MIDST = {
     "demo": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("--model", "tiny-llava", *SMALL, "--test", "2")),
-    "search": ("vispco.search.run.run_mode", ("tiny-llava", *SMALL, "--samples", "2", "--test", "2")),
+    "search": ("vispco.search.run_search.run_mode", ("tiny-llava", *SMALL, "--samples", "2", "--test", "2")),
     "sweep": (
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--limit", "2", "--workers", "0", "--strategy", "random", "--trials", "2"),

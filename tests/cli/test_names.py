@@ -57,7 +57,7 @@ WORDS = {
     "evaluate tiny-qwen --method sparsevlm:912": "192",
     "search tiny-qwen --preset qwn": "qwen",
     "search tiny-qwen --set lamm=1": "lam",
-    "search tiny-qwen --set fit.method=netwrk": "network",
+    "search tiny-qwen --set joint.shaps=3": "shapes",
     "plot {run} --format pngg": ".png",
     "serve tiny-qwen --log-level waring": "warning",
     "check qwen3_vll": "qwen3_vl",

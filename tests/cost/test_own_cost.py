@@ -16,7 +16,7 @@ from cost.test_laws import made
 from vispco import Pruner, cost, kernels
 from vispco.cost import COSTS, BudgetWarning, Cost, Dimensions, Workload
 from vispco.families import family_of
-from vispco.pruner.planner import BudgetPlanner, static_shape
+from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 
 L = 6
 SIZE = Dimensions(

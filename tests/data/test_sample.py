@@ -16,7 +16,7 @@ from vispco.data.files import SampleSet, training_samples
 from vispco.data.sample import Sample
 from vispco.metrics import read_benchmarks
 from vispco.models import load
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 
 if TYPE_CHECKING:
     from pathlib import Path

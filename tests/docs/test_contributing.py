@@ -21,7 +21,7 @@ from vispco.cost import Workload, counts_for_budget
 from vispco.data import dataset
 from vispco.data.files.record import Record, Turn
 from vispco.families import FAMILIES, family_of
-from vispco.search.run import search
+from vispco.search.run_search import search
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 PROMISED = {

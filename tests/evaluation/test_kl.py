@@ -7,7 +7,7 @@ from vispco import Pruner, Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import FeatureStore, Reference, TaskEvaluator, answer_logits, encode
 from vispco.evaluation.kl_meter import KlMeter
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.objective import Objective
 
 from .conftest import layers_of

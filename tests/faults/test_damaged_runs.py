@@ -26,7 +26,7 @@ from vispco.pruner.planner_kinds import load_predictor
 from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.run_files import read
-from vispco.search.run import search
+from vispco.search.run_search import search
 
 SEARCH = ("search", "tiny-llava", *SMALL, *LINE)
 
@@ -162,7 +162,7 @@ def test_what_an_unfinished_run_needs_is_removed_after_it_is_finished(tmp_path, 
 def test_a_finished_search_gives_its_result_and_is_replaced_on_request(invoke, run, monkeypatch):
     before = json.loads((run / "frontier.json").read_text())
     with monkeypatch.context() as patch:
-        patch.setattr("vispco.search.run.run_mode", None)  # nothing is searched
+        patch.setattr("vispco.search.run_search.run_mode", None)  # nothing is searched
         done = invoke(*SEARCH, "--out", run, "--json")
         assert done.code == 0, done.err
         assert done.json["points"] == before["points"]

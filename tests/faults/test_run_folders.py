@@ -17,7 +17,7 @@ from vispco.core.runs.run_record import RunFolderError, check_files, read_record
 from vispco.data import dataset
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.run import search
+from vispco.search.run_search import search
 
 SEARCH = ("search", "tiny-llava", *SMALL, *LINE)
 

@@ -8,7 +8,7 @@ import pytest
 
 from vispco import Pruner, Schedule, VispcoError
 from vispco.compare.methods import MethodTable
-from vispco.compare.searches.comparison import Comparison
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule as PlainSchedule
 from vispco.cost import parse_budget

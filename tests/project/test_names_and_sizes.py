@@ -12,7 +12,7 @@ MOST = 8  # parameters of a function
 ENTRY_POINTS = {
     "evaluation/evaluate_model.py: evaluate",
     "evaluation/evaluator.py: TaskEvaluator",
-    "search/run.py: search",
+    "search/run_search.py: search",
     "search/learned/train_scorer.py: train_scorer",
     "sweep/loaded_model.py: sweep",
     "pruner/predictor.py: PredictorConfig",  # transformers' configs are flat

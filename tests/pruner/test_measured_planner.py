@@ -19,9 +19,9 @@ from vispco.cost import BudgetWarning, Dimensions, KvBytes, TimeProfile, Workloa
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
+from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced, device_name
-from vispco.pruner.planner import static_shape
 from vispco.timing.overhead import random_joint_predictor
 from vispco.timing.profiling import profile_model
 

@@ -22,13 +22,13 @@ from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.kernels import get
 from vispco.pruner import kernel_regression
+from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape
 from vispco.pruner.configurations import Configurations, text_floor
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.kernel_regression import batch_features
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
 from vispco.pruner.observation import observe, raw_features
-from vispco.pruner.planner import BudgetPlanner, PredictedShape
 from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
 from vispco.timing.overhead import random_joint_predictor

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vispco.compare.searches.comparison import Comparison, Reached, Row
+from vispco.compare.searches.search_comparison import Comparison, Reached, Row
 from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, Workload, get
 from vispco.data import dataset

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from report.invented import BUDGETS, swept, write_run
-from vispco.compare.searches.comparison import Comparison, Row
+from vispco.compare.searches.search_comparison import Comparison, Row
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.evaluation import Evaluation, TaskResult

@@ -12,9 +12,9 @@ import torch
 
 import vispco
 from vispco.data import dataset
-from vispco.search.joint.settings import JointSettings
-from vispco.search.run import search
-from vispco.search.spec import Effort
+from vispco.search.joint.joint_settings import JointSettings
+from vispco.search.run_search import search
+from vispco.search.search_spec import Effort
 
 EFFORT = Effort(
     batch_size=4,

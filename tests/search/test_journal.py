@@ -8,9 +8,9 @@ from search.random_batches import zoo_model
 from search.test_run import SMALL, kernel_of
 from vispco.core.runs.checksums import DamagedJournalWarning
 from vispco.data import dataset
-from vispco.search.journal import NAME, SearchJournal, work_key
 from vispco.search.objective import Objective
-from vispco.search.run import search
+from vispco.search.run_search import search
+from vispco.search.search_journal import NAME, SearchJournal, work_key
 
 
 class Passes:

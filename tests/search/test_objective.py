@@ -10,7 +10,7 @@ from search.random_batches import make_batches, zoo_model
 from vispco.core.schedule import Schedule, whole_tokens
 from vispco.cost import Workload
 from vispco.data import dataset
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.objective import Objective, frozen
 
 SCHEDULES = torch.tensor([[1.0, 1.0, 0.5, 0.5], [1.0, 0.6, 0.3, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)

@@ -20,9 +20,9 @@ from vispco.search import presets
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.joint.settings import JointSettings
-from vispco.search.run import search
-from vispco.search.spec import SOLVERS, Effort
+from vispco.search.joint.joint_settings import JointSettings
+from vispco.search.run_search import search
+from vispco.search.search_spec import SOLVERS, Effort
 
 SMALL = Effort(
     batch_size=4,

@@ -17,8 +17,8 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.modes import SearchRun, run_mode
-from vispco.search.run import search
-from vispco.search.spec import Effort, SearchSpec
+from vispco.search.run_search import search
+from vispco.search.search_spec import Effort, SearchSpec
 
 SMALL = Effort(batch_size=2, descent=DescentSettings(starts=1, outer=1, explore=4))
 

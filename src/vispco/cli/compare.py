@@ -85,8 +85,8 @@ def searches(
         get_searches,
         search_cost_info,
     )
-    from vispco.compare.searches.comparison import load_finished_rows  # noqa: PLC0415
-    from vispco.compare.searches.registry import DEFAULT  # noqa: PLC0415
+    from vispco.compare.searches.search_comparison import load_finished_rows  # noqa: PLC0415
+    from vispco.compare.searches.search_registry import DEFAULT  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.plots.search_cost import draw_searches  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415

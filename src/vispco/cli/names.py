@@ -26,7 +26,7 @@ REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "tasks": "vispco.data.dataset:TASKS",
     "several-tasks": "vispco.data.dataset:SEVERAL",
     "protocols": "vispco.metrics.protocols:PROTOCOLS",
-    "modes": "vispco.search.spec:SOLVERS",
+    "modes": "vispco.search.search_spec:SOLVERS",
     "strategies": "vispco.sweep.spec:STRATEGIES",
     "engines": "vispco.sweep.spec:ENGINES",
     "splits": "vispco.data.dataset:SPLITS",
@@ -112,7 +112,7 @@ def _refuse(kind: str, name: str) -> None:
 def _known(kind: str) -> tuple[list[str], Iterable[str]]:
     """The names of a kind, as a sentence lists them, and what else is taken."""
     if kind == "solver":
-        solvers = import_module("vispco.search.spec").SOLVERS.values()
+        solvers = import_module("vispco.search.search_spec").SOLVERS.values()
         return list(dict.fromkeys(solver for each in solvers for solver in each)), ()
     if kind == "measure":
         return list(get_args(import_module("vispco.compare.searches.calibration").Measure)), ()
@@ -120,7 +120,7 @@ def _known(kind: str) -> tuple[list[str], Iterable[str]]:
         scorers = import_module("vispco.scorers")
         return [n for n in scorers.SCORERS if issubclass(scorers.SCORERS.get(n), scorers.LearnedScorer)], ()
     if kind == "searches":
-        return list(import_module("vispco.compare.searches.registry").SEARCHES), ("all", "none")
+        return list(import_module("vispco.compare.searches.search_registry").SEARCHES), ("all", "none")
     known = names(kind)
     if kind == "methods":  # or a chain of scorers
         return [*known, *(each for each in names("scorers") if each not in known)], ()
@@ -149,7 +149,7 @@ def _methods(text: str) -> list[str]:
 
 def _searches(text: str) -> list[str]:
     """Searches without their number (random-40) or method (scaled:pyramiddrop)."""
-    known = import_module("vispco.compare.searches.registry").SEARCHES
+    known = import_module("vispco.compare.searches.search_registry").SEARCHES
     parts = [part.strip() for part in text.split(",") if part.strip()]
     forms = [(part, part.partition(":")[0], re.sub(r"-\d+$", "", part)) for part in parts]
     return [next((each for each in form if each in known), form[0]) for form in forms]

@@ -59,7 +59,7 @@ def search(
     from vispco.evaluation.frontier_tables import points_table, tasks_table  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
-    from vispco.search.run import search as run  # noqa: PLC0415
+    from vispco.search.run_search import search as run  # noqa: PLC0415
     from vispco.timing.prediction import fraction_at_size  # noqa: PLC0415
 
     settings.resolve(

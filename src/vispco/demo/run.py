@@ -19,9 +19,9 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.examples import add_examples, of_each_task
 from vispco.report.run_files import EXAMPLES
-from vispco.search.journal import NAME as SEARCH_JOURNAL
-from vispco.search.run import search
-from vispco.search.spec import SearchSpec
+from vispco.search.run_search import search
+from vispco.search.search_journal import NAME as SEARCH_JOURNAL
+from vispco.search.search_spec import SearchSpec
 from vispco.sweep.progress import Progress
 from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers

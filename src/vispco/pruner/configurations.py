@@ -1,4 +1,4 @@
-"""Configurations: a chain, a shape, and the budget level that they were measured at. What a joint search leaves behind."""
+"""Configurations: a chain, a shape, and the level that they were measured at; the result of a joint search."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Configurations:
         """The configuration with the least estimated KL [B, K] at the level that serves each budget [B]: int64 [B].
 
         floors: float64 [B, 1 + chains], what a sample spends at least: with text alone, and under each chain. A chain that
-        is too dear for a sample is left out; where the level has no other, another level's configuration is moved.
+        exceeds a sample's budget is left out, unless all do.
         """
         levels = self.level.numpy().astype(np.float32)
         level = nearest_level(level_of(budget, floors[:, 0]), self.levels)
         ranked = estimate + _LEVEL_PENALTY * np.abs(levels - level[:, None].astype(np.float32))
-        dear = (floors[:, 1:] > budget[:, None] + _ROUNDING)[:, self.chain.numpy()]
-        affordable = np.where(dear, np.inf, ranked)
+        infeasible = (floors[:, 1:] > budget[:, None] + _ROUNDING)[:, self.chain.numpy()]
+        affordable = np.where(infeasible, np.inf, ranked)
         none = np.isinf(affordable).all(axis=-1, keepdims=True)
         found: Array = np.where(none, ranked, affordable).argmin(-1)
         return found

@@ -1,9 +1,9 @@
-"""`JointPredictor`: chooses for an input the configuration that served the most similar calibration samples at its budget.
+"""The predictor of a joint search: a configuration for each input, by kernel regression on the calibration samples.
 
-A joint search leaves a few configurations (a chain and a shape each) at several budget levels, and the KL of each of them
-on the calibration samples. For a new input the KL of every configuration is estimated as the mean over the samples like
-it. Under a hard budget the best configuration of the nearest level is taken and solved to the budget. Under a mean budget
-the level is chosen, too: the one with the least estimated KL plus price times cost (`mean_budget.py`).
+A joint search leaves a few configurations (a chain and a shape each) at several levels, and the loss of each of them on the
+calibration samples. For a new input the loss of every configuration is estimated. Under a hard budget the best configuration
+of the nearest level is taken and solved to the budget. Under a mean budget the level is chosen, too: the one with the least
+estimated loss plus multiplier times cost (`mean_budget.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Budgets that are a mean: easy inputs spend less, hard ones more, and none more than a cap.
+"""Mean budgets: easy inputs spend less, hard ones more, and none more than a cap.
 
-For every input the estimated KL is a curve over budgets. With a multiplier per unit of cost, an input takes the budget that
-minimises KL + multiplier * cost. The multiplier is fixed on the calibration samples, each estimated from the others, so that they
-spend the mean that was asked for. A decision looks at one input, never at the rest.
+For every input the estimated loss is a curve over budgets. With a Lagrange multiplier, an input takes the budget that
+minimises loss + multiplier * cost. The multiplier is solved on the calibration samples, each estimated from the others
+(leave-one-out), so that they spend the mean that was asked for. A decision looks at one input, never at the rest.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 
 from vispco.cost.workload import Array
 
-_LEVEL_STEP = 0.005  # steps of the levels that an input may take
+_LEVEL_STEP = 0.005  # between the levels that an input may take
 _ROUNDING = 1e-9
-_MIN_KL = 1e-6  # of an estimated KL: its logarithm is interpolated
+_MIN_KL = 1e-6  # of an estimate: its logarithm is interpolated
 _BISECTION_STEPS = 60  # of the multiplier's range
-_MAX_CORRECTIONS = 8  # of multipliers that are corrected by what is left over
-_TOLERANCE = 5e-4  # so near below a mean is near enough
+_MAX_CORRECTIONS = 8  # of the multiplier, by what whole tokens leave unspent
+_TOLERANCE = 5e-4  # of the mean that is spent, below the one that was asked for
 
 
 class MultiplierBracket(NamedTuple):
-    """Two multipliers that are next to each other, and the share of the lower one.
+    """The two ends of a bisection, and the share of the lower one.
 
-    Inputs that are asked alike jump together from one spending to the next, so that no single multiplier meets a mean: each
-    takes the weighted mean of what it would spend at the two.
+    Inputs with similar instructions jump together from one spending to the next, so that no single multiplier meets a mean:
+    each takes the weighted mean of what it would spend at the two.
     """
 
     high: float
@@ -87,7 +87,7 @@ class KlCurves:
 def solve_multiplier(
     curves: KlCurves, mean: float, realised: Callable[[Array], Array] = lambda budget: budget
 ) -> MultiplierBracket:
-    """The multiplier at which samples spend the mean on average; less where more money buys nothing.
+    """The multiplier at which samples spend the mean on average; they spend less where more tokens gain nothing.
 
     realised: what samples spend that are given budgets [B]: whole tokens leave a part of a budget over.
     """

@@ -23,12 +23,12 @@ from vispco.engine import unwrap
 from vispco.engine.plan import Planner
 from vispco.families import family_of
 from vispco.kernels import Kernel
+from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain

@@ -10,7 +10,7 @@ from typing import Any
 
 from vispco.compare.methods import MethodTable, text_rows
 from vispco.compare.searches import comparison_table, equal_terms_table
-from vispco.compare.searches.comparison import Comparison
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checksums import decode_line

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from vispco.search.gradient.training_settings import TrainingSettings
     from vispco.search.objective import Objective
     from vispco.search.presets import SearchPreset
-    from vispco.search.run import search
-    from vispco.search.spec import Effort, SearchSpec
+    from vispco.search.run_search import search
+    from vispco.search.search_spec import Effort, SearchSpec
 
 _HOMES = {
-    "Effort": "vispco.search.spec",
+    "Effort": "vispco.search.search_spec",
     "Objective": "vispco.search.objective",
     "Predictor": "vispco.pruner.predictor",
     "PredictorConfig": "vispco.pruner.predictor",
     "SearchPreset": "vispco.search.presets",
     "PredictorTrainer": "vispco.search.gradient.trainer",
-    "SearchSpec": "vispco.search.spec",
+    "SearchSpec": "vispco.search.search_spec",
     "TrainingSettings": "vispco.search.gradient.training_settings",
-    "search": "vispco.search.run",
+    "search": "vispco.search.run_search",
 }
 
 __all__ = [

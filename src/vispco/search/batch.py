@@ -16,7 +16,7 @@ from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.kl_meter import KlMeter
 from vispco.families import family_of
 from vispco.pruner.observation import Observation, observe
-from vispco.search.journal import work_key
+from vispco.search.search_journal import work_key
 
 
 @dataclass(frozen=True, eq=False)

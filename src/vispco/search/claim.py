@@ -14,8 +14,8 @@ from vispco.core.runs.run_folder import RunFolder
 from vispco.pruner import run_files as disk
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.search.gradient import checkpoint
-from vispco.search.journal import NAME as JOURNAL
 from vispco.search.ranks import rank_and_size
+from vispco.search.search_journal import NAME as JOURNAL
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample

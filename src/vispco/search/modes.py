@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, static_shape
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner import BudgetPlanner, PredictedShape, static_shape
 from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
-from vispco.search.journal import SearchJournal, work_key
 from vispco.search.objective import Objective
-from vispco.search.progress import ProgressBar
+from vispco.search.progress_bar import ProgressBar
+from vispco.search.search_journal import SearchJournal, work_key
+from vispco.search.search_spec import SearchSpec
 from vispco.search.shape_pool import measure_shapes
-from vispco.search.spec import SearchSpec
 from vispco.search.successive_halving import line_search, shape_search
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from vispco.scorers.cost import workload_under
 from vispco.search.batch import Batch
 from vispco.search.bill import FlopsBill
 from vispco.search.gradient.relaxation import GaussianMask
-from vispco.search.journal import SearchJournal, work_key
+from vispco.search.search_journal import SearchJournal, work_key
 
 
 @contextmanager

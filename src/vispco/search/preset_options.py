@@ -13,7 +13,7 @@ from vispco.core.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
     from vispco.search.presets import SearchPreset
-    from vispco.search.spec import Effort
+    from vispco.search.search_spec import Effort
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class PresetOptions:
         from vispco.search import presets  # noqa: PLC0415
         from vispco.search.gradient.training_settings import TrainingSettings  # noqa: PLC0415
         from vispco.search.modes import PASSES  # noqa: PLC0415
-        from vispco.search.spec import Effort  # noqa: PLC0415
+        from vispco.search.search_spec import Effort  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
         effort, training = Effort(), {"batches": os.environ.get("WORLD_SIZE", "1")}

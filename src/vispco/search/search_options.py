@@ -22,7 +22,7 @@ from vispco.pruner.pruning_options import (
 )
 
 if TYPE_CHECKING:
-    from vispco.search.spec import SearchSpec
+    from vispco.search.search_spec import SearchSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class SearchOptions:
         """The search; budgets of time and bytes are replaced once the model is there."""
         from vispco.pruner.presets import method_chain  # noqa: PLC0415
         from vispco.search.joint.space import read_chains  # noqa: PLC0415
-        from vispco.search.spec import SearchSpec  # noqa: PLC0415
+        from vispco.search.search_spec import SearchSpec  # noqa: PLC0415
 
         return SearchSpec.choose(
             self.scorer if self.method is None else str(method_chain(self.method, model.num_layers(), self.scorer)),

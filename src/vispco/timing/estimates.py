@@ -23,7 +23,7 @@ from vispco.families.visual_tokens import visual_tokens
 from vispco.scorers import SCORERS
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.modes import PASSES
-from vispco.search.spec import BUDGETS, Effort
+from vispco.search.search_spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
 
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}

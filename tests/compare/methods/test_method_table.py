@@ -35,7 +35,7 @@ from vispco.models.loading import load
 from vispco.pruner import presets
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
-from vispco.search import calibration as calibrations
+from vispco.search import calibration_batches as calibrations
 
 SETTINGS = TableSettings(
     ("fastv", "sparsevlm:64", "divprune"),

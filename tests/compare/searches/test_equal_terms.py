@@ -21,9 +21,9 @@ from vispco.compare.searches import (
     get_searches,
     search_names,
 )
-from vispco.compare.searches.comparison import Reached
 from vispco.compare.searches.comparison_views import CostCurve, equal_terms, equal_terms_rows
-from vispco.compare.searches.registry import DEFAULT
+from vispco.compare.searches.search_comparison import Reached
+from vispco.compare.searches.search_registry import DEFAULT
 from vispco.core.registry import preserved
 from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import hypervolume

@@ -8,7 +8,7 @@ import torch
 from compare.searches.conftest import evaluator
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import SampleSizes, get
-from vispco.compare.searches.fitprune import ReceivedAttention, bisect, dispensable, recipe, walk
+from vispco.compare.searches.fitprune_search import ReceivedAttention, bisect, dispensable, recipe, walk
 from vispco.core.errors import InvalidInputError
 
 

@@ -7,8 +7,8 @@ from compare.searches.synthetic_search import LAYERS, ChainEvaluator, SyntheticE
 from vispco.compare.searches import Calibration, get, run_search
 from vispco.core.errors import BudgetFloorError, InvalidInputError
 from vispco.core.schedule import Schedule
-from vispco.search.joint.settings import JointSettings
-from vispco.search.spec import Effort
+from vispco.search.joint.joint_settings import JointSettings
+from vispco.search.search_spec import Effort
 
 BUDGETS = (0.35, 0.5, 0.8)
 ANYTIME = ["random-6", "p-sigmoid-bo", "evolution"]

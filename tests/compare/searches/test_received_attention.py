@@ -5,7 +5,7 @@ import torch
 
 import tiny
 from compare.searches.conftest import evaluator
-from vispco.compare.searches.fitprune import read_received_attention, reading_attention
+from vispco.compare.searches.fitprune_search import read_received_attention, reading_attention
 from vispco.families import family_of
 
 PROMPTS = [

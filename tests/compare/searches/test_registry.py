@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator
-from vispco.compare.searches import SEARCHES, Choice, Rival, compare, get, get_searches, registry, search_names
+from vispco.compare.searches import SEARCHES, Choice, Rival, compare, get, get_searches, search_names, search_registry
 from vispco.core.errors import InvalidInputError
 from vispco.core.registry import Registry
 from vispco.core.schedule import Schedule
@@ -40,7 +40,7 @@ def test_an_entry_point_adds_a_search(monkeypatch):
         "vispco.core.registry.entry_points", lambda group: [EntryPoint()] * (group == "vispco.searches")
     )
     searches = Registry("search", "vispco.searches")
-    monkeypatch.setattr(registry, "SEARCHES", searches)
+    monkeypatch.setattr(search_registry, "SEARCHES", searches)
     assert search_names() == ["half"]
     found = compare(SyntheticEvaluator(), SyntheticEvaluator(), 0.6, ["half"])
     assert found.rows[1].schedule == Schedule.single(1, 0.5, LAYERS)

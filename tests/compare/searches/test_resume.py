@@ -5,11 +5,11 @@ import pytest
 from compare.searches.conftest import evaluator
 from compare.searches.synthetic_search import SyntheticEvaluator, make_sizes
 from vispco.compare.searches import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
-from vispco.compare.searches.comparison import load_finished_rows
+from vispco.compare.searches.search_comparison import load_finished_rows
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.report.plots.search_cost import axis_positions, draw_searches
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.spec import Effort
+from vispco.search.search_spec import Effort
 
 OTHER = ((20, 14), (80, 50))
 SETTINGS = {"model": "known", "test": {"limit": 2, "seed": 0}}

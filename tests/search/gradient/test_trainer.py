@@ -17,7 +17,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import batch_index, draw_budgets
-from vispco.search.progress import ProgressBar
+from vispco.search.progress_bar import ProgressBar
 
 SCRIPT = Path(__file__).parents[1] / "train_script.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

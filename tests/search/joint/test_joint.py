@@ -25,14 +25,14 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
-from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import chain_shapes, check_chains, default_chains, joint_kernel, read_chains
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
-from vispco.search.run import search
-from vispco.search.spec import Effort, SearchSpec
+from vispco.search.run_search import search
+from vispco.search.search_spec import Effort, SearchSpec
 
 CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv", "cdpruner+v2drop"))
 SMALL = JointSettings(

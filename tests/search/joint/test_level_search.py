@@ -10,8 +10,8 @@ from search.random_batches import make_batches
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
 from vispco.search.joint.chain_objectives import ChainObjectives
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.level_search import LevelSearch
-from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import chain_shapes, joint_kernel
 from vispco.search.objective import Objective
 

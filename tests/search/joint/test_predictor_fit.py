@@ -9,9 +9,9 @@ import tiny
 from search.random_batches import make_batches
 from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_neighbours, fit_joint_predictor
-from vispco.search.joint.settings import JointSettings
 from vispco.search.objective import Objective
 
 SMALL = JointSettings(

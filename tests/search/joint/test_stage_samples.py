@@ -6,8 +6,8 @@ import torch
 from search.random_batches import zoo_model
 from vispco.data import dataset
 from vispco.pruner.kernel_regression import saturating_loss
-from vispco.search.calibration import CalibrationBatches
-from vispco.search.joint.settings import JointSettings
+from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.objective import Objective
 

@@ -21,8 +21,8 @@ from vispco.evaluation.result import Evaluation
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
-from vispco.search.calibration import CalibrationBatches
-from vispco.search.spec import Effort
+from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.search_spec import Effort
 from vispco.timing.prefill import time_generation
 from vispco.timing.timing import paired_speedup
 

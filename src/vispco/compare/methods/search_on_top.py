@@ -22,7 +22,7 @@ from vispco.pruner import presets
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.spec import Effort
+from vispco.search.search_spec import Effort
 
 _EXPLORE = 16  # shapes that a search looks at first: a quarter of the usual number, since there are many methods
 

@@ -1,7 +1,7 @@
 """Rivals: other people's searches, on the same calibration set and bill as VisPCO's own.
 
 result = vispco.compare.searches.get("random-40").search(evaluator, budget=0.5)
-table = vispco.compare.searches.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
+table = vispco.compare.searches.compare_searches(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
 """
 
 from vispco.compare.searches import (  # noqa: F401  # they register
@@ -9,7 +9,7 @@ from vispco.compare.searches import (  # noqa: F401  # they register
     btp_layers,
     downsample,
     evolution,
-    fitprune,
+    fitprune_search,
     g_search,
     p_sigmoid_bo,
     random_n,
@@ -17,11 +17,10 @@ from vispco.compare.searches import (  # noqa: F401  # they register
     single_grid,
     tpe_joint,
     vflowopt,
-    vtw,
+    vtw_search,
 )
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.compare import ComparedBudgets, compare
-from vispco.compare.searches.comparison import Comparison, Row
+from vispco.compare.searches.compare_searches import ComparedBudgets, compare
 from vispco.compare.searches.comparison_views import (
     ComparisonTable,
     SearchCostInfo,
@@ -31,8 +30,9 @@ from vispco.compare.searches.comparison_views import (
     search_cost_info,
 )
 from vispco.compare.searches.frontier_run import FrontierRun, Snapshot, run_search
-from vispco.compare.searches.registry import SEARCHES, Search, get, get_searches, search_names
 from vispco.compare.searches.rival import AnytimeRival, Choice, Rival, RivalResult
+from vispco.compare.searches.search_comparison import Comparison, Row
+from vispco.compare.searches.search_registry import SEARCHES, Search, get, get_searches, search_names
 from vispco.compare.searches.vispco_search import VispcoSearch
 from vispco.evaluation.sample_sizes import SampleSizes
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival, solve_curve
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import batch_index
 from vispco.core.schedule import Schedule

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vispco.compare.searches.comparison import Comparison, Row
+from vispco.compare.searches.search_comparison import Comparison, Row
 
 REFERENCE = "vispco"  # the search that others are set beside
 _UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))

@@ -27,8 +27,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.cost import Cost, Workload
 from vispco.cost.counted_flops import counted_flops

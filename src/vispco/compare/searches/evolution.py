@@ -22,8 +22,8 @@ from typing import ClassVar
 import numpy as np
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, TrialRival, TryNext
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.schedule import Schedule
 
 _RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before

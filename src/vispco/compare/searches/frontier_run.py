@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import Search, get, takes
 from vispco.compare.searches.rival import AnytimeRival, Choice, RivalResult
+from vispco.compare.searches.search_registry import Search, get, takes
 from vispco.core.errors import BudgetFloorError, InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes

@@ -17,8 +17,8 @@ import torch
 
 from vispco import kernels
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, OptunaRival
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.cost import clamp_budget, solve_kernel

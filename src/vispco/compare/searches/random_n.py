@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import AnytimeRival, Choice, TryNext, best_schedule
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival, best_schedule
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.sweep.spaces import CostRange, SingleSpace
 

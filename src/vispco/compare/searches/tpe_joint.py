@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, OptunaRival
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.schedule import Schedule
 from vispco.cost import BudgetWarning, Cost, counts_for_budget
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 from vispco.pruner.found_shape import deployed_gamma
-from vispco.pruner.planner import BudgetPlanner, static_shape
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, OptunaRival, solve_curve
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.sample_sizes import SampleSizes

@@ -13,16 +13,16 @@ from functools import partial
 from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, RivalResult
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Cost
 from vispco.evaluation.result import Evaluator
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.modes import JointResult, SearchRun, run_mode
-from vispco.search.spec import Effort, Mode, SearchSpec
+from vispco.search.search_spec import Effort, Mode, SearchSpec
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import LoopSettings, batch_index
 from vispco.search.objective import Objective, frozen
-from vispco.search.progress import ProgressBar
+from vispco.search.progress_bar import ProgressBar
 
 
 class TrainingLoop:

@@ -1,9 +1,9 @@
-"""Which configurations of a level the predictor may choose from: decided on samples that were left out.
+"""Select configurations of a level by leave-one-out estimates: its anchors, and those that the predictor may choose from.
 
 An input's loss under a configuration is estimated from the samples like it, itself left out. The loss saturates
-(`pruner.kernel_regression.saturating_loss`), so that no sample rules the others. A choice by input is taken only where it beats the best single
-configuration on samples that were left out, by more than their noise, and not by one sample alone. Of sets that serve about as
-well the smallest is taken: a configuration more is one more to mistake for the best.
+(`saturating_loss`), so that no sample outweighs the others. A choice by input is taken only where it beats the best single
+configuration on left-out samples, by more than their noise, and not by one sample alone. Of sets that are about as good the
+smallest is taken: a configuration more is one more to mistake for the best.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
 
 
 def select_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
-    """Columns of kl [M, N], at most so many: the best alone, then those that a choice by group gains from."""
+    """At most `size` columns of kl [M, N]: the best alone, then those that a choice by group gains from."""
     loss = saturating_loss(kl)
     estimate, chosen = leave_one_out_means(loss, groups), [int(loss.mean(0).argmin())]
     taken = loss[:, chosen[0]]

@@ -1,8 +1,7 @@
-"""Kinds of instructions: groups of samples that are asked alike. What is good for an input depends most on its kind.
+"""Groups of samples with similar instructions, by k-means on the instructions' embeddings.
 
-Which configuration loses least differs between kinds of questions far more than between pictures or sizes, and a few dozen
-samples of a kind are enough to tell. Groups are found in the instructions' embeddings alone, by k-means; how many there are
-is decided by how well they are apart (the mean silhouette).
+Which configuration loses least differs between groups far more than between pictures or sizes, and a few dozen samples of a
+group are enough to tell. The number of groups is the one with the largest mean silhouette.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from vispco.pruner.observation import Observation, feature_scales, raw_features, scaled_features
 
-MAX_GROUPS = 16  # groups
+MAX_GROUPS = 16
 _MIN_GROUP_SIZE = 4  # samples of a group, on average
 _MAX_ITERATIONS = 30  # of k-means
 SHRINKAGE = 4.0  # samples' worth of the overall mean in the mean of a group
@@ -32,7 +31,7 @@ def group_instructions(observation: Observation) -> Tensor:
 
 
 def leave_one_out_means(loss: Tensor, groups: Tensor) -> Tensor:
-    """For each sample the mean loss [M, K] of the others of its group, drawn to the mean of all others."""
+    """For each sample the mean loss [M, K] of the others of its group, shrunk to the mean of all others."""
     member = torch.nn.functional.one_hot(groups).to(loss)
     others = (member.sum(0) - 1.0)[groups][:, None]  # of the same group
     overall = (loss.sum(0) - loss) / max(1, len(loss) - 1)
@@ -41,7 +40,7 @@ def leave_one_out_means(loss: Tensor, groups: Tensor) -> Tensor:
 
 
 def shrink_to_mean(loss: Tensor, groups: Tensor) -> Tensor:
-    """Losses [M, K] whose mean over a group is the group's mean, drawn to the mean of all as in `leave_one_out_means`."""
+    """Losses [M, K] whose mean over a group is the group's mean, shrunk to the mean of all as in `leave_one_out_means`."""
     size = torch.bincount(groups).to(loss)[groups][:, None]
     return (size * loss + SHRINKAGE * loss.mean(0)) / (size + SHRINKAGE)
 

@@ -19,8 +19,8 @@ from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.level_search import LevelSearch
-from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import chain_kernel, joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.objective import Objective

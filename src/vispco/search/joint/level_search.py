@@ -17,7 +17,7 @@ from vispco.search.batch import Batch
 from vispco.search.joint.anchor_selection import greedy_anchors, select_anchors
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
-from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.space import chain_shapes
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.shape_pool import ShapePool, median_size, typical_counts

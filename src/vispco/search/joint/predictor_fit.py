@@ -1,9 +1,9 @@
-"""From a joint table to a predictor that remembers it; the language model does not run.
+"""Fit a predictor to a joint table; the language model does not run.
 
-An input is known by its kind of instruction (`planning.instruction_groups`) or by the samples that are most like it. A few
-hundred samples tell kinds apart, and no more; with a thousand, neighbours say more than kinds do. Which of the two it is, how
-near a neighbour must be, and between which configurations of a level an input may choose is decided on left-out samples.
-Neighbours are the same at all levels: a mean budget compares what an input loses at one level with what it loses at another.
+An input is known by its group of instructions (`instruction_groups`) or by the samples that are most like it. A few hundred
+samples tell groups apart, and no more; with a thousand, neighbours say more. The leave-one-out error decides between the two
+and on the bandwidth, and left-out samples decide between which configurations of a level an input may choose. Neighbours are
+the same at all levels: a mean budget compares the loss at one level with the loss at another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vispco.search.joint.joint_table import JointTable
 from vispco.search.objective import Objective
 
 _BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
-"""How far similarity may reach; see `planning.similarity`."""
+"""Of the kernel regression; see `kernel_weights`."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class HeldOutKl:
 
 @dataclass(frozen=True, eq=False)
 class _LevelFit:
-    """The configurations of a level, by their columns in the table: which are kept, and what is remembered of them.
+    """The configurations of a level, by their columns in the table: which are kept, and the loss that is stored.
 
-    remembered: saturating loss [M, k].
+    stored: saturating loss [M, k].
     """
 
     columns: Tensor
     choice: ConfigurationChoice
-    remembered: Tensor
+    stored: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class _TableFit:
-    """What is remembered of a table, by level. bandwidth: with which it is read.
+    """What is stored of a table, by level. bandwidth: of the regression.
 
     error: how much the estimates of left-out samples are off, the sum over levels.
     """
@@ -60,7 +60,7 @@ class _TableFit:
 
 
 def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
-    """A predictor that remembers a table. Also its held-out KL by level."""
+    """A predictor fitted to a table, and its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
     by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
     neighbours = by_neighbours.error < by_groups.error
@@ -70,7 +70,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     for level, own in fit.levels.items():
         choice = own.choice
         kept[own.columns[choice.columns]] = True
-        loss[:, own.columns] = own.remembered
+        loss[:, own.columns] = own.stored
         held_out[level] = HeldOutKl(*(float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle)))
     config = JointPredictorConfig(
         hidden=objective.cost.dimensions.hidden,
@@ -91,7 +91,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
 
 
 def fit_by_groups(table: JointTable) -> _TableFit:
-    """Inputs are known by their kinds of instruction."""
+    """Inputs are known by their groups of instructions."""
     levels, error = {}, 0.0
     for level, columns in _columns(table):
         kl = table.measured(columns)
@@ -104,7 +104,7 @@ def fit_by_groups(table: JointTable) -> _TableFit:
 
 
 def fit_by_neighbours(table: JointTable) -> _TableFit:
-    """Inputs are known by the samples that are most like them, within the distance that foretells losses best."""
+    """Inputs are known by the samples that are most like them, at the bandwidth with the least leave-one-out error."""
     samples = len(table.kl)
     memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
     memory.fit(table.observation, torch.zeros(samples, 1), torch.ones(1))

@@ -1,4 +1,4 @@
-"""Which samples the levels of a stage are measured on: those of the rungs, and of the rest those that are hard."""
+"""The samples that the levels of a stage are measured on: those of the rungs, and of the rest the hard ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vispco.pruner.configurations import Configurations
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch
-from vispco.search.calibration import CalibrationBatches, batch_lengths
+from vispco.search.calibration_batches import CalibrationBatches, batch_lengths
 from vispco.search.joint.chain_objectives import ChainObjectives
-from vispco.search.joint.settings import JointSettings
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 
-_NUM_DIFFICULTY_PROBES = 3  # configurations that tell which samples are hard
+_NUM_DIFFICULTY_PROBES = 3  # configurations by whose loss samples are hard or easy
 _MAX_LOSS = 1.0 - 1e-6  # the saturating loss of an answer that is lost altogether
 
 
@@ -122,7 +122,7 @@ def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
     """KL [M, K] where samples that were not measured lose what the easy ones that were lose in the mean.
 
     hard: bool [M], the samples that none of these stands for. Losses saturate. The few easy ones say little about each
-    configuration, so its mean is drawn half-way to that of the median one; a configuration that fails them moves no other.
+    configuration, so its mean is shrunk half-way to that of the median one; a configuration that fails them moves no other.
     """
     missing = ~kl.isfinite().all(-1)
     easy = ~missing & ~hard

@@ -20,7 +20,7 @@ from vispco.cost import Dimensions
 from vispco.scorers import SCORERS
 from vispco.scorers.learned import LearnedScorer
 from vispco.scorers.learned.network import TRAINED
-from vispco.search.calibration import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.gradient import checkpoint
 from vispco.search.learned.scorer_trainer import LAST, ScorerSettings, ScorerTrainer
 from vispco.search.objective import Objective

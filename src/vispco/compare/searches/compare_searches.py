@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.comparison import Comparison, Reached, Row
 from vispco.compare.searches.comparison_views import REFERENCE
 from vispco.compare.searches.frontier_run import run_search
-from vispco.compare.searches.registry import Search, get
 from vispco.compare.searches.rival import AnytimeRival, RivalResult
+from vispco.compare.searches.search_comparison import Comparison, Reached, Row
+from vispco.compare.searches.search_registry import Search, get
 from vispco.core.errors import BudgetFloorError, InvalidInputError, NotApplicableError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.result import Evaluation, Evaluator

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.registry import SEARCHES
 from vispco.compare.searches.rival import Choice, Rival
+from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule

@@ -13,8 +13,8 @@ from vispco.core.schedule import Schedule
 from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
+from vispco.pruner.budget_planner import BudgetPlanner
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner import BudgetPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.mixture import chains_of

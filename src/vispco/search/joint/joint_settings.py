@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
-from vispco.search.calibration import batch_lengths
+from vispco.search.calibration_batches import batch_lengths
 
 _REFERENCE_BUDGET = (
     0.5  # at budgets above it fewer configurations are measured, below it more, so that levels cost about the same

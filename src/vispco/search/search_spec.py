@@ -16,7 +16,7 @@ from vispco.search import presets
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.joint.settings import ONE_CHAIN, JointSettings
+from vispco.search.joint.joint_settings import ONE_CHAIN, JointSettings
 from vispco.search.joint.space import candidate_chains, check_chains, joint_kernel
 from vispco.search.presets import SearchPreset
 

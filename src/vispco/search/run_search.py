@@ -22,11 +22,11 @@ from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.claim import claimed
-from vispco.search.evaluate import evaluate_planners
-from vispco.search.journal import SearchJournal
+from vispco.search.evaluate_planners import evaluate_planners
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.presets import SearchPreset
-from vispco.search.spec import BUDGETS, Effort, Mode, SearchSpec
+from vispco.search.search_journal import SearchJournal
+from vispco.search.search_spec import BUDGETS, Effort, Mode, SearchSpec
 from vispco.version import __version__
 
 if TYPE_CHECKING:
