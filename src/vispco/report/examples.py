@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.run_folder import RunFolder
@@ -16,10 +15,11 @@ from vispco.data.sample import Sample
 from vispco.engine import Planner
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.survivors import as_seen, data_uri, layers_of_tokens, token_grid
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
-from vispco.report.picture import as_seen, data_uri, pack
+from vispco.report.picture import pack
 from vispco.report.run_files import read, save_examples
 from vispco.scorers import Chain, ChainLike
 
@@ -134,28 +134,6 @@ def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -
         )
     text: str = processor.batch_decode(tokens[:, encoded.length :], skip_special_tokens=True)[0]
     return text.strip()
-
-
-def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
-    """The place in the grid of each visual token of the first picture or frame, [V'], and the grid's rows and columns."""
-    layout = family_of(model).layout(model, encoded.inputs)
-    coordinates = layout.coordinates
-    if coordinates is None:
-        raise InvalidInputError(
-            f"The token grid of {type(model).__name__} is not known, so survivors cannot be drawn on the picture."
-        )
-    _, row, column = coordinates[0].cpu().unbind(-1)
-    first = (layout.picture_index[0] == 0).cpu()
-    rows, columns = int(row[first].max()) + 1, int(column[first].max()) + 1
-    return row[first] * columns + column[first], rows, columns
-
-
-def layers_of_tokens(survivors: list[Tensor]) -> Tensor:
-    """How many layers process each visual token, [V]; tokens leave for good, so this is all there is to know."""
-    live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
-    if bool((live[1:] & ~live[:-1]).any()):
-        raise InvalidInputError("A token came back after it had left; survivors of this scorer cannot be shown.")
-    return live.sum(0)
 
 
 def _correct(sample: Sample, answer: str) -> bool | None:
