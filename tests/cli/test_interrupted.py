@@ -44,7 +44,7 @@ MIDST = {
     "check": ("vispco.check.check_model.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.report.plots.style.canvas", ("{run}",)),
-    "export": ("vispco.pruner.pruner_spec.PrunerSpec.static", ("{run}",)),
+    "export": ("vispco.pruner.pruner_spec.PrunerSpec.load", ("{run}",)),
     "ask": ("vispco.serving.ask.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
     "info": ("vispco.timing.estimates.describe", ("tiny-llava",)),

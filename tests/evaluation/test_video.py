@@ -15,10 +15,10 @@ from vispco import InvalidInputError, Pruner, Schedule
 from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode
+from vispco.evaluation.survivors import token_grid
 from vispco.families import family_of
 from vispco.models.frames import FrameProcessor
 from vispco.models.processor import JoinedProcessor
-from vispco.report.examples import token_grid
 from vispco.scorers.allocation import picture_sizes
 from vispco.search import search
 

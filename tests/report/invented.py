@@ -18,7 +18,8 @@ from vispco.data import dataset
 from vispco.data.files.sampling import equalise_areas
 from vispco.evaluation import Evaluation, TaskResult
 from vispco.evaluation.frontier import Frontier, Point
-from vispco.report.examples import data_uri, pack
+from vispco.evaluation.survivors import data_uri
+from vispco.report.examples import pack
 from vispco.report.payload import Example, ExampleState
 from vispco.report.run_files import save_examples
 from vispco.search.bill import FlopsBill

@@ -13,10 +13,11 @@ from vispco import kernels, scorers
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.data import dataset
+from vispco.evaluation.survivors import as_seen
 from vispco.models.processor import JoinedProcessor
 from vispco.pruner import run_files as disk
 from vispco.pruner.found_shape import FoundShape
-from vispco.report.examples import as_seen, choices_of, collect, collect_run, unpack
+from vispco.report.examples import choices_of, collect, collect_run, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
 from vispco_zoo.definitions import build_image_processor, build_model
 from vispco_zoo.tokenizer import build_tokenizer

@@ -16,7 +16,8 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain, MixedChain
 from vispco.scorers.cost import workload_under
 from vispco.scorers.mixture import chains_of
-from vispco.timing import BenchSettings, read_candidates, time_candidates
+from vispco.timing import BenchSettings, time_candidates
+from vispco.timing.candidate_options import CandidateOptions
 from vispco.timing.clock import PartClock
 from vispco.timing.memory import Peak, peak_in_child_process
 from vispco.timing.prefill import count_flops, kv_bytes, time_parts
@@ -98,7 +99,7 @@ def test_the_parts_see_the_same_cache_as_a_plain_forward_pass(ground):
 )
 def test_names_must_differ(ground, named):
     with pytest.raises(InvalidInputError, match="a name twice"):
-        read_candidates(named, "fastv", [], [], None)
+        CandidateOptions(schedule=named).candidates()
     with pytest.raises(InvalidInputError, match="Give it another name"):
         time_candidates(*ground, {"unpruned": HALF})
 

@@ -13,34 +13,14 @@ from vispco.cli.place import beside_run
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
-from vispco.pruner.pruning_options import OwnAllocation, OwnCompensation, budgets_option
-
-FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
+from vispco.timing.candidate_options import CandidateOptions
 
 
 @spread
 def bench(
     model: ModelSpec,
     *,
-    pruner: Annotated[
-        list[str] | None,
-        typer.Option(help="The folder of a search, a saved pruner, or a schedule; may be given several times."),
-    ] = None,
-    schedule: Annotated[
-        list[str] | None, typer.Option(help="single:2:0.5, stages:2=0.5,6=0.2, withdraw:8, or a JSON file; the same.")
-    ] = None,
-    scorer: Annotated[str, typer.Option(help="For schedules: {scorers}.")] = "fastv",
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A published method (pyramiddrop, sparsevlm:64), or one at a budget (pyramiddrop@0.5); the same."
-        ),
-    ] = None,
-    allocation: OwnAllocation = None,
-    compensate: OwnCompensation = None,
-    budgets: Annotated[str, budgets_option("For folders of searches: 0.25,50%, 40ms, 0.6t, 120MB.")] = (
-        "0.25,0.5,0.75"
-    ),
+    options: CandidateOptions,
     asked: TaskSpec,
     samples: Annotated[int, typer.Option(min=1, help="Prompts of each task.")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
@@ -68,21 +48,16 @@ def bench(
 
         vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
     """
-    from vispco.cost.budget import parse_budgets  # noqa: PLC0415
-
-    fractions = parse_budgets(budgets)
-    out = beside_run(out, pruner or (), f"bench-{model.short_name}.json", "bench.json")
+    out = beside_run(out, options.pruner or (), f"bench-{model.short_name}.json", "bench.json")
     check_writable(out)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.timing import BenchSettings, read_candidates, time_candidates  # noqa: PLC0415
+    from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.timing.memory import add_peaks  # noqa: PLC0415
     from vispco.timing.tables import bench_tables  # noqa: PLC0415
     from vispco.timing.throughput import measure_throughput  # noqa: PLC0415
 
-    named = [*(pruner or ()), *(schedule or ())]
-    options = {"allocation": allocation, "compensate": compensate}
-    candidates = read_candidates(named if named or method else [FASTV], scorer, method or (), fractions, **options)
+    candidates = options.candidates()
     spec = EvaluatorSpec(model=model, **asked.spec(), limit=samples)
     judge = spec.build()
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)

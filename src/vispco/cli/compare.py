@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,32 +32,39 @@ def group() -> None:
     """Published methods, or searches, side by side."""
 
 
-@app.command("searches")
-@spread
-def searches(
-    model: ModelSpec,
-    *,
-    budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5",
+@dataclass(frozen=True, kw_only=True)
+class SearchesOptions:
+    """What is compared, and at which budgets."""
+
+    budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5"
     budgets: Annotated[
         str,
         typer.Option(
             metavar="BUDGET,...", help="Further budgets, for hypervolumes and equal terms; none for one budget alone."
         ),
-    ] = "0.2,0.3,0.7",
+    ] = "0.2,0.3,0.7"
     beyond: Annotated[
         float, typer.Option(min=0.1, help="Searches that can be stopped get so many times the bill of vispco.")
-    ] = 1.0,
+    ] = 1.0
     methods: Annotated[
         str | None,
         typer.Option("--searches", "--methods", help="all, or names with commas between them: {searches}."),
-    ] = None,
-    scorer: Scorer = "fastv",
-    measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl",
-    cost: Cost = "exact",
+    ] = None
+    scorer: Scorer = "fastv"
+    measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl"
+    cost: Cost = "exact"
+    seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0
+
+
+@app.command("searches")
+@spread
+def searches(
+    model: ModelSpec,
+    *,
+    options: SearchesOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,
-    seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
     batch_size: BatchSize = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/compare-MODEL-SCORER]")] = None,
     overwrite: Overwrite = False,
@@ -75,9 +83,9 @@ def searches(
 
         vispco compare searches tiny-qwen --budgets none --searches vtw,random-40,vispco-static,scaled:pyramiddrop
     """
-    fraction = one_budget(budget)
-    folder = run_folder(out or RUNS / f"compare-{model.short_name}-{scorer}", overwrite=overwrite)
-    more = [] if budgets.strip() == "none" else budgets_of(budgets)
+    fraction = one_budget(options.budget)
+    folder = run_folder(out or RUNS / f"compare-{model.short_name}-{options.scorer}", overwrite=overwrite)
+    more = [] if options.budgets.strip() == "none" else budgets_of(options.budgets)
     from vispco.compare.searches import (  # noqa: PLC0415
         Calibration,
         ComparedBudgets,
@@ -93,20 +101,22 @@ def searches(
 
     with needs_extra("The figure of a comparison needs matplotlib", "plots"):
         import matplotlib as mpl  # noqa: F401, PLC0415 - drawn at the end, refused before the work
-    given = DEFAULT if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
+    given = (
+        DEFAULT if options.methods is None else [name.strip() for name in options.methods.split(",") if name.strip()]
+    )
+    chosen = get_searches(given, seed=options.seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]
     spec = EvaluatorSpec(
-        model=model, scorer=Chain.of(scorer).to_dict(), limit=test, batch_size=batch_size, **asked.spec()
+        model=model, scorer=Chain.of(options.scorer).to_dict(), limit=test, batch_size=batch_size, **asked.spec()
     )
     calibration = spec.calibration(samples)
     ground = {
         "model": model.name,
-        "scorer": scorer,
+        "scorer": options.scorer,
         "calibration": calibration.fingerprint(),
         "test": spec.fingerprint(),
-        "measure": measure,
-        "seed": seed,
+        "measure": options.measure,
+        "seed": options.seed,
         "budgets": more,
     }
 
@@ -114,15 +124,15 @@ def searches(
         so_far.save(folder.file(FILE))
         progress.finish()
 
-    with folder.claim("compare", {**ground, "budget": fraction, "cost": cost}):
-        done = load_finished_rows(folder.path / FILE, fraction, cost, ground)
+    with folder.claim("compare", {**ground, "budget": fraction, "cost": options.cost}):
+        done = load_finished_rows(folder.path / FILE, fraction, options.cost, ground)
         with bar(model.name) as shown:
             progress = MethodProgress(shown, len(names), len({row.method for row in done} & set(names)))
             loaded = calibration.build(progress=progress.samples)
             found = compare(
-                Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
+                Calibration(loaded, measure=options.measure, cost=options.cost),  # type: ignore[arg-type]  # checked there
                 loaded.on(spec.samples(), progress=progress.samples),
-                ComparedBudgets(fraction, more, beyond),
+                ComparedBudgets(fraction, more, options.beyond),
                 chosen,
                 details={**ground, **facts(loaded.model.device)},
                 done=done,
@@ -132,7 +142,9 @@ def searches(
         found.save(folder.file(FILE))
         draw_searches(search_cost_info(found), folder.file(FIGURE))
         folder.finish()
-    title = f"{model.name} at {fraction:.0%} of the FLOPs ({cost}), {folder.path / FILE}, {folder.path / FIGURE}"
+    title = (
+        f"{model.name} at {fraction:.0%} of the FLOPs ({options.cost}), {folder.path / FILE}, {folder.path / FIGURE}"
+    )
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
         tell_next(folder.path, f"vispco plot {folder.path}")

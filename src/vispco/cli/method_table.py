@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,28 +24,34 @@ if TYPE_CHECKING:
 FILE = "methods.json"
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodsOptions:
+    """What is compared, and at which budgets."""
+
+    budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2"
+    methods: Annotated[str | None, typer.Option(help="Names with commas between them (default: all): {methods}.")] = (
+        None
+    )
+    draws: Annotated[int, typer.Option(min=0, help="Random schedules of each method at each budget.")] = 3
+    search: Annotated[
+        str, typer.Option(help="The search on top of each method, or none; see vispco compare searches.")
+    ] = "vispco-halving"
+    search_budgets: Annotated[str, typer.Option(help="The budgets at which it is run.")] = "0.5,0.3"
+    compensations: Annotated[
+        str, typer.Option(help="Tried on each method at those budgets (see --compensate of evaluate), or none.")
+    ] = "0.5,0.75,1"
+    rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3
+    seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0
+
+
 @spread
 def methods(
     model: ModelSpec,
     *,
-    budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2",
-    methods: Annotated[
-        str | None, typer.Option(help="Names with commas between them (default: all): {methods}.")
-    ] = None,
-    draws: Annotated[int, typer.Option(min=0, help="Random schedules of each method at each budget.")] = 3,
-    search: Annotated[
-        str, typer.Option(help="The search on top of each method, or none; see vispco compare searches.")
-    ] = "vispco-halving",
-    search_budgets: Annotated[str, typer.Option(help="The budgets at which it is run.")] = "0.5,0.3",
-    compensations: Annotated[
-        str,
-        typer.Option(help="Tried on each method at those budgets (see --compensate of evaluate), or none."),
-    ] = "0.5,0.75,1",
-    rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3,
+    options: MethodsOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,
-    seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0,
     batch_size: BatchSize = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/methods-MODEL]")] = None,
     overwrite: Overwrite = False,
@@ -62,7 +69,7 @@ def methods(
 
         vispco compare methods tiny-qwen --methods fastv,pyramiddrop,sparsevlm:64 --search none
     """
-    fractions, searched = budgets_of(budgets), budgets_of(search_budgets)
+    fractions, searched = budgets_of(options.budgets), budgets_of(options.search_budgets)
     folder = run_folder(out or RUNS / f"methods-{model.short_name}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
@@ -80,14 +87,23 @@ def methods(
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.scorers import check_compensation  # noqa: PLC0415
 
-    given = [] if compensations == "none" else [each for each in compensations.split(",") if each.strip()]
-    betas = tuple(check_compensation(each.strip()) for each in given)
-    names = chosen_methods(None if methods is None else [name.strip() for name in methods.split(",") if name.strip()])
-    if search != "none":
-        rivals.get(search)  # a wrong name is told before a model is loaded
-    on_top = None if search == "none" else search
+    given = [each.strip() for each in options.compensations.split(",") if each.strip() and each.strip() != "none"]
+    betas = tuple(map(check_compensation, given))
+    names = chosen_methods(
+        None if options.methods is None else [name.strip() for name in options.methods.split(",") if name.strip()]
+    )
+    if options.search != "none":
+        rivals.get(options.search)  # a wrong name is told before a model is loaded
+    on_top = None if options.search == "none" else options.search
     settings = TableSettings(
-        names, tuple(fractions), draws, on_top, tuple(searched), seed=seed, rounds=rounds, compensations=betas
+        names,
+        tuple(fractions),
+        options.draws,
+        on_top,
+        tuple(searched),
+        seed=options.seed,
+        rounds=options.rounds,
+        compensations=betas,
     )
     spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec())
     calibration = spec.calibration(samples)

@@ -9,10 +9,11 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, is_first, say, show
-from vispco.cli.options import AsJson, Seed, spread
+from vispco.cli.options import AsJson, spread
 from vispco.cli.place import RUNS, run_folder
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
+from vispco.search.scorer_options import ScorerOptions
 
 
 @spread
@@ -23,22 +24,9 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The run's folder; the same command continues it [runs/MODEL-METHOD]")
     ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            help="What it aims at: dynamic-llava: share of tokens kept; atp-llava: the mean share that its modules keep; "
-            "madtp: share of FLOPs (default: as published)."
-        ),
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 120,
-    rate: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Samples of a step.")] = 16,
-    options: Annotated[
-        str, typer.Option(help="Of the method's network: width=64,blocks=2.", show_default=False, metavar="K=V,...")
-    ] = "",
+    training: ScorerOptions,
     calibration: CalibrationSpec,
     tasks: Annotated[str, typer.Option(help="Synthetic tasks to train on: 'all', or names.")] = "all",
-    seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier training in the folder.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -54,14 +42,13 @@ def train(
     """
     out = RUNS / f"{model.short_name}-{method}" if out is None else out
     run_folder(out, overwrite=overwrite)  # refused now where no run could be put into it
-    from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
-    from vispco.search.learned.train_scorer import check_method, read_options  # noqa: PLC0415
+    from vispco.search.learned import train_scorer  # noqa: PLC0415
+    from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415
 
     check_method(method)
-    settings = ScorerSettings(steps=steps, rate=rate, target=target, batch_size=batch_size, seed=seed)
-    network = read_options(options)
+    settings, network = training.settings(), training.network()
     loaded, processor = model.load()
-    samples, about = calibration.load(TaskSpec(tasks=tasks), processor, seed=seed, say=say)
+    samples, about = calibration.load(TaskSpec(tasks=tasks), processor, seed=training.seed, say=say)
     scorer = train_scorer(
         loaded,
         processor,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
-from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.run_folder import RunFolder
@@ -19,36 +16,13 @@ from vispco.data.sample import Sample
 from vispco.engine import Planner
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.survivors import as_seen, data_uri, layers_of_tokens, token_grid
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
 from vispco.report.run_files import read, save_examples
 from vispco.scorers import Chain, ChainLike
 
-_SIDE = 360  # pixels of a picture's longer side on the page
-_QUALITY = 82  # of its WebP
-
-
-def data_uri(image: Image.Image) -> str:
-    """A small WebP, inline."""
-    small = image.copy()
-    small.thumbnail((_SIDE, _SIDE), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=_QUALITY, method=6)
-    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def as_seen(image: Image.Image, processor: Any) -> Image.Image:
-    """The part of a picture that the token grid covers: a centre crop, where the processor makes one."""
-    images = getattr(processor, "image_processor", processor)
-    image = image.convert("RGB")
-    if not getattr(images, "do_center_crop", False):
-        return image
-    size, crop = _sides(images.size), _sides(images.crop_size)
-    scale = size["shortest_edge"] / min(image.size) if "shortest_edge" in size else 1.0
-    width, height = (min(crop[side] / scale, full) for side, full in zip(("width", "height"), image.size, strict=True))
-    left, top = (image.width - width) / 2, (image.height - height) / 2
-    return image.crop((round(left), round(top), round(left + width), round(top + height)))
 
 
 def pack(depth: Iterable[int]) -> str:
@@ -60,10 +34,6 @@ def unpack(depth: str, rows: int, columns: int) -> list[list[int]]:
     """The depth of every token, [rows][columns]."""
     values = base64.b64decode(depth)
     return [list(values[row * columns : (row + 1) * columns]) for row in range(rows)]
-
-
-def _sides(size: Any) -> dict[str, float]:
-    return {key: float(value) for key, value in dict(size).items() if value is not None}
 
 
 _MAX_LAYERS = 255  # a token's depth is one byte
@@ -177,28 +147,6 @@ def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -
         )
     text: str = processor.batch_decode(tokens[:, encoded.length :], skip_special_tokens=True)[0]
     return text.strip()
-
-
-def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
-    """The place in the grid of each visual token of the first picture or frame, [V'], and the grid's rows and columns."""
-    layout = family_of(model).layout(model, encoded.inputs)
-    coordinates = layout.coordinates
-    if coordinates is None:
-        raise InvalidInputError(
-            f"The token grid of {type(model).__name__} is not known, so survivors cannot be drawn on the picture."
-        )
-    _, row, column = coordinates[0].cpu().unbind(-1)
-    first = (layout.picture_index[0] == 0).cpu()
-    rows, columns = int(row[first].max()) + 1, int(column[first].max()) + 1
-    return row[first] * columns + column[first], rows, columns
-
-
-def layers_of_tokens(survivors: list[Tensor]) -> Tensor:
-    """Number of layers that process each visual token, [V]; tokens that left never come back."""
-    live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
-    if bool((live[1:] & ~live[:-1]).any()):
-        raise InvalidInputError("A token came back after it had left; survivors of this scorer cannot be shown.")
-    return live.sum(0)
 
 
 def _correct(sample: Sample, answer: str) -> bool | None:

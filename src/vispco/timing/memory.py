@@ -14,8 +14,9 @@ import torch
 
 from vispco.core.errors import VispcoError
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prefill import time_generation
-from vispco.timing.timing import UNPRUNED, BenchRow
+from vispco.timing.timing import BenchRow
 
 if TYPE_CHECKING:
     from vispco.evaluation.evaluator import TaskEvaluator

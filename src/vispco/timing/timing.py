@@ -5,17 +5,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
-from vispco.core.runs.files import read_json
-from vispco.cost import Budget
 from vispco.evaluation.encoded import Encoded, encode, pad_token
-from vispco.pruner.planner_kinds import FORMS
-from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
+from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prediction import break_even, measured_cost, predict_batch
 from vispco.timing.prefill import count_flops, time_generation, time_parts
 
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from vispco.pruner.pruner import Pruner
 
 Progress = Callable[[int, int, str], None]
-UNPRUNED = "unpruned"
 PARTS = ("vision", "predictor", "scoring", "language")
 
 
@@ -121,37 +117,6 @@ def time_candidates(
     on_progress(steps, steps, "done")
     budgets = {name: spec.budget for name, spec in candidates.items()}
     return [_row(name, budgets.get(name), pruner, logs[name], logs[UNPRUNED]) for name, pruner in pruners.items()]
-
-
-def read_candidates(
-    named: Sequence[str], scorer: str, methods: Sequence[str], budgets: Sequence[Budget], **options: Any
-) -> dict[str, PrunerSpec]:
-    """Candidates from what a user names: saved pruners at each budget, schedules under the scorer, methods (pyramiddrop@0.5).
-
-    options: fields of a spec (`allocation`, `compensate`) in place of those that were named; None leaves them.
-    """
-    found: list[tuple[str, PrunerSpec]] = []
-    for text in named:
-        if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
-            saved = PrunerSpec.load(text)
-            if saved.fixed:
-                found.append((Path(text).name, saved))
-            else:
-                found += [(f"{Path(text).name} {budget.label}", saved.at(budget.plain)) for budget in budgets]
-        elif ":" not in text and text != "full" and not Path(text).exists():
-            raise InvalidInputError(f"{text} is neither the folder of a search nor a schedule. For one, give {FORMS}.")
-        else:
-            found.append((f"{scorer} {text}", PrunerSpec.choose(scorer=scorer, schedule=text)))
-    for text in methods:
-        name, at, budget = text.partition("@")
-        found.append((text, PrunerSpec.choose(method=name, budget=budget if at else None)))
-    names = [name for name, _ in found]
-    if len({*names, UNPRUNED}) != len(names) + 1:
-        raise InvalidInputError(
-            f"The candidates {', '.join(names)} have a name twice (or `{UNPRUNED}`). Give each its own."
-        )
-    given = {name: value for name, value in options.items() if value is not None}
-    return {name: replace(spec, **given) for name, spec in found}
 
 
 def resolve_candidates(candidates: Mapping[str, PrunerSpec], model: Any) -> dict[str, Pruner | None]:

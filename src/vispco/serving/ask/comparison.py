@@ -13,8 +13,8 @@ from vispco import cost
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Workload
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.evaluation.survivors import layers_of_tokens, token_grid
 from vispco.families import family_of
-from vispco.report.examples import layers_of_tokens, token_grid
 from vispco.timing.clock import TokenClock, now
 
 if TYPE_CHECKING:

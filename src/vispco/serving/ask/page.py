@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from vispco.core.runs.files import write_text
-from vispco.report.examples import as_seen, data_uri
+from vispco.evaluation.survivors import as_seen, data_uri
 from vispco.serving.ask.comparison import AnswerComparison, Reply
 from vispco.serving.ask.picture_question import PictureQuestion
 from vispco.serving.ask.survivor_sheet import draw_sheet

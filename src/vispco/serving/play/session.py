@@ -10,8 +10,8 @@ from typing import Any
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
+from vispco.evaluation.survivors import as_seen
 from vispco.pruner.pruner_spec import PrunerSpec
-from vispco.report.examples import as_seen
 from vispco.serving.ask import PictureQuestion, compare
 from vispco.serving.ask.comparison import AnswerComparison
 from vispco.serving.ask.page import rows
