@@ -30,6 +30,7 @@ import time  # noqa: E402
 from typing import Any  # noqa: E402
 
 from figures import Figure, write  # noqa: E402
+from vispco.vllm.engine_arguments import check_version  # noqa: E402
 from vllm_plugin.lifted import lifted  # noqa: E402
 from vllm_plugin.pairs import ENVIRONMENT, SHARES, Engine, Reference, Request, largest_difference  # noqa: E402
 
@@ -189,7 +190,7 @@ def main() -> None:
         "equal_answers_to_serve": Figure(servers["equal"], "higher", servers["items"], "answers"),
         "minutes": Figure((time.process_time() - begin) / 60, "lower", None, "minutes of one core"),
     }
-    write("vllm", figures, {"parity": parity, "load": load, "servers": servers}, seed=0)
+    write("vllm", figures, {"vllm": check_version(), "parity": parity, "load": load, "servers": servers}, seed=0)
 
 
 if __name__ == "__main__":
