@@ -21,23 +21,18 @@ sys.path[:] = [
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import argparse  # noqa: E402
-import base64  # noqa: E402
-import io  # noqa: E402
-import json  # noqa: E402
 import os  # noqa: E402
 import statistics  # noqa: E402
-import subprocess  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
-import urllib.request  # noqa: E402
 from concurrent.futures import ThreadPoolExecutor  # noqa: E402
 from typing import Any  # noqa: E402
 
 from figures import Figure, write  # noqa: E402
-from vllm_load import LoadedEngine, pictures, write_model  # noqa: E402
+from vllm_load import LoadedEngine, Server, pictures, write_model  # noqa: E402
 from vllm_plugin.pairs import ENVIRONMENT  # noqa: E402
 
-WIDTHS = {
+WIDTHS: dict[str, Any] = {
     "text_config": {
         "hidden_size": 512,
         "intermediate_size": 2048,
@@ -112,74 +107,27 @@ def measure_vllm(place: Path, requests: int, rounds: int) -> dict[str, Any]:
     return found
 
 
-class Server:
-    """`vispco serve` with one schedule, in a process of its own."""
-
-    def __init__(self, place: Path, share: float, folder: Path) -> None:
-        from vispco import PrunerSpec, Schedule
-
-        file = folder / f"share-{share}.json"
-        layers = WIDTHS["text_config"]["num_hidden_layers"]
-        PrunerSpec.of_schedule("divprune", Schedule((share,) * layers), budget=0.5).save(file)
-        command = [sys.executable, "-m", "vispco", "serve", str(place), "--port", "0", "--pruner", str(file)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        self.url = "http://" + line.split("http://")[1].split("/v1")[0]
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{self.url}/health", timeout=2)  # noqa: S310
-                break
-            except OSError:
-                time.sleep(0.1)
-
-    @property
-    def seconds(self) -> float:
-        """Processor time of the process so far."""
-        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-    def run(self, bodies: list[bytes], concurrency: int) -> float:
-        """Requests per second of its processor time."""
-        begin = self.seconds
-        with ThreadPoolExecutor(concurrency) as pool:
-            list(pool.map(self.ask, bodies))
-        return len(bodies) / (self.seconds - begin)
-
-    def ask(self, body: bytes) -> None:
-        request = urllib.request.Request(  # noqa: S310
-            f"{self.url}/v1/chat/completions", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=300) as response:  # noqa: S310
-            response.read()
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
-
-
-def body_of(picture: Any, model: str) -> bytes:
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG")
-    url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTIONS[0]}]
-    body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": TOKENS}
-    return json.dumps(body).encode()
+def rate(server: Server, shown: list[Any], concurrency: int) -> float:
+    """Requests per second of the server's processor time."""
+    begin = server.seconds
+    with ThreadPoolExecutor(concurrency) as pool:
+        list(pool.map(lambda picture: server.ask(picture, QUESTIONS[0], TOKENS), shown))
+    return len(shown) / (server.seconds - begin)
 
 
 def measure_serve(place: Path, folder: Path, requests: int, rounds: int) -> dict[str, list[float]]:
     """Requests per second of processor time, by concurrency and share."""
     shown = pictures([SIZES[number % len(SIZES)] for number in range(requests)])
-    bodies = [body_of(one, str(place)) for one in shown]
-    servers = {share: Server(place, share, folder) for share in SHARES}
+    layers: int = WIDTHS["text_config"]["num_hidden_layers"]
+    servers = {share: Server(str(place), share, layers, folder) for share in SHARES}
     found: dict[str, list[float]] = {}
     try:
         for server in servers.values():
-            server.run(bodies[:2], 1)  # warms up
+            rate(server, shown[:2], 1)  # warms up
         for number in range(rounds):
             for concurrency in CONCURRENCIES[:2]:
                 for share in SHARES if number % 2 == 0 else SHARES[::-1]:
-                    found.setdefault(f"{concurrency}.{share}", []).append(servers[share].run(bodies, concurrency))
+                    found.setdefault(f"{concurrency}.{share}", []).append(rate(servers[share], shown, concurrency))
             print("serve", number, {key: round(row[-1], 2) for key, row in found.items()}, flush=True)
     finally:
         for server in servers.values():

@@ -22,19 +22,15 @@ sys.path[:] = [
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import argparse  # noqa: E402
-import base64  # noqa: E402
 import gc  # noqa: E402
-import io  # noqa: E402
-import json  # noqa: E402
 import os  # noqa: E402
 import statistics  # noqa: E402
-import subprocess  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
-import urllib.request  # noqa: E402
 from typing import Any  # noqa: E402
 
 from figures import Figure, write  # noqa: E402
+from vispco.vllm.engine_arguments import check_version  # noqa: E402
 from vllm_plugin.lifted import lifted  # noqa: E402
 from vllm_plugin.pairs import ENVIRONMENT, SHARES, Engine, Reference, Request, largest_difference  # noqa: E402
 
@@ -138,12 +134,10 @@ def measure_load(folder: Path, rounds: int) -> dict[str, Any]:
 
 def compare_servers(items: int, folder: Path) -> dict[str, Any]:
     """The same share of the same pictures through `vispco serve` and through vLLM."""
-    from vispco import PrunerSpec, Schedule
+    from vllm_load import Server
 
     share, name = 0.5, "tiny-qwen3"
     reference = Reference(name, "divprune")  # for its processor
-    schedule = Schedule((share,) * reference.num_layers)
-    PrunerSpec.of_schedule("divprune", schedule, budget=0.5).save(folder / "half.json")
     chosen = samples(-(-items // 8), "calibration")[:items]
     asked = [Request(tuple(s.images), s.question, share) for s in chosen]
     engine = Engine(lifted(name, folder / name), "divprune", keep=share)
@@ -151,42 +145,14 @@ def compare_servers(items: int, folder: Path) -> dict[str, Any]:
         [each.tokens for each in engine(asked, reference.processor)], skip_special_tokens=True
     )
     close(engine.llm)
-    command = [sys.executable, "-m", "vispco", "serve", name, "--port", "0", "--pruner", str(folder / "half.json")]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    server = Server(name, share, reference.num_layers, folder)
     try:
-        assert server.stderr is not None
-        line = server.stderr.readline()
-        url = "http://" + line.split("http://")[1].split("/v1")[0]
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{url}/health", timeout=2)  # noqa: S310
-                break
-            except OSError:
-                time.sleep(0.1)
-        other = [ask(url, name, sample) for sample in chosen]
+        other = [server.ask(sample.images[0], sample.question, 6) for sample in chosen]
     finally:
-        server.terminate()
-        server.wait(30)
+        server.close()
     equal = sum(one.strip() == two.strip() for one, two in zip(served, other, strict=True))
     print("servers", equal, len(chosen), flush=True)
     return {"items": len(chosen), "equal": equal, "share": share}
-
-
-def ask(url: str, model: str, sample: Any) -> str:
-    buffer = io.BytesIO()
-    sample.images[0].save(buffer, "PNG")
-    picture = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-    content = [
-        {"type": "image_url", "image_url": {"url": picture}},
-        {"type": "text", "text": sample.question},
-    ]
-    body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 6}
-    request = urllib.request.Request(  # noqa: S310
-        f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310
-        found: str = json.loads(response.read())["choices"][0]["message"]["content"]
-    return found
 
 
 def main() -> None:
@@ -224,7 +190,7 @@ def main() -> None:
         "equal_answers_to_serve": Figure(servers["equal"], "higher", servers["items"], "answers"),
         "minutes": Figure((time.process_time() - begin) / 60, "lower", None, "minutes of one core"),
     }
-    write("vllm", figures, {"parity": parity, "load": load, "servers": servers}, seed=0)
+    write("vllm", figures, {"vllm": check_version(), "parity": parity, "load": load, "servers": servers}, seed=0)
 
 
 if __name__ == "__main__":

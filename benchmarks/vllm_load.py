@@ -1,13 +1,19 @@
-"""A vLLM engine under load in this process, measured in processor time: other work on the machine does not count.
+"""A vLLM engine and `vispco serve` under load, measured in processor time: other work on the machine does not count.
 
 Used by vllm.py and serving.py; it measures nothing by itself.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +52,7 @@ def write_model(folder: Path, widths: dict[str, Any]) -> Path:
     from vispco import models as zoo
 
     source = zoo.path("tiny-qwen")
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"), dirs_exist_ok=True)
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors", "card.json"), dirs_exist_ok=True)
     config = json.loads((source / "config.json").read_text())
     for part, changes in widths.items():
         config[part] |= changes
@@ -137,6 +143,62 @@ class LoadedEngine:
                     add()
         first = [seen[key] - added[key] for key in added]
         return Load(time.process_time() - begin, first, peak)
+
+
+class Server:
+    """`vispco serve` in a process of its own, with divprune at one share before the language model."""
+
+    def __init__(self, model: str, share: float, num_layers: int, folder: Path) -> None:
+        from vispco import PrunerSpec
+
+        from vispco import Schedule
+
+        self.model, file = model, folder / f"share-{share}.json"
+        PrunerSpec.of_schedule("divprune", Schedule((share,) * num_layers), budget=0.5).save(file)
+        command = [sys.executable, "-m", "vispco", "serve", model, "--port", "0", "--pruner", str(file)]
+        log = folder / f"share-{share}.log"  # a pipe that nobody reads would fill up
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(command, stderr=errors, env={**os.environ})
+        self.url = ""
+        for _ in range(1200):
+            said = log.read_text()
+            if "http://" in said and "/v1" in said:
+                self.url = "http://" + said.split("http://")[1].split("/v1")[0]
+            if self.process.poll() is not None or (self.url and self._is_up()):
+                break
+            time.sleep(0.1)
+        if not self.url or self.process.poll() is not None:
+            raise RuntimeError(log.read_text()[-2000:])
+
+    def _is_up(self) -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{self.url}/health", timeout=2))  # noqa: S310
+        except OSError:
+            return False
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of the process so far."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def ask(self, picture: Any, question: str, tokens: int) -> str:
+        buffer = io.BytesIO()
+        picture.save(buffer, "PNG")
+        url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+        messages = [{"role": "user", "content": content}]
+        body = {"model": self.model, "messages": messages, "temperature": 0, "max_tokens": tokens}
+        request = urllib.request.Request(  # noqa: S310
+            f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=300) as response:  # noqa: S310
+            found: str = json.loads(response.read())["choices"][0]["message"]["content"]
+        return found
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
 
 
 def implied_seconds_ratio(folder: Path, num_text: int, grid: tuple[int, int], keep: float) -> float:

@@ -18,7 +18,7 @@ def files(app, prefix=""):
 
 
 COMMANDS = dict(files(main.app))
-SERVERS = {"play", "serve"}  # they write no files and print no result; each has tests of its own
+SERVERS = {"play", "serve", "vllm-args"}  # they write no files and print no result; each has tests of its own
 
 
 def test_a_file_gives_options_and_the_command_line_overrides_them(invoke, tmp_path):

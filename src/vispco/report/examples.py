@@ -24,7 +24,6 @@ from vispco.report.run_files import read, save_examples
 from vispco.scorers import Chain, ChainLike
 
 
-
 def pack(depth: Iterable[int]) -> str:
     """One byte per token: how many layers process it."""
     return base64.b64encode(bytes(depth)).decode()

@@ -71,6 +71,7 @@ class JointSettings:
 
 
 ONE_CHAIN = JointSettings(
+    compensations=(),
     levels=(0.1, 0.2, 0.35, 0.6),
     ranking_levels=(0.1, 0.2, 0.35, 0.6),
     rungs=(16, 64, 128),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from inspect import signature
 from typing import Any
 
 from fastapi import Request
@@ -58,7 +59,9 @@ def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -
     manager = PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
     rules.spec.resolve(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
-    app = build_server(manager, handler, None, None, None, None, state)
+    # by name: versions of transformers have different handlers, and what stands behind them is whether other sites may call
+    handlers = dict.fromkeys(name for name in signature(build_server).parameters if name.endswith("_handler"))
+    app = build_server(manager, **{**handlers, "chat_handler": handler}, generation_state=state)
 
     def tell_metrics() -> PlainTextResponse:
         return PlainTextResponse(metrics.text(), media_type=CONTENT_TYPE)
