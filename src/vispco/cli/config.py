@@ -16,9 +16,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from vispco.cli import telling
-from vispco.cli.early_refusal import refuse_unknown_names
 from vispco.cli.help_page import LAST
-from vispco.cli.registered_names import Command
+from vispco.cli.registered_names import Command, refuse_unknown_names
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.runs import files
 from vispco.version import __version__
@@ -81,7 +80,7 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         telling.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            refuse_unknown_names(name, given)
+            refuse_unknown_names(given)
             return command(**given)
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error

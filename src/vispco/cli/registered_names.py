@@ -1,14 +1,16 @@
-"""Names of everything that is registered, and help texts that list them: `{scorers}` becomes the names of all scorers."""
+"""Registered names: refused early where they are unknown, and listed in help texts, where `{scorers}` becomes all scorers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
 from vispco.cli.help_page import command_help, group_help
+from vispco.core.errors import UnknownNameError
 
 REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "scorers": "vispco.scorers:SCORERS",
@@ -17,27 +19,35 @@ REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "metrics": "vispco.metrics:METRICS",
     "benchmarks": "vispco.metrics:BENCHMARKS",
     "methods": "vispco.pruner.presets:PRESETS",
-    "tasks": "vispco.data.dataset:TASKS",
-    "several-tasks": "vispco.data.dataset:SEVERAL",
+    "tasks": "vispco.data:TASKS",
     "protocols": "vispco.metrics.protocols:PROTOCOLS",
     "modes": "vispco.search.spec:SOLVERS",
-    "strategies": "vispco.sweep.spec:STRATEGIES",
-    "engines": "vispco.sweep.spec:ENGINES",
-    "splits": "vispco.data.dataset:SPLITS",
-    "dtypes": "vispco.models.model_spec:DTYPES",
-    "allocations": "vispco.scorers.allocation:ALLOCATIONS",
     "models": "vispco.models.shipped:NAMES",
-    "spaces": "vispco.sweep.spaces:SPACES",
 }
-_WORD = re.compile(r"\{(" + "|".join((*REGISTRIES, "searches")) + r")\}")
+OTHER_KINDS = ("searches", "solvers", "measures")
+_WORD = re.compile(r"\{(" + "|".join((*REGISTRIES, *OTHER_KINDS)) + r")\}")
 
 
 def names(kind: str) -> list[str]:
     """The names that are registered, those of other packages included."""
     if kind == "searches":  # some take a number or a method behind their name
         return list(import_module("vispco.compare.searches").search_names())
+    if kind == "solvers":
+        modes = import_module("vispco.search.spec").SOLVERS
+        return list(dict.fromkeys(solver for solvers in modes.values() for solver in solvers))
+    if kind == "measures":
+        return list(get_args(import_module("vispco.compare.searches.calibration").Measure))
     module, _, attribute = REGISTRIES[kind].partition(":")
     return list(getattr(import_module(module), attribute))
+
+
+def refuse_unknown_names(given: Mapping[str, Any]) -> None:
+    """Refuse options whose names a command would look up only after it has loaded a model. given: options by name."""
+    for option in ("kernel", "cost", "mode", "solver", "measure", "protocol"):
+        value = given.get(option)
+        for name in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(name, str) and name not in (known := names(f"{option}s")):
+                raise UnknownNameError(option, name, known)
 
 
 def expand(text: str) -> str:
