@@ -10,9 +10,9 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from vispco.cli.info import hours
 from vispco.models.model_source import read_config
 from vispco.timing.estimates import DescribeSettings, Machine, describe
+from vispco.timing.tables import hours
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "real-models.md"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from vispco.core.runs.option_files import read_options
 
 import fault_commands as commands
-from vispco.cli.config import read_options
 from vispco.compare.methods import MethodTable
 from vispco.compare.searches.comparison import Comparison
 from vispco.core.errors import VispcoError

@@ -116,12 +116,11 @@ class Server:
     """`vispco serve` with one schedule, in a process of its own."""
 
     def __init__(self, place: Path, share: float, folder: Path) -> None:
-        from vispco import Schedule
-        from vispco.pruner.pruner_config import PrunerConfig
+        from vispco import PrunerSpec, Schedule
 
         file = folder / f"share-{share}.json"
         layers = WIDTHS["text_config"]["num_hidden_layers"]
-        PrunerConfig.of_schedule("divprune", Schedule((share,) * layers), budget=0.5).save(file)
+        PrunerSpec.of_schedule("divprune", Schedule((share,) * layers), budget=0.5).save(file)
         command = [sys.executable, "-m", "vispco", "serve", str(place), "--port", "0", "--pruner", str(file)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
         assert self.process.stderr is not None

@@ -138,13 +138,12 @@ def measure_load(folder: Path, rounds: int) -> dict[str, Any]:
 
 def compare_servers(items: int, folder: Path) -> dict[str, Any]:
     """The same share of the same pictures through `vispco serve` and through vLLM."""
-    from vispco import Schedule
-    from vispco.pruner.pruner_config import PrunerConfig
+    from vispco import PrunerSpec, Schedule
 
     share, name = 0.5, "tiny-qwen3"
     reference = Reference(name, "divprune")  # for its processor
     schedule = Schedule((share,) * reference.num_layers)
-    PrunerConfig.of_schedule("divprune", schedule, budget=0.5).save(folder / "half.json")
+    PrunerSpec.of_schedule("divprune", schedule, budget=0.5).save(folder / "half.json")
     chosen = samples(-(-items // 8), "calibration")[:items]
     asked = [Request(tuple(s.images), s.question, share) for s in chosen]
     engine = Engine(lifted(name, folder / name), "divprune", keep=share)

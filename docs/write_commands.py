@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from vispco.cli.main import app
-from vispco.cli.registered_names import expand
+from vispco.cli.names import expand
 
 GENERAL = ("help", "config", "quiet", "verbose", "log_file")  # of every command
 PAGE = Path(__file__).parent / "commands.md"

@@ -6,7 +6,7 @@ import sys
 OPEN = """
 import sys
 from pathlib import Path
-from vispco.cli.browser import open_in_browser
+from vispco.cli.console import open_in_browser
 print("before")
 print(open_in_browser(Path(sys.argv[1])))
 print("after", file=sys.stderr)

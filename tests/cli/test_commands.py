@@ -84,11 +84,11 @@ def test_help_imports_neither_torch_nor_anything_slow():
      ("evaluate", "metrics"), ("evaluate", "benchmarks"), ("demo", "scorers"), ("sweep", "scorers")],
 )  # fmt: skip
 def test_help_names_what_is_registered_now(command, registry, invoke, monkeypatch):
-    from vispco.cli import registered_names
+    from vispco.cli import names
 
-    known, all_names = registered_names.names(registry), registered_names.names
+    known, all_names = names.names(registry), names.names
     assert len(known) > 2
-    monkeypatch.setattr(registered_names, "names", lambda kind: [*all_names(kind), f"brand-new-{kind}"])
+    monkeypatch.setattr(names, "names", lambda kind: [*all_names(kind), f"brand-new-{kind}"])
     monkeypatch.setenv("COLUMNS", "1000")
     shown = invoke(*command.split(), "--help").out
     assert all(name in shown for name in (*known, f"brand-new-{registry}"))

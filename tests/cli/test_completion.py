@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.cli.completion import complete_scorers, complete_tasks
+from vispco.cli.names import complete_scorers, complete_tasks
 from vispco.data import TASKS
 from vispco.models import names
 from vispco.models.model_source import model_names

@@ -41,7 +41,7 @@ def test_every_command_says_as_much_as_is_asked_for(name, invoke):
 def test_options_stand_in_groups(invoke):
     shown = invoke("search", "--help").out
     assert re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE) == [
-        "Examples", "Arguments", "Options", "What a search learns from", "What is asked", "Settings of a search",
+        "Examples", "Arguments", "Options", "Calibration data", "Evaluation data", "Settings of a search",
         "Loading the model", "General",
     ]  # fmt: skip
 

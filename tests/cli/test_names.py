@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.cli.registered_names import OTHER_KINDS, REGISTRIES, names
+from vispco.cli.names import OTHER_KINDS, REGISTRIES, names
 
 WORDS = {
     "search tiny-qwn": "tiny-qwen",

@@ -8,11 +8,10 @@ import pytest
 from rich.console import Console
 
 from compare.searches.synthetic_search import SyntheticEvaluator
-from vispco.cli.bench import bench_table
 from vispco.cli.compare import _tables
-from vispco.cli.info import hours
-from vispco.cli.output import fitting, widths
+from vispco.cli.console import fitting, table, widths
 from vispco.compare.searches import compare, comparison_table, get
+from vispco.timing.tables import bench_tables, hours
 
 TASKS = ("attribute", "position", "existence", "counting", "comparison", "word", "chart", "table")
 
@@ -69,7 +68,8 @@ def test_a_bench_is_shown_whole():
     }
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(bench_table([row], "a title"))
+        for columns, rows, caption in bench_tables([row]):
+            console.print(table(columns, rows, "a title", caption=caption))
     text = capture.get()
     assert "…" not in text
     for shown in ("stages:2=0.5,6=0.25", "10.00 / 10.25", "23456.7", "1234.5", "4444.4", "1.02e+03 M", "–", "prefill"):

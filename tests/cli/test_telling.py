@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from cli.test_config import COMMANDS
-from vispco.cli import main, telling
-from vispco.cli.budgets import budgets_of, one_budget, window_of
+from vispco.cli import console, main
 from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import ProgressLines, progress_line
+from vispco.pruner.pruning_options import budgets_of, one_budget, window_of
 
 WORK = ("evaluate", "tiny-qwen", "--tasks", "word", "--limit", "1", "--json")
 
@@ -49,12 +49,12 @@ def test_quiet_and_verbose_exclude_each_other(invoke):
 
 
 def test_loggers_are_left_as_they_were():
-    before = (telling.LOGGER.handlers[:], telling.LOGGER.level)
-    telling.begin(verbose=True)
-    assert telling.LOGGER.level == logging.DEBUG
-    telling.end()
-    assert telling.LOGGER.handlers == [handler for handler in before[0] if handler not in telling._HANDLERS]
-    assert telling.LOGGER.level == logging.NOTSET
+    before = (console.LOGGER.handlers[:], console.LOGGER.level)
+    console.begin(verbose=True)
+    assert console.LOGGER.level == logging.DEBUG
+    console.end()
+    assert console.LOGGER.handlers == [handler for handler in before[0] if handler not in console._HANDLERS]
+    assert console.LOGGER.level == logging.NOTSET
 
 
 def test_lines_come_at_the_beginning_now_and_then_and_at_the_end(caplog, monkeypatch):
@@ -128,7 +128,7 @@ def test_a_wrong_name_is_told_before_a_model_is_loaded_with_the_nearest(words, n
 
 
 def test_a_logging_configuration_of_another_library_does_not_silence_it(invoke):
-    for name in ("vispco", "vispco.said", telling.PROGRESS.name):
+    for name in ("vispco", "vispco.said", console.PROGRESS.name):
         logging.getLogger(name).disabled = True  # as dictConfig does unless it is told not to
     assert "tiny-qwen, unpruned" in invoke(*WORK).err
 
@@ -142,7 +142,7 @@ def test_a_sentence_is_broken_between_words_on_a_terminal_alone(monkeypatch):
     sentence = (
         "Give another folder with --out, or runs/a-name-that-is-longer-than-the-terminal-is-wide/report.html now."
     )
-    lines = telling.fill_lines(sentence, Terminal()).splitlines()
+    lines = console.fill_lines(sentence, Terminal()).splitlines()
     assert " ".join(lines) == sentence
     assert [line for line in lines if len(line) > 40 and " " in line] == []
-    assert telling.fill_lines(sentence, io.StringIO()) == sentence
+    assert console.fill_lines(sentence, io.StringIO()) == sentence

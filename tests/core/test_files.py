@@ -16,7 +16,6 @@ from vispco.core.runs import files
 WRITERS = {
     "text": lambda path: files.write_text(path, "new"),
     "json": lambda path: files.write_json(path, ["new"]),
-    "json lines": lambda path: files.write_json_lines(path, ["new"]),
     "bytes": lambda path: files.write_bytes(path, b"new"),
 }
 

@@ -17,7 +17,6 @@ from vispco.core.runs.run_record import (
     RECORD,
     RunFolderError,
     check_files,
-    check_output,
     read_record,
     record_output,
 )
@@ -311,43 +310,6 @@ def test_a_damaged_record_is_a_sentence(tmp_path, content):
     for reader in (check_files, run):
         with pytest.raises(InvalidInputError, match=r"run\.json"):
             reader(tmp_path / "a")
-
-
-def test_a_folder_of_an_older_version_has_no_record_and_is_still_read(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert check_files(tmp_path) is None
-
-
-def test_an_output_replaces_its_own_kind_only(tmp_path):
-    run(tmp_path / "a")
-    check_output(tmp_path / "a" / "evaluation.json", "vispco-evaluation")
-    files.write_json(tmp_path / "a" / "evaluation.json", {"format": "vispco-evaluation"})
-    record_output(tmp_path / "a" / "evaluation.json")
-    check_output(tmp_path / "a" / "evaluation.json", "vispco-evaluation")
-    files.write_json(tmp_path / "old.json", {"provenance": {"versions": {"vispco": "0.1", "python": "3.11"}}})
-    check_output(tmp_path / "old.json", "vispco-evaluation")
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
-    (tmp_path / "frontier.json").write_text('{"format": "vispco-frontier"}')
-    for name in ("a/result.txt", "a/training/state.json", f"a/{RECORD}", "config.json", "frontier.json", "a"):
-        with pytest.raises(InvalidInputError, match=r"Give"):
-            check_output(tmp_path / name, "vispco-evaluation")
-    assert check_files(tmp_path / "a").outputs.keys() == {"evaluation.json"}
-    (tmp_path / "a" / "evaluation.json").write_text("{}")
-    with pytest.raises(files.DamagedFileError, match=r"evaluation\.json is damaged"):
-        check_files(tmp_path / "a")
-
-
-def test_a_folder_of_an_older_version_is_taken_over_by_a_run_that_knows_its_files(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "journal.log").write_text("1")
-    folder = RunFolder(tmp_path / "a")
-    folder.check(older=["*.log"])
-    with folder.claim("sweep", {}, older=["*.log"]):
-        folder.write_text("journal.log", "2")
-    (tmp_path / "a" / RECORD).unlink()
-    (tmp_path / "a" / "mine").write_text("")
-    with pytest.raises(RunFolderError, match="mine"):
-        folder.check(older=["*.log"])
 
 
 def test_a_run_that_is_held_finishes_when_all_of_it_is_there(tmp_path):

@@ -10,11 +10,11 @@ from PIL import Image
 
 from real.command import vispco
 from real.files import save_small, write_benchmarks
-from vispco.cli.preset import PresetOptions
 from vispco.core.errors import UnknownNameError
 from vispco.models.loading import load
 from vispco.models.model_source import read_config, read_preprocessor
 from vispco.search.gradient.training_settings import TrainingSettings
+from vispco.search.preset_options import PresetOptions
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
 from vispco.timing.estimates import DescribeSettings, Machine, count_parameters, describe, visual_tokens
 

@@ -3,12 +3,12 @@
 import pytest
 
 from cli.invoking import Invoke
-from vispco.cli.sweep import window_of
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Dimensions, TimeProfile
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.spec import EvaluatorSpec
 from vispco.pruner.measured_planner import device_name
+from vispco.pruner.pruning_options import window_of
 
 SMALL = ("--tasks", "existence", "--limit", "1", "--workers", "0")
 

@@ -16,7 +16,12 @@ from vispco.core.schedule import Schedule
 from vispco.kernels import KERNELS
 from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
-from vispco.sweep.spec import make_plan
+from vispco.sweep.spec import SweepSpec
+
+
+def plan(strategy, space, num_layers=6, **options):
+    return SweepSpec(space=space, strategy=strategy, num_layers=num_layers, **options).plan()
+
 
 NAMES = ["single", "stages", "free", *(f"kernel:{name}" for name in KERNELS)]
 SPACE = st.builds(spaces.get, st.sampled_from(NAMES), st.integers(2, 40))
@@ -86,21 +91,20 @@ def test_the_papers_grid_has_700_configurations_in_one_order():
 
 def test_random_on_a_grid_draws_without_replacement_and_more_trials_only_add():
     space = spaces.get("single", 6)
-    few = make_plan("random", space, trials=30, seed=3).fixed
-    many = make_plan("random", space, trials=1000, seed=3).fixed
+    few = plan("random", "single", trials=30, seed=3).fixed
+    many = plan("random", "single", trials=1000, seed=3).fixed
     assert many[:30] == few
     assert len({space.schedule(p) for p in many}) == len(many) == 100
 
 
 def test_random_schedules_are_spread_over_costs():
     space = spaces.get("free", 36)
-    costs = [fraction(space.schedule(p)) for p in make_plan("random", space, trials=200, seed=0).fixed]
+    costs = [fraction(space.schedule(p)) for p in plan("random", "free", 36, trials=200).fixed]
     assert min(costs) < 0.25
     assert max(costs) > 0.8
 
 
 def test_what_cannot_be_is_refused():
-    single = spaces.get("single", 6)
     with pytest.raises(UnknownNameError, match="Unknown space 'double'"):
         spaces.get("double", 6)
     with pytest.raises(UnknownNameError, match="Unknown kernel 'sine'"):
@@ -108,15 +112,15 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(InvalidInputError, match="1 layers"):
         spaces.get("free", 1)
     with pytest.raises(UnknownNameError, match="Unknown strategy 'luck'"):
-        make_plan("luck", single, trials=3, seed=0)
+        plan("luck", "single", trials=3)
     with pytest.raises(InvalidInputError, match="trials=0 was given"):
-        make_plan("random", single, trials=0, seed=0)
+        plan("random", "single", trials=0)
     with pytest.raises(InvalidInputError, match="say how many trials"):
-        make_plan("tpe", single, trials=None, seed=0)
+        plan("tpe", "single")
     with pytest.raises(InvalidInputError, match="'free' is continuous"):
-        make_plan("grid", spaces.get("free", 6), trials=None, seed=0)
+        plan("grid", "free")
     with pytest.raises(InvalidInputError, match="100 configurations and trials=7"):
-        make_plan("grid", single, trials=7, seed=0)
+        plan("grid", "single", trials=7)
 
 
 def test_budgets_that_cannot_be_met_are_refused():

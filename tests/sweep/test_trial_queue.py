@@ -12,12 +12,12 @@ from optuna.trial import TrialState
 
 from sweep.synthetic import LAYERS, Factory
 from vispco.evaluation.frontier import Axis
-from vispco.sweep import heartbeat, spaces
+from vispco.sweep import heartbeat
 from vispco.sweep import trial_queue as trials
 from vispco.sweep.heartbeat import KEY_PREFIX
 from vispco.sweep.pools import Outcome
 from vispco.sweep.runner import Dispatcher
-from vispco.sweep.spec import make_plan
+from vispco.sweep.spec import SweepSpec
 from vispco.sweep.study import SweepStudy, open_storage
 from vispco.sweep.trial_queue import TrialQueue
 
@@ -29,7 +29,7 @@ def queues(tmp_path):
     def make(strategy="grid", trials=None, storage=None):
         def one(run):
             store = open_storage(storage, tmp_path)
-            wanted = make_plan(strategy, spaces.get("single", LAYERS), trials=trials, seed=0)
+            wanted = SweepSpec(space="single", strategy=strategy, num_layers=LAYERS, trials=trials).plan()
             return TrialQueue(SweepStudy.open(store, "study", {"space": "single"}), wanted, run, Axis())
 
         return one("a"), one("b")

@@ -9,16 +9,16 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import vispco
-from vispco import Pruner, PrunerConfig, Schedule
-from vispco import models as zoo
+from vispco import Pruner, PrunerSpec, Schedule
 from vispco import cost as costs
+from vispco import models as zoo
 from vispco.cli.main import app
 from vispco.core.errors import InvalidInputError, MissingExtraError, UnsupportedModelError
 from vispco.core.registry import preserved
 from vispco.scorers import SCORERS, Chain, Scorer, register
 from vispco.scorers.cost import workload_under
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.joint.space import joint_kernel
-from vispco.search.shapes.initial import initial_shapes
 from vispco.vllm import ServingSettings, arguments, engine_arguments
 from vispco.vllm.settings import check_servable, kept_tokens, share_before_layers
 
@@ -52,7 +52,7 @@ def test_a_servable_search_gives_its_share_at_a_budget(tmp_path):
     kernel = joint_kernel(servable=True)
     shape = {"budget": 0.5, "params": initial_shapes(kernel, cost.num_layers)[0].tolist(), "kl": 0.1}
     planner = {"kind": "shapes", "kernel": kernel.config(), "shapes": [shape], "typical": [20, 100]}
-    PrunerConfig(Chain.of("divprune"), planner, cost=cost.to_dict()).save(tmp_path / "pruner.json")
+    PrunerSpec(Chain.of("divprune"), planner, cost=cost.to_dict()).save(tmp_path / "pruner.json")
     found = ServingSettings.of_pruner(tmp_path, 0.5)
     load = workload_under(Chain.of("divprune"), cost.dimensions, 20, 100)
     counts = torch.arange(101)[:, None].expand(-1, cost.num_layers)

@@ -20,8 +20,9 @@ from transformers import PreTrainedConfig, PreTrainedModel, logging
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from vispco.core.errors import UnsupportedModelError
+from vispco.core.errors import UnsupportedModelError, VispcoError
 from vispco.families.family import ALONE_KINDS, MIXING_KINDS
+from vispco.families.unserved import NO_VISUAL_TOKENS
 
 OVERRIDES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("overrides.yaml").read_text(encoding="utf-8")
@@ -269,3 +270,20 @@ def _merge(data: dict[str, Any], changes: Mapping[str, Any]) -> None:
             _merge(data[key], value)
         else:
             data[key] = value
+
+
+def checked_twin(config: Any) -> Any:
+    """`twin_of`; a model without visual tokens, or one that has no twin, is refused in a sentence."""
+    kind = config if isinstance(config, str) else config.model_type
+    if kind in NO_VISUAL_TOKENS:
+        raise UnsupportedModelError(
+            f"{kind!r} has no visual tokens in its decoder layers: {NO_VISUAL_TOKENS[kind]}. There is nothing to prune."
+        )
+    try:
+        return twin_of(config)
+    except VispcoError:
+        raise
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"No tiny twin of {kind!r} could be made: {' '.join(str(error).split())} Check the real weights with --weights."
+        ) from error

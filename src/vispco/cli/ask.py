@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from vispco.cli.choice import PrunerOptions
-from vispco.cli.options import spread
-from vispco.cli.output import show
-from vispco.cli.telling import bar
+from vispco.cli.console import bar, open_in_browser, show, table
+from vispco.cli.options import AsJson, spread
 from vispco.core.runs.files import check_writable
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruning_options import PrunerOptions
 
-if TYPE_CHECKING:
-    from vispco.serving.ask import AnswerComparison
+NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
 
 
 @spread
@@ -31,7 +29,7 @@ def ask(
         Path | None, typer.Option(help="The PNG to write (default: PICTURE-survivors.png in this folder).")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Also write a page with a slider, and open it.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Ask about your own picture: unpruned and pruned, side by side.
 
@@ -47,44 +45,16 @@ def ask(
     """
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
-    from vispco.report.examples import as_seen  # noqa: PLC0415
-    from vispco.serving.ask import PictureQuestion, compare, draw_sheet  # noqa: PLC0415
+    from vispco.serving.ask import PictureQuestion, compare, rows, write_survivors  # noqa: PLC0415
 
-    spec = pruning.spec()
-    sample = PictureQuestion.read(picture, question)
+    spec, sample = pruning.spec(), PictureQuestion.read(picture, question)
     with bar(f"{model.name}, {spec.title}"):
         loaded, processor = model.load()
         found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
-    seen = as_seen(sample.images[0], processor)
-    files: dict[str, str] = {}
-    if found.depth is not None:
-        title_line = f"{question}  unpruned: {found.unpruned.answer}  {spec.title}: {found.pruned.answer}"
-        files["picture"] = str(draw_sheet(seen, found.depth, found.layers, title_line, target))
+    files = write_survivors(found, sample, processor, spec.title, target, page=open_page)
+    lines = [f"{name}: {path}" for name, path in files.items()] + ([NO_GRID] if found.depth is None else [])
+    columns, title = ("", "unpruned", found.method), f"{model.name}: {question}"
+    shown = table(columns, rows(found), title, caption="\n".join(lines), left=columns)
+    show({"model": model.name, **spec.named(), **found.to_dict(), "files": files}, as_json=json, table=shown)
     if open_page:
-        from vispco.serving.ask.page import write_page  # noqa: PLC0415
-
-        files["page"] = str(write_page(found, seen, target.with_suffix(".html")))
-    data = {"model": model.name, **spec.named(), **found.to_dict(), "files": files}
-    show(data, as_json=json, table=_table(found, f"{model.name}: {question}", files))
-    if open_page:
-        from vispco.cli.browser import open_in_browser  # noqa: PLC0415
-
         open_in_browser(Path(files["page"]))
-
-
-def _table(found: AnswerComparison, title: str, files: dict[str, str]) -> Any:
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    from vispco.serving.ask.page import ROWS  # noqa: PLC0415
-
-    lines = [f"{name}: {path}" for name, path in files.items()]
-    if found.depth is None:
-        lines.append("The token grid of this model is not known, so survivors are not drawn.")
-    table = Table(title=escape(title), caption="\n".join(lines), caption_justify="left")
-    table.add_column("")
-    table.add_column("unpruned")
-    table.add_column(escape(found.method))
-    for name, text in ROWS:
-        table.add_row(name, escape(text(found.unpruned)), escape(text(found.pruned)))
-    return table

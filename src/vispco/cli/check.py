@@ -6,17 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.output import show
-from vispco.core.errors import UnsupportedModelError, VispcoError
+from vispco.cli.console import show, table
+from vispco.cli.options import AsJson
+from vispco.core.errors import UnsupportedModelError
 from vispco.models.model_source import read_config
 from vispco.models.model_spec import ModelSpec
 
-SIGNS = {
-    "holds": "[green]holds[/]",
-    "refused": "[yellow]refused[/]",
-    "broken": "[red]broken[/]",
-    "crash": "[red]crash[/]",
-}
+COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
 
 
 def check(
@@ -29,7 +25,7 @@ def check(
     scorer: Annotated[str, typer.Option(help="With which tokens are chosen.")] = "fastv",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the config.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Whether a model is pruned exactly.
 
@@ -42,7 +38,7 @@ def check(
         vispco check tiny-gemma --weights
     """
     from vispco.check.check_model import check_model  # noqa: PLC0415
-    from vispco.check.twin import classes, quiet  # noqa: PLC0415
+    from vispco.check.twin import checked_twin, classes, quiet  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
 
     Chain.of(scorer)  # a wrong name is refused before a model is made
@@ -52,10 +48,10 @@ def check(
                 model, dtype="float32", device="cpu", revision=revision, trust_remote_code=trust_remote_code
             ).load()
         elif model in classes():
-            loaded = _twin(model)
+            loaded = checked_twin(model)
         else:
             found = read_config(model, revision=revision, trust_remote_code=trust_remote_code, also=classes())
-            loaded = _twin(found)
+            loaded = checked_twin(found)
         report = check_model(loaded, scorer)
     data = {"model": model, "weights": weights, **report.to_dict()}
     show(data, as_json=json, table=None if json else _table(data))
@@ -65,33 +61,13 @@ def check(
         )
 
 
-def _twin(config: Any) -> Any:
-    from vispco.check.twin import twin_of  # noqa: PLC0415
-    from vispco.families.unserved import NO_VISUAL_TOKENS  # noqa: PLC0415
-
-    kind = config if isinstance(config, str) else config.model_type
-    if kind in NO_VISUAL_TOKENS:
-        raise UnsupportedModelError(
-            f"{kind!r} has no visual tokens in its decoder layers: {NO_VISUAL_TOKENS[kind]}. There is nothing to prune."
-        )
-    try:
-        return twin_of(config)
-    except VispcoError:
-        raise
-    except Exception as error:
-        raise UnsupportedModelError(
-            f"No tiny twin of {kind!r} could be made: {' '.join(str(error).split())} Check the real weights with --weights."
-        ) from error
-
-
 def _table(data: dict[str, Any]) -> Any:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     what = "real weights" if data["weights"] else "a tiny random twin"
-    table = Table(title=f"{data['model_class']}, {what}: {data['verdict']}", caption=data["why"] or None)
-    table.add_column("law")
-    table.add_column("state")
-    table.add_column("why")
-    for finding in data["findings"]:
-        table.add_row(finding["law"].replace("_", " "), SIGNS[finding["state"]], finding["why"])
-    return table
+    rows = [
+        (found["law"].replace("_", " "), Text(found["state"], COLOURS[found["state"]]), found["why"])
+        for found in data["findings"]
+    ]
+    title = f"{data['model_class']}, {what}: {data['verdict']}"
+    return table(("law", "state", "why"), rows, title, caption=data["why"] or "", left=("state", "why"))

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.budgets import FRACTION, budgets_of, one_budget
-from vispco.cli.choice import COST, SCORER, chain_of
-from vispco.cli.completion import complete_scorers
-from vispco.cli.data import TaskOptions
-from vispco.cli.options import spread
-from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, tell_next
-from vispco.cli.registered_names import Group
+from vispco.cli.config import facts
+from vispco.cli.console import MethodProgress, bar, fitted_table, show
+from vispco.cli.names import Group
+from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
+from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.core.errors import needs_extra
+from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruning_options import FRACTION, Cost, Scorer, budgets_of, one_budget
 
 if TYPE_CHECKING:
     from vispco.compare.searches import Comparison
@@ -51,17 +50,17 @@ def searches(
         str | None,
         typer.Option("--searches", "--methods", help="all, or names with commas between them: {searches}."),
     ] = None,
-    scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
+    scorer: Scorer = "fastv",
     measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl",
-    cost: Annotated[str, typer.Option(help=COST)] = "exact",
+    cost: Cost = "exact",
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
-    asked: TaskOptions,
+    asked: TaskSpec,
     seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    batch_size: BatchSize = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/compare-MODEL-SCORER]")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
 ) -> None:
     """Searches side by side: accuracy, FLOPs, and what each search cost.
 
@@ -79,10 +78,6 @@ def searches(
     fraction = one_budget(budget)
     folder = run_folder(out or RUNS / f"compare-{model.short_name}-{scorer}", overwrite=overwrite)
     more = [] if budgets.strip() == "none" else budgets_of(budgets)
-    from dataclasses import replace  # noqa: PLC0415
-
-    from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.compare.searches import (  # noqa: PLC0415
         Calibration,
         ComparedBudgets,
@@ -94,18 +89,21 @@ def searches(
     from vispco.compare.searches.registry import DEFAULT  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.plots.search_cost import draw_searches  # noqa: PLC0415
+    from vispco.scorers import Chain  # noqa: PLC0415
 
     with needs_extra("The figure of a comparison needs matplotlib", "plots"):
         import matplotlib as mpl  # noqa: F401, PLC0415 - drawn at the end, refused before the work
     given = DEFAULT if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     chosen = get_searches(given, seed=seed)  # refuses a wrong name before a model is loaded
     names = [search.label for search in chosen]
-    spec = EvaluatorSpec(model=model, scorer=chain_of(scorer), limit=test, batch_size=batch_size, **asked.spec())
-    learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
+    spec = EvaluatorSpec(
+        model=model, scorer=Chain.of(scorer).to_dict(), limit=test, batch_size=batch_size, **asked.spec()
+    )
+    calibration = spec.calibration(samples)
     ground = {
         "model": model.name,
         "scorer": scorer,
-        "calibration": learned.fingerprint(),
+        "calibration": calibration.fingerprint(),
         "test": spec.fingerprint(),
         "measure": measure,
         "seed": seed,
@@ -114,20 +112,21 @@ def searches(
 
     def keep(so_far: Comparison) -> None:
         so_far.save(folder.file(FILE))
-        bars.finish()
+        progress.finish()
 
     with folder.claim("compare", {**ground, "budget": fraction, "cost": cost}):
         done = load_finished_rows(folder.path / FILE, fraction, cost, ground)
-        with ComparisonBars(len(names), len({row.method for row in done} & set(names))) as bars:
-            loaded = learned.build(progress=bars.show_samples)
+        with bar(model.name) as shown:
+            progress = MethodProgress(shown, len(names), len({row.method for row in done} & set(names)))
+            loaded = calibration.build(progress=progress.samples)
             found = compare(
                 Calibration(loaded, measure=measure, cost=cost),  # type: ignore[arg-type]  # checked there
-                _test_evaluator(spec, loaded, bars.show_samples),
+                loaded.on(spec.samples(), progress=progress.samples),
                 ComparedBudgets(fraction, more, beyond),
                 chosen,
                 details={**ground, **facts(loaded.model.device)},
                 done=done,
-                on_method=bars.begin,
+                on_method=progress.begin,
                 on_row=keep,
             )
         found.save(folder.file(FILE))
@@ -137,16 +136,6 @@ def searches(
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
         tell_next(folder.path, f"vispco plot {folder.path}")
-
-
-def _test_evaluator(spec: Any, loaded: Any, progress: Any) -> Any:
-    """The test evaluator, with the model that the calibration's has loaded."""
-    from vispco.evaluation.evaluator import TaskEvaluator  # noqa: PLC0415
-
-    samples = spec.samples().for_model(loaded.model, loaded.processor)
-    return TaskEvaluator(
-        loaded.model, loaded.processor, samples, loaded.scorer, batch_size=spec.batch_size, progress=progress
-    )
 
 
 def _tables(found: Comparison, title: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json as jsons
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,11 +14,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from vispco.cli import telling
+from vispco.cli import console
 from vispco.cli.help_page import LAST
-from vispco.cli.registered_names import Command, refuse_unknown_names
+from vispco.cli.names import Command, refuse_unknown_names
 from vispco.core.errors import InvalidInputError, did_you_mean
-from vispco.core.runs import files
+from vispco.core.runs.option_files import read_options
 from vispco.version import __version__
 
 
@@ -46,7 +45,6 @@ class GeneralOptions:
 
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
-MOST_VALUES = 10_000  # of a config file, with its aliases written out
 _EFFECTIVE: dict[str, Any] = {}
 
 
@@ -76,8 +74,8 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         asked = GeneralOptions(**{each.name: given.pop(each.name) for each in fields(GeneralOptions)})
         _EFFECTIVE.clear()
         _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
-        telling.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)
-        telling.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
+        console.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)
+        console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
             refuse_unknown_names(given)
@@ -85,7 +83,7 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error
         finally:
-            telling.detail(f"{name} took {time.monotonic() - began:.1f} s")
+            console.detail(f"{name} took {time.monotonic() - began:.1f} s")
 
     parameters = [*signature.parameters.values(), added, *general]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -116,46 +114,6 @@ def facts(device: Any = None) -> dict[str, Any]:
         "versions": versions(),
         "machine": machine(device),
     }
-
-
-def read_options(path: Path, command: str) -> dict[str, Any]:
-    """The options of a file: all of it, its section for this command, or what a run's config.json says of itself."""
-    data = _parsed(files.read_text(path, what="config", remedy="Give a file of YAML or JSON."), path)
-    if not isinstance(data, dict):
-        raise InvalidInputError(f"The config {path} holds no options. Give lines such as `scorer: fastv`.")
-    own = data.get("options") if "command" in data else data.get(command)
-    return own if isinstance(own, dict) else data
-
-
-def _parsed(text: str, path: Path) -> Any:
-    if path.suffix == ".json":
-        try:
-            return jsons.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"The config {path} is not JSON: {error}.") from error
-    import yaml  # noqa: PLC0415
-
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)  # aliases share their nodes here
-        size = 0.0 if root is None else _expanded_size(root, {})
-        found = yaml.safe_load(text) if size <= MOST_VALUES else None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # the last: a date or a number that cannot be
-        raise InvalidInputError(f"The config {path} is not YAML: {' '.join(str(error).split())}.") from error
-    if size > MOST_VALUES:
-        raise InvalidInputError(
-            f"The config {path} stands for more than {MOST_VALUES:,} values with its aliases written out. Give fewer."
-        )
-    return found
-
-
-def _expanded_size(node: Any, known: dict[int, float]) -> float:
-    """How many values a YAML node stands for with its aliases written out; infinite for one that holds itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf  # until it is counted: who meets it before is inside of it
-        inner = node.value if isinstance(node.value, list) else ()
-        flat = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
-        known[id(node)] = 1 + sum(_expanded_size(part, known) for part in flat)
-    return known[id(node)]
 
 
 def _chosen(

@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from vispco.cli.choice import PruningOptions
-from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.options import spread
-from vispco.cli.output import show
-from vispco.cli.telling import bar, say
+from vispco.cli.console import bar, say, show, table
+from vispco.cli.options import AsJson, BatchSize, Split, spread
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
+from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
-
-if TYPE_CHECKING:
-    from vispco.evaluation import Evaluation
+from vispco.pruner.pruning_options import PruningOptions
 
 FORMAT = "vispco-evaluation"
-EPILOG = """
-Examples:
-
-    vispco evaluate tiny-qwen
-
-    vispco evaluate tiny-qwen --scorer fastv --schedule single:2:0.5 --limit 32
-
-    vispco evaluate tiny-qwen --method pyramiddrop --budget 0.5
-
-    vispco evaluate ./my-model --pruner runs/qwen --budget 0.4 --tasks mmbench=MMBench_DEV_EN.tsv,chartqa=ChartQA_TEST.tsv
-
-    vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
-"""
+COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
 
 
 @spread
 def evaluate(
     model: ModelSpec,
     *,
-    asked: TaskOptions,
+    asked: TaskSpec,
     pruning: PruningOptions,
-    split: Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")] = "test",
+    split: Split = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1)] = 32,
+    batch_size: BatchSize = 32,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Write every answer to this .tsv or .json, which VLMEvalKit's evaluate reads.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Accuracy per task and FLOPs, unpruned or pruned.
 
     With 95 % intervals, the number of items, FLOPs by both cost models, and what could not be used.
+
+    Examples:
+
+        vispco evaluate tiny-qwen
+
+        vispco evaluate tiny-qwen --scorer fastv --schedule single:2:0.5 --limit 32
+
+        vispco evaluate tiny-qwen --method pyramiddrop --budget 0.5
+
+        vispco evaluate ./my-model --pruner runs/qwen --budget 0.4 --tasks mmbench=DEV_EN.tsv,chartqa=TEST.tsv
+
+        vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
     """
     if out is not None:
         check_output(out, FORMAT)
@@ -113,40 +109,7 @@ def evaluate(
     if out is not None:
         write_json(out, data)
         record_output(out)
-    show(data, as_json=json, table=_table(result, title))
+    *rows, average = result.rows()
+    shown = table(COLUMNS, rows, title, caption=result.cost_lines(), last=average)
+    show(data, as_json=json, table=shown)
     tell_skipped(evaluator.skipped, say)
-
-
-def _table(result: Evaluation, title: str) -> Any:
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(title=title, caption=_costs(result), caption_justify="left")
-    for column in ("task", "accuracy", "95 % interval", "items", "skipped"):
-        table.add_column(column, justify="left" if column == "task" else "right")
-    for task in result.tasks:
-        interval = f"{task.low:.1%} - {task.high:.1%}"
-        table.add_row(task.task, f"{task.accuracy:.1%}", interval, str(task.n), str(task.skipped))
-    table.add_section()
-    items, skipped = (sum(getattr(task, name) for task in result.tasks) for name in ("n", "skipped"))
-    interval = f"{result.low:.1%} - {result.high:.1%}"
-    table.add_row("average", f"{result.accuracy:.1%}", interval, str(items), str(skipped))
-    return table
-
-
-def _costs(result: Evaluation) -> str:
-    lines = [
-        f"{result.flops[name] / 1e9:.4g} GFLOPs a sample in the language model ({name}), {result.fraction[name]:.1%} of unpruned"
-        for name in result.flops
-    ]
-    for name, spent in result.details.get("spending", {}).items():
-        lines.append(
-            f"by sample ({name}): mean {spent['mean']:.1%}, p95 {spent['p95']:.1%}, worst {spent['worst']:.1%}"
-        )
-    for task, figures in result.details.get("figures", {}).items():
-        lines.append(f"{task}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
-    if result.kl is not None:
-        lines.append(f"KL to the unpruned model: {result.kl:.4g}")
-    return "\n".join([*lines, f"{result.seconds:.1f} s"])
-
-
-evaluate.__doc__ = f"{evaluate.__doc__}\n{EPILOG}"

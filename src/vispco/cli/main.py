@@ -18,6 +18,7 @@ from vispco.cli import (
     check,
     compare,
     config,
+    console,
     demo,
     evaluate,
     info,
@@ -28,12 +29,11 @@ from vispco.cli import (
     search,
     serve,
     sweep,
-    telling,
     train,
     vllm_args,
     zoo,
 )
-from vispco.cli.registered_names import Group
+from vispco.cli.names import Group
 from vispco.core.errors import VispcoError
 from vispco.version import __version__
 
@@ -99,7 +99,7 @@ def options(
 def run() -> None:
     """The entry point of the `vispco` command."""
     warnings.showwarning = _note
-    telling.begin()  # a command begins again, with its own options
+    console.begin()  # a command begins again, with its own options
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -133,16 +133,16 @@ def _note(message: Warning | str, category: type[Warning], *_: object, **__: obj
     key = (category.__name__, start[0] if start else text)
     if key not in _NOTED:
         _NOTED.add(key)
-        telling.SAID.warning("%s", text)
+        console.SAID.warning("%s", text)
 
 
 def _fail(sentence: str, code: int) -> None:
     if os.environ.get("VISPCO_DEBUG") and code != INTERRUPTED:
         raise  # noqa: PLE0704 - called from an except block only
-    telling.note_error(sentence)
-    typer.secho(telling.fill_lines(f"error: {sentence}", sys.stderr), fg="red", err=True)
+    console.note_error(sentence)
+    typer.secho(console.fill_lines(f"error: {sentence}", sys.stderr), fg="red", err=True)
     sys.stderr.flush()
-    telling.end()
+    console.end()
     sys.exit(code)
 
 

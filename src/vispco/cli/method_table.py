@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vispco.cli.budgets import budgets_of, budgets_option
-from vispco.cli.data import TaskOptions
-from vispco.cli.options import spread
-from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, RUNS, run_folder, tell_next
+from vispco.cli.config import facts
+from vispco.cli.console import MethodProgress, bar, fitted_table, show
+from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
+from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.core.runs.files import write_text
+from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruning_options import budgets_of, budgets_option
 
 if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable, TableSettings
@@ -42,12 +43,12 @@ def methods(
     rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
-    asked: TaskOptions,
+    asked: TaskSpec,
     seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    batch_size: BatchSize = 64,
     out: Annotated[Path | None, typer.Option(help="The folder to write to [runs/methods-MODEL]")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
 ) -> None:
     """Published methods side by side, by one account.
 
@@ -65,8 +66,6 @@ def methods(
     folder = run_folder(out or RUNS / f"methods-{model.short_name}", overwrite=overwrite)
     from dataclasses import replace  # noqa: PLC0415
 
-    from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.cli.telling import ComparisonBars  # noqa: PLC0415
     from vispco.compare import searches as rivals  # noqa: PLC0415
     from vispco.compare.methods import (  # noqa: PLC0415
         ComparisonSetup,
@@ -86,44 +85,35 @@ def methods(
     names = chosen_methods(None if methods is None else [name.strip() for name in methods.split(",") if name.strip()])
     if search != "none":
         rivals.get(search)  # a wrong name is told before a model is loaded
+    on_top = None if search == "none" else search
     settings = TableSettings(
-        names,
-        tuple(fractions),
-        draws,
-        None if search == "none" else search,
-        tuple(searched),
-        seed=seed,
-        rounds=rounds,
-        compensations=betas,
+        names, tuple(fractions), draws, on_top, tuple(searched), seed=seed, rounds=rounds, compensations=betas
     )
     spec = EvaluatorSpec(model=model, limit=test, batch_size=batch_size, **asked.spec())
-    learned = replace(spec, split="calibration", limit=samples, files={}, tasks="all" if spec.files else spec.tasks)
-    about = {
-        "model": model.name,
-        "test": spec.fingerprint(),
-        "calibration": learned.fingerprint(),
-        **settings.to_dict(),
-    }
+    calibration = spec.calibration(samples)
+    asked_on = {"test": spec.fingerprint(), "calibration": calibration.fingerprint()}
+    about = {"model": model.name, **asked_on, **settings.to_dict()}
     with folder.claim("compare methods", about):
         table = continued(folder.path / FILE, about)
         done = sum(_is_done(table, settings, name) for name in names)
-        with ComparisonBars(len(names), done) as bars:
+        with bar(model.name) as shown:
+            progress = MethodProgress(shown, len(names), done)
             loaded, processor = model.load()
             setup = ComparisonSetup(
                 loaded,
                 processor,
                 spec.samples().for_model(loaded, processor),
-                learned.samples().for_model(loaded, processor),
+                calibration.samples().for_model(loaded, processor),
                 batch_size,
-                bars.show_samples,
+                progress.samples,
             )
 
             def keep(so_far: MethodTable) -> None:
                 so_far.save(folder.file(FILE))
                 if so_far.rows[-1].method in names and _is_done(so_far, settings, so_far.rows[-1].method):
-                    bars.finish()
+                    progress.finish()
 
-            found = fill_table(setup, settings, table, on_method=bars.begin, on_rows=keep)
+            found = fill_table(setup, settings, table, on_method=progress.begin, on_rows=keep)
         details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
         found = replace(found, details=details)
         found.save(folder.file(FILE))

@@ -1,14 +1,30 @@
-"""Options of commands from dataclasses: a parameter of a command that is a dataclass stands for its fields."""
+"""Options of commands from dataclasses, and option types that commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
+import typer
 from typer.models import ArgumentInfo
+
+from vispco.cli.names import complete_scorers, complete_tasks
+
+COMPLETIONS = {"scorer": complete_scorers, "tasks": complete_tasks}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace an earlier run in the folder: the files that it wrote, and no others."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")]
+BatchSize = Annotated[int, typer.Option(min=1)]
+Rounds = Annotated[int, typer.Option(min=1, help="Timed rounds, after one that warms up.")]
+Split = Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")]
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,7 +45,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             groups[parameter.name] = kind
             found = _parameters(kind)
         else:
-            found = [parameter.replace(annotation=kind)]
+            found = [parameter.replace(annotation=_annotated(kind, parameter.name))]
         own = [each for each in found if _is_argument(each)]
         arguments += own
         (last if own else options).extend(each for each in found if each not in own)
@@ -57,16 +73,22 @@ def _option_name(kind: type, field: str) -> str:
     return str(getattr(kind, "OPTION_NAMES", {}).get(field, field))
 
 
+def _annotated(hint: Any, name: str, panel: str | None = None) -> Any:
+    """The annotation of an option with its panel and completion; what several options share stays as it is."""
+    notes = [copy(each) for each in getattr(hint, "__metadata__", ())]
+    for option in notes:
+        if not isinstance(option, ArgumentInfo):
+            option.rich_help_panel = panel or option.rich_help_panel
+            option.autocompletion = COMPLETIONS.get(name, option.autocompletion)
+    return Annotated[hint.__origin__, *notes] if notes else hint
+
+
 def _parameters(kind: type) -> list[Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    panel = getattr(kind, "PANEL", None)
-    for hint in hints.values() if panel is not None else ():
-        for option in getattr(hint, "__metadata__", ()):
-            if not isinstance(option, ArgumentInfo):
-                option.rich_help_panel = panel
+    hints, panel = get_type_hints(kind, include_extras=True), getattr(kind, "PANEL", None)
     found = []
     for each in fields(kind):
         default = Parameter.empty if each.default is MISSING else each.default
-        of_kind = Parameter.POSITIONAL_OR_KEYWORD
-        found.append(Parameter(_option_name(kind, each.name), of_kind, default=default, annotation=hints[each.name]))
+        hint = _annotated(hints[each.name], each.name, panel)
+        name = _option_name(kind, each.name)
+        found.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=hint))
     return found

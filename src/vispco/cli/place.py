@@ -7,12 +7,10 @@ from pathlib import Path
 
 import typer
 
-from vispco.core.runs.files import check_writable
 from vispco.core.runs.run_folder import RunFolder
-from vispco.core.runs.run_record import RunFolderError, check_output
+from vispco.core.runs.run_record import check_output
 
-RUNS, PRUNER = Path("runs"), "pruner.json"
-OVERWRITE = "Replace an earlier run in the folder: the files that it wrote, and no others."
+RUNS = Path("runs")
 
 
 def run_folder(out: Path | None, *words: str, overwrite: bool = False) -> RunFolder:
@@ -35,19 +33,6 @@ def beside_run(out: Path | None, runs: Sequence[str], alone: str, inside: str) -
     """The file that was given; else INSIDE in the first of the runs that is a folder, else ALONE in the folder of runs."""
     folder = next((Path(run) for run in runs if Path(run).is_dir()), None)
     return out if out is not None else RUNS / alone if folder is None else folder / inside
-
-
-def check_export(folder: Path) -> None:
-    """Refuse a folder for a pruner that holds anything but an earlier one."""
-    check_writable(folder / PRUNER)
-    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    others = [name for name in found if name not in (PRUNER, "predictor")]
-    if others or (found and PRUNER not in found):
-        raise RunFolderError(
-            f"{folder} holds {', '.join((others or found)[:3])}, which no export wrote. Give the name of a new folder."
-        )
-    if found:
-        check_output(folder / PRUNER, "vispco-pruner")
 
 
 def tell_next(folder: Path, *commands: str) -> None:

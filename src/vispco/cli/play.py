@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.budgets import budget_option
-from vispco.cli.choice import PrunerOptions
 from vispco.cli.options import spread
 from vispco.models.model_source import model_names
 from vispco.models.model_spec import MODEL, ModelSpec
+from vispco.pruner.pruning_options import PrunerOptions, budget_option
 
 
 @dataclass(frozen=True, kw_only=True)

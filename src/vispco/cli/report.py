@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.output import show
+from vispco.cli.console import show
+from vispco.cli.options import AsJson
 from vispco.cli.place import output_file
 from vispco.core.runs.run_record import record_output
 
@@ -16,7 +17,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of searches and sweeps; several are overlaid.")],
     *,
     out: Annotated[Path | None, typer.Option(help="The page to write [report.html in the first folder]")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """One self-contained page about runs.
 
@@ -42,7 +43,7 @@ def plot(
     *,
     out: Annotated[Path | None, typer.Option(help="The folder for the figures [figures in the first run]")] = None,
     form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
-    json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """The paper's figures that these runs have data for.
 

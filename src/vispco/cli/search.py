@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from vispco.cli.budgets import (
-    FRACTIONS,
-    budget_option,
-    budgets_of,
-    budgets_option,
-    has_other_units,
-    not_yet,
-    one_budget,
-)
-from vispco.cli.choice import ALLOCATION, COMPENSATE, COST, ONE_CHAIN, check_given, method_chain
-from vispco.cli.completion import complete_scorers
-from vispco.cli.data import (
-    PER_TASK,
-    PER_TASK_JOINT,
-    TaskOptions,
-    TrainingOptions,
-    describe_tasks,
-    tell_skipped,
-    write_areas,
-)
-from vispco.cli.options import spread
-from vispco.cli.output import fitted_table, show
-from vispco.cli.place import OVERWRITE, check_export, output_file, run_folder, tell_next
-from vispco.cli.preset import PresetOptions
-from vispco.cli.telling import draws_bars, fill_lines, is_first, say
+from vispco.cli.config import facts
+from vispco.cli.console import draws_bars, fill_lines, fitted_table, is_first, say, show, table
+from vispco.cli.options import AsJson, Overwrite, spread
+from vispco.cli.place import output_file, run_folder, tell_next
+from vispco.core.runs.files import read_json_object
 from vispco.core.runs.run_record import record_output
+from vispco.evaluation import task_spec
+from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
-
-if TYPE_CHECKING:
-    from vispco.evaluation import Evaluation
-    from vispco.evaluation.frontier import Frontier
+from vispco.pruner.pruning_options import budget_option, one_budget
+from vispco.search.preset_options import PresetOptions
+from vispco.search.search_options import SearchOptions
 
 
 @spread
@@ -46,41 +28,14 @@ def search(
     model: ModelSpec,
     *,
     out: Annotated[Path | None, typer.Option(help="The run's folder [runs/MODEL-SCORER-NUMBER]")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
-    scorer: Annotated[str | None, typer.Option(help=ONE_CHAIN, autocompletion=complete_scorers)] = None,
-    scorers: Annotated[
-        str | None, typer.Option(help="The chains of a joint search: fastv,divprune+fastv (default: all candidates).")
-    ] = None,
-    servable: Annotated[
-        bool, typer.Option("--servable", help="Only what prunes once, before layer 0, as serving engines can.")
-    ] = False,
-    cacheable: Annotated[
-        bool, typer.Option("--cacheable", help="Only choices that do not read the question, so that caches hold.")
-    ] = False,
-    method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
-    allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
-    compensate: Annotated[
-        float | None, typer.Option(help=f"{COMPENSATE} [searched by a joint search, else 0]", show_default=False)
-    ] = None,
-    kernel: Annotated[str, typer.Option(help="The family of curves that is searched: {kernels}.")] = "steps",
-    mode: Annotated[
-        str | None,
-        typer.Option(help="joint, predictor (a schedule for each input), static or line (default: by --scorer)."),
-    ] = None,
-    solver: Annotated[
-        str | None, typer.Option(help="lagrangian, projection, halving or table (default: what measured best).")
-    ] = None,
-    budgets: Annotated[
-        str, budgets_option(f"{FRACTIONS} Or 0.6t, 40ms, 120MB; see vispco profile.")
-    ] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
-    cost: Annotated[str, typer.Option(help=COST)] = "exact",
-    learned: TrainingOptions,
-    asked: TaskOptions,
+    overwrite: Overwrite = False,
+    options: SearchOptions,
+    calibration: CalibrationSpec,
+    asked: TaskSpec,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task, for the frontier's accuracies.")] = 32,
     settings: PresetOptions,
     examples: Annotated[int, typer.Option(min=0, help="Pictures with surviving tokens for the page.")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget.
 
@@ -98,87 +53,66 @@ def search(
 
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
-    fractions = budgets_of(budgets, not_yet)
-    check_given(allocation, compensate)
-    joint = "servable" if servable else "cacheable" if cacheable else "joint" if mode in (None, "joint") else "fastv"
-    folder = run_folder(out, model.short_name, scorer or method or joint, overwrite=overwrite)
-    from dataclasses import replace  # noqa: PLC0415
-
-    from vispco.cli.config import facts  # noqa: PLC0415
+    folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
+    from vispco.evaluation import Evaluation  # noqa: PLC0415
     from vispco.evaluation.frontier import verdict  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import points_table, tasks_table  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
-    from vispco.search.joint.space import read_chains  # noqa: PLC0415
     from vispco.search.run import search as run  # noqa: PLC0415
-    from vispco.search.spec import SearchSpec  # noqa: PLC0415
+    from vispco.timing.prediction import fraction_at_size  # noqa: PLC0415
 
-    learned.check()
-    settings.resolve(None, kernel, samples=1)  # a wrong name is refused before a model is loaded, here and below
-    if method is not None:
-        scorer = method_chain(method, scorer, model.num_layers())
-    spec = SearchSpec.choose(
-        scorer,
-        None if scorers is None else read_chains(scorers),
-        servable=servable,
-        cacheable=cacheable,
-        allocation=allocation,
-        compensate=compensate,
-        kernel=kernel,
-        mode=mode,  # type: ignore[arg-type]  # refused there if it is none
-        solver=solver,
-        budgets=tuple(fractions),
-        cost=cost,
-        seed=seed,
-    )
-    what = asked.spec()
-    own = learned.questions(asked, test, seed)
-    what = what if own is None else {"files": {own[0].task: str(learned.data)}}
-    test_spec = EvaluatorSpec(model=model, limit=test, seed=seed if what.get("files") else 0, **what)
+    settings.resolve(
+        None, options.kernel, samples=1
+    )  # a wrong name is refused before a model is loaded, here and below
+    spec, named = options.spec(model), asked.spec()
+    own = calibration.questions(asked, test, options.seed)
+    named = named if own is None else {"files": {own[0].task: str(calibration.data)}}
+    test_spec = EvaluatorSpec(model=model, limit=test, seed=options.seed if named.get("files") else 0, **named)
     questions = test_spec.samples() if own is None else own
     loaded, processor = model.load()
-    per_task = PER_TASK_JOINT if spec.mode == "joint" else PER_TASK
-    samples, about = learned.load(asked, processor, seed=seed, model=loaded, per_task=per_task, held_out=own)
-    row, effort = settings.resolve(loaded.config, kernel, len(samples))
+    samples, about = calibration.load(
+        asked,
+        processor,
+        seed=options.seed,
+        model=loaded,
+        per_task=task_spec.PER_TASK_JOINT if spec.mode == "joint" else task_spec.PER_TASK,
+        held_out=own,
+        say=say,
+    )
+    row, effort = settings.resolve(loaded.config, options.kernel, len(samples))
     questions = questions.for_model(loaded, processor)
-    tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
-    tell_skipped(questions.skipped, say)
-    if has_other_units(budgets):
-        from vispco.timing.prediction import as_fractions, typical_size  # noqa: PLC0415
-
-        size = typical_size(loaded, processor, samples)
-        fractions = budgets_of(budgets, lambda budget: as_fractions([budget], loaded, size, say)[0])
-        spec = replace(spec, budgets=tuple(dict.fromkeys(fractions)))
+    task_spec.tell_skipped(questions.skipped, say)
+    fractions = options.fractions(fraction_at_size(loaded, processor, samples, say))
     batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
+    tasks = task_spec.describe_tasks(test_spec, questions)
     with folder.held():
         frontier = run(
             loaded,
             processor,
             samples,
-            spec=replace(spec, preset=row, effort=replace(effort, batch_size=batch)),
+            spec=replace(spec, budgets=fractions, preset=row, effort=replace(effort, batch_size=batch)),
             directory=folder,
             test=questions,
-            facts={
-                **facts(loaded.device),
-                "model": model.name,
-                "data": about,
-                "tasks": describe_tasks(test_spec, questions),
-            },
+            facts={**facts(loaded.device), "model": model.name, "data": about, "tasks": tasks},
             show=draws_bars(),
             say=say,
         )
         if not is_first():
             return
-        write_areas(folder, about)
+        task_spec.write_areas(folder, about)
         if examples:
             say(f"examples for the page: {examples}")
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
         folder.finish()
-    table = None if json else points_table(frontier, f"{model.name}: {folder.path}", cost)
-    show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=table)
+    shown = None if json else table(*points_table(frontier, options.cost), f"{model.name}: {folder.path}")
+    show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=shown)
     if not json:
-        unpruned = unpruned_of(folder.path)
-        show({}, as_json=False, table=tasks_table(frontier, unpruned))
-        typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, cost), sys.stdout))
+        unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
+        show(
+            {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
+        )
+        typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, options.cost), sys.stdout))
         tell_next(
             folder.path,
             f"vispco evaluate {model.name} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
@@ -202,7 +136,7 @@ def export(
             "--for", help="Print the flags of an engine instead: vllm, openvino, or pixels (a cap).", metavar="ENGINE"
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, too.")] = False,
+    json: AsJson = False,
 ) -> None:
     """What a search found for a budget, as a pruner or as flags.
 
@@ -220,17 +154,18 @@ def export(
     """
     fraction = one_budget(budget)
     if target is not None:
-        print_engine_flags(run, fraction, target, out, json=json)
+        _print_engine_flags(run, fraction, target, out, json=json)
         return
     path = (
         output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner")
         if out is None or out.suffix == ".json"
         else out
     )
+    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
+    from vispco.pruner.saved_pruners import check_export  # noqa: PLC0415
+
     if path.suffix != ".json":
         check_export(path)
-    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
-
     found = PrunerSpec.load(run)
     spec = found.static(fraction) if path.suffix == ".json" else found.at(fraction)
     spec.save(path)
@@ -239,7 +174,7 @@ def export(
     show(spec.to_dict(), as_json=json, table=f"{path}: {spec.chain}, {spec.kind}, {fraction:.0%} of the FLOPs")
 
 
-def print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, *, json: bool) -> None:
+def _print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, *, json: bool) -> None:
     """The flags of an engine on stdout; what they give up beside it."""
     from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.serving.engine_flags import engine_flags  # noqa: PLC0415
@@ -256,52 +191,3 @@ def print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, 
     for sentence in found.gives_up:
         say(sentence)
     typer.echo(found.flags)
-
-
-def unpruned_of(folder: Path) -> Evaluation:
-    """What the unpruned model reaches on the items of a search."""
-    from vispco.core.runs.files import read_json_object  # noqa: PLC0415
-    from vispco.evaluation import Evaluation  # noqa: PLC0415
-
-    return Evaluation.from_dict(read_json_object(folder / "unpruned.json", what="unpruned evaluation"))
-
-
-def tasks_table(frontier: Frontier, unpruned: Evaluation) -> Any:
-    """Accuracy by task, with the number of items: unpruned, and at each searched budget."""
-    points = sorted(frontier.points, key=lambda point: float(point.provenance.get("budget") or 0.0))
-    columns = ("task", "items", "unpruned", *(f"{point.provenance['budget']:.0%}" for point in points))
-    rows = [
-        (
-            task.task,
-            str(task.n),
-            f"{task.accuracy:.0%}",
-            *(f"{point.evaluation.tasks[place].accuracy:.0%}" for point in points),
-        )
-        for place, task in enumerate(unpruned.tasks)
-    ]
-    return fitted_table(columns, rows, "accuracy by task, at each budget")
-
-
-def points_table(frontier: Frontier, title: str, cost: str) -> Any:
-    """The points of a frontier, cheapest first."""
-    from rich.table import Table  # noqa: PLC0415
-
-    table, measured = Table(title=title), any(point.kl is not None for point in frontier.points)
-    means = any(point.mean_of for point in frontier.points)
-    for column in (
-        f"FLOPs ({cost})",
-        "accuracy",
-        "95 % interval",
-        *["KL"] * measured,
-        "mean retention by layer" if means else "retention by layer",
-    ):
-        table.add_column(column, justify="left" if "layer" in column else "right")
-    for point in sorted(frontier.points, key=lambda p: p.cost[cost]["fraction"]):
-        table.add_row(
-            f"{point.cost[cost]['fraction']:.1%}",
-            f"{point.accuracy:.1%}",
-            f"{point.low:.1%} - {point.high:.1%}",
-            *["" if point.kl is None else f"{point.kl:.3g}"] * measured,
-            " ".join(f"{r:.2f}" for r in point.schedule.tensor().view(-1, point.schedule.num_layers)[0].tolist()),
-        )
-    return table

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from vispco.cli.budgets import budget_option
-from vispco.cli.choice import PrunerOptions
 from vispco.cli.options import spread
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruning_options import PrunerOptions, budget_option
 from vispco.serving.server.limits import ServerLimits
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -66,7 +64,7 @@ def serve(
         import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it
 
         from vispco.serving.server.chat_handler import ServingRules  # noqa: PLC0415
-        from vispco.serving.server.connections import run_server  # noqa: PLC0415
+        from vispco.serving.server.connections import listen, run_server  # noqa: PLC0415
         from vispco.serving.server.remote_pictures import RemoteRules  # noqa: PLC0415
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
@@ -88,18 +86,3 @@ def serve(
         run_server(app, listening, limits, log_level)
     except KeyboardInterrupt:
         typer.echo("The server has stopped.", err=True)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there, before the model is loaded."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise InvalidInputError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}. Give another --port, or another --host."
-        ) from error
-    return listening

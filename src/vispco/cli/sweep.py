@@ -1,64 +1,45 @@
-"""`vispco sweep`: the empirical frontier, by evaluating many schedules."""
+"""`vispco sweep`: evaluate many configurations, which gives the empirical frontier."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vispco.cli.budgets import budget_option, not_yet, window_of
-from vispco.cli.choice import ALLOCATION, COMPENSATE, SCORER, chain_of, chain_with, check_given, method_chain
-from vispco.cli.completion import complete_scorers
-from vispco.cli.data import TaskOptions, tell_skipped
-from vispco.cli.options import spread
-from vispco.cli.output import show
+from vispco.cli.config import facts
+from vispco.cli.console import draws_bars, say, show, table
+from vispco.cli.options import AsJson, BatchSize, Split, spread
 from vispco.cli.place import tell_next
-from vispco.cli.search import points_table
-from vispco.cli.telling import draws_bars, say
 from vispco.core.runs.run_folder import RunFolder
+from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.pruning_options import window_of
+from vispco.sweep.sweep_options import SpaceOptions, WorkerOptions
 
 if TYPE_CHECKING:
     from vispco.cost import Budget
 
 SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
-OLDER = ("journal.log*", "*.frontier.json", "*.run.json")  # what sweeps wrote before folders had a run.json
 
 
 @spread
 def sweep(
     model: ModelSpec,
     *,
-    strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid",
-    space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single",
-    trials: Annotated[int | None, typer.Option(help="How many configurations [a grid: all of them]")] = None,
-    scorer: Annotated[str, typer.Option(help=SCORER, autocompletion=complete_scorers)] = "fastv",
-    method: Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")] = None,
-    allocation: Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)] = None,
-    compensate: Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)] = None,
-    budget: Annotated[
-        str | None,
-        budget_option(
-            "Only configurations that cost at most HIGH, or LOW,HIGH, of the unpruned FLOPs: 50%, or 0.3,0.5; or 0.6t, 40ms."
-        ),
-    ] = None,
-    asked: TaskOptions,
-    split: Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")] = "test",
+    options: SpaceOptions,
+    asked: TaskSpec,
+    split: Split = "test",
     limit: Annotated[
         int | None, typer.Option(min=0, help="Items of each task; 0 for all [16 of a synthetic task, all of a file]")
     ] = None,
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of sweeps: their journal and frontiers.")] = Path("runs/sweep"),
     name: Annotated[str | None, typer.Option(help="Name of the study [MODEL-SCORER-SPACE-STRATEGY]")] = None,
-    storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None,
-    engine: Annotated[str, typer.Option(help="local (processes) or ray.")] = "local",
-    workers: Annotated[int, typer.Option(min=0, help="Processes or actors; 0 runs in this one.")] = 1,
-    ray_address: Annotated[str | None, typer.Option(help="An existing Ray cluster.")] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs of each Ray actor.")] = 0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    batch_size: Annotated[int, typer.Option(min=1)] = 32,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    hands: WorkerOptions,
+    batch_size: BatchSize = 32,
+    json: AsJson = False,
 ) -> None:
     """Evaluate many configurations: the empirical frontier.
 
@@ -70,30 +51,20 @@ def sweep(
 
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
-    window_of(budget, not_yet)
-    check_given(allocation, compensate)
     folder = RunFolder(out)
-    folder.check(older=OLDER)
-    from functools import cache  # noqa: PLC0415
-
-    from vispco.cli.config import facts  # noqa: PLC0415
+    folder.check()
     from vispco.evaluation.frontier import Frontier  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import points_table  # noqa: PLC0415
     from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.scorers import Chain  # noqa: PLC0415
     from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
+    from vispco.timing.prediction import said_fraction  # noqa: PLC0415
 
-    num_layers = model.num_layers()
-    scorer = chain_with(method_chain(method, scorer, num_layers) or scorer, allocation, compensate)
-    tasks = asked.spec()
+    num_layers, tasks = model.num_layers(), asked.spec()
+    chain = options.chain(num_layers)
+    few = SYNTHETIC if limit is None and not tasks.get("files") else limit or None
     spec = EvaluatorSpec(
-        model=model,
-        scorer=chain_of(scorer),
-        split=split,
-        limit=SYNTHETIC if limit is None and not tasks.get("files") else limit or None,
-        batch_size=batch_size,
-        kl=kl,
-        **tasks,
+        model=model, scorer=chain.to_dict(), split=split, limit=few, batch_size=batch_size, kl=kl, **tasks
     )
 
     @cache
@@ -102,19 +73,12 @@ def sweep(
         return SampleSizes.of(spec.build())
 
     def convert(share: Budget) -> float:
-        from vispco.timing.prediction import as_fractions  # noqa: PLC0415
-
         text, visual = (int(number.median()) for number in (sizes().num_text, sizes().num_visual))
-        return as_fractions([share], spec.build().model, (text, visual), say)[0]
+        return said_fraction(share, spec.build().model, (text, visual), say)
 
-    window = window_of(budget, convert)
-    words = (
-        model.short_name,
-        Chain.of(scorer).name.replace(":", "."),
-        space.replace(":", "."),
-        strategy,
-        *(f"{share:g}" for share in window or ()),
-    )
+    window = window_of(options.budget, convert)
+    space = options.space.replace(":", ".")
+    words = (model.short_name, chain.name.replace(":", "."), space, options.strategy, *(f"{b:g}" for b in window or ()))
     study = name or "-".join(words)
 
     @cache
@@ -130,25 +94,25 @@ def sweep(
         frontier = run(
             spec.build,
             SweepSpec(
-                space=space,
-                strategy=strategy,
+                space=options.space,
+                strategy=options.strategy,
                 num_layers=num_layers,
-                trials=trials,
-                seed=seed,
+                trials=options.trials,
+                seed=options.seed,
                 budget=window,
                 cost=lambda schedule: sizes().fraction(schedule),
-                earliest_layer=Chain.of(scorer).earliest_layer,
+                earliest_layer=chain.earliest_layer,
             ),
             name=study,
             directory=folder,
-            storage=storage,
-            workers=SweepWorkers(workers, engine, ray_address, gpus),
+            storage=hands.storage,
+            workers=SweepWorkers(hands.workers, hands.engine, hands.ray_address, hands.gpus),
             fingerprint=spec.fingerprint(),
             on_progress=show_progress,
         )
     title = f"{model.name}: {len(frontier)} configurations in {out}, {len(frontier.front)} on the frontier"
     optimal = Frontier(frontier.front, axis=frontier.axis)
-    show(frontier.to_dict(), as_json=json, table=None if json else points_table(optimal, title, "exact"))
+    show(frontier.to_dict(), as_json=json, table=None if json else table(*points_table(optimal, "exact"), title))
     if frontier.points:  # all of them were asked the same
         tell_skipped(frontier.points[0].evaluation.details.get("skipped", {}), say)
     if not json:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from vispco.cli.data import TaskOptions, TrainingOptions, tell_skipped
-from vispco.cli.options import spread
-from vispco.cli.output import show
+from vispco.cli.config import facts
+from vispco.cli.console import draws_bars, is_first, say, show
+from vispco.cli.options import AsJson, Seed, spread
 from vispco.cli.place import RUNS, run_folder
-from vispco.cli.telling import draws_bars, is_first, say
-from vispco.core.errors import InvalidInputError
+from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 
 
@@ -37,11 +36,11 @@ def train(
     options: Annotated[
         str, typer.Option(help="Of the method's network: width=64,blocks=2.", show_default=False, metavar="K=V,...")
     ] = "",
-    learned: TrainingOptions,
-    tasks: Annotated[str, typer.Option(help="Synthetic tasks to learn from: 'all', or names.")] = "all",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    calibration: CalibrationSpec,
+    tasks: Annotated[str, typer.Option(help="Synthetic tasks to train on: 'all', or names.")] = "all",
+    seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier training in the folder.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Train a learned method for a model.
 
@@ -55,17 +54,14 @@ def train(
     """
     out = RUNS / f"{model.short_name}-{method}" if out is None else out
     run_folder(out, overwrite=overwrite)  # refused now where no run could be put into it
-    from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.search.learned import ScorerSettings, train_scorer  # noqa: PLC0415
-    from vispco.search.learned.train_scorer import check_method  # noqa: PLC0415
+    from vispco.search.learned.train_scorer import check_method, read_options  # noqa: PLC0415
 
     check_method(method)
     settings = ScorerSettings(steps=steps, rate=rate, target=target, batch_size=batch_size, seed=seed)
     network = read_options(options)
-    learned.check()
     loaded, processor = model.load()
-    samples, about = learned.load(TaskOptions(tasks=tasks), processor, seed=seed)
-    tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
+    samples, about = calibration.load(TaskSpec(tasks=tasks), processor, seed=seed, say=say)
     scorer = train_scorer(
         loaded,
         processor,
@@ -87,17 +83,3 @@ def train(
     }
     if is_first():
         show(trained, as_json=json, table=f"{out}: {trained['scorer']} is a scorer for {model.name} now")
-
-
-def read_options(text: str) -> dict[str, Any]:
-    """'width=64,blocks=2' -> options; numbers as numbers."""
-    found: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        try:
-            found[name] = float(value) if "." in value or "e" in value else int(value)
-        except ValueError as error:
-            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.") from error
-        if not equals:
-            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.")
-    return found

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.budgets import budget_option
-from vispco.cli.completion import complete_scorers
+from vispco.cli.names import complete_scorers
 from vispco.models.model_source import model_names
 from vispco.models.model_spec import MODEL
+from vispco.pruner.pruning_options import budget_option
 
 METHOD = "Who chooses before the language model, such as divprune or uniform."
 PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."

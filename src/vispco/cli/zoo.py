@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from vispco.cli.output import fitted_table, show
-from vispco.cli.registered_names import Group
-from vispco.cli.telling import draws_bars, say
+from vispco.cli.console import bar, draws_bars, fitted_table, say, show, table
+from vispco.cli.names import Group
+from vispco.cli.options import AsJson
 from vispco.core.runs import files
 
 app = typer.Typer(
@@ -23,9 +20,7 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_models(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
-) -> None:
+def list_models(*, as_json: AsJson = False) -> None:
     """Show the shipped models and what they can do.
 
     Example:
@@ -67,7 +62,7 @@ def train_model(
     seed: Annotated[int, typer.Option(help="Weights and pictures follow from it")] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Another length than the recipe's")] = None,
     resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint, if there is one")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model from scratch; the same command continues it.
 
@@ -82,24 +77,18 @@ def train_model(
     files.check_writable(folder / "config.json")
     from vispco_zoo.training import train  # noqa: PLC0415
 
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not draws_bars()) as bar:
-        line = bar.add_task(name, total=None)
-        began: list[tuple[float, int]] = []
+    began: list[tuple[float, int]] = []
+    with bar(name) as shown:
 
         def report(step: int, total: int, text: str) -> None:
-            bar.update(line, completed=step, total=total, description=text)
             began[:] = began or [(time.monotonic(), step)]
             if not draws_bars() and (step % 50 == 0 or step == total):  # a log file, not a screen
                 since, first = began[0]
                 left = (time.monotonic() - since) / max(1, step - first) * (total - step) / 60
                 say(f"step {step:,} of {total:,} | {text} | about {left:.0f} min left")
+            elif draws_bars():
+                shown.tell(step, total, text)
 
         facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=report)
-    table = Table(title=f"{name}: {folder}")
-    for column in ("task", "accuracy", "image blanked"):
-        table.add_column(column, justify="left" if column == "task" else "right")
-    for task, score in facts["accuracy"].items():
-        table.add_row(task, f"{score:.1%}", f"{facts['blank'][task]:.1%}")
-    show(facts, as_json=as_json, table=table)
+    rows = [(task, f"{score:.1%}", f"{facts['blank'][task]:.1%}") for task, score in facts["accuracy"].items()]
+    show(facts, as_json=as_json, table=table(("task", "accuracy", "image blanked"), rows, f"{name}: {folder}"))

@@ -1,4 +1,4 @@
-"""What a sample is, wherever it comes from."""
+"""`Sample`: the members that every sample has, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sample(Protocol):
         """The longest answer to generate; None for the longest reference answer of the run."""
 
     def score(self, prediction: str) -> float:
-        """How right a prediction is, in [0, 1]."""
+        """The score of a prediction, in [0, 1]."""
 
     def with_images(self, images: Sequence[Image]) -> Sample:
         """The same sample with other pictures, held in memory; `()` frees the old ones."""

@@ -25,7 +25,7 @@ _MOVE = 0.03  # of the picture, from one frame to the next at most
 
 @dataclass(frozen=True)
 class _DrawnPictures:
-    """What is drawn for one question: a scene for each picture or frame, and the rate of a video."""
+    """The drawing of one question: a scene for each picture or frame, and the rate of a video."""
 
     scenes: tuple[Scene, ...]
     question: Question

@@ -50,7 +50,7 @@ def _by_name(scene: Scene) -> dict[tuple[str, str], list[Mark]]:
 
 
 def count_of(scene: Scene, attribute: str) -> Counter[str]:
-    """How many objects have each value of an attribute ("shape" or "color")."""
+    """Numbers of objects by value of an attribute ("shape" or "color")."""
     return Counter(getattr(mark, attribute) for mark in scene.objects)
 
 
@@ -178,11 +178,11 @@ class ExistenceTask(Task):
 
 
 MOST = 5
-_CLEARLY = 1.3  # the extreme one is at least so many times larger or smaller than the next
+_CLEARLY = 1.3  # the extreme one is at least this many times larger or smaller than the next
 
 
 class CountingTask(Task):
-    """How many objects of a shape or a colour there are."""
+    """The number of objects of a shape or a colour."""
 
     name = "counting"
     group = "reasoning"

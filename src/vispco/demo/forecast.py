@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 # Seconds on two cores with the default options; only their proportions matter once a stage is done.
 NOMINAL: Mapping[str, float] = {"load": 6, "search": 88, "sweep": 28, "bench": 11, "examples": 5, "page": 1}
@@ -21,6 +22,22 @@ class Forecast:
         self.began, self.fraction = 0.0, None
 
     fraction: float | None
+
+    def on(self, tell: Callable[[float, float, str], None]) -> Callable[[str, float | None, str], None]:
+        """What a demo tells (stage, how much of it is done, text), told on as (done, total, caption) of the whole."""
+        names = list(self.nominal)
+
+        def advance(stage: str, fraction: float | None, text: str) -> None:
+            place = names.index(stage)
+            if stage != self.stage:
+                self.end()
+                self.skipped |= {earlier for earlier in names[:place] if earlier not in self.done}
+                self.begin(stage)
+            self.moved(fraction)
+            left = timedelta(seconds=round(self.left))
+            tell(self.share, 1.0, f"{place + 1}/{len(names)} {stage}, about {left} left: {text}")
+
+        return advance
 
     def begin(self, stage: str) -> None:
         self.stage, self.began, self.fraction = stage, self.now(), None

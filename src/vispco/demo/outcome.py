@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,40 @@ def _accuracy(frontier: Frontier, budget: float) -> float | None:
         return frontier.pick(budget).accuracy
     except InvalidInputError:
         return None
+
+
+def outcome_table(rows: Sequence[OutcomeRow]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The rows for people: columns and cells."""
+    columns = ("budget", "FLOPs", "searched", "of a sweep", "TTFT", "×", "× by FLOPs")
+    cells = []
+    for row in rows:
+        interval = "" if row.low is None or row.high is None else f" ± {50 * (row.high - row.low):.1f}"
+        cells.append(
+            (
+                "unpruned" if row.budget >= 1 else f"{row.budget:.0%}",
+                _percent(row.fraction),
+                _percent(row.accuracy) + interval,
+                _percent(row.empirical),
+                "" if row.ttft_ms is None else f"{row.ttft_ms:.2f}",
+                gain(row.speedup),
+                "" if row.implied is None else f"{row.implied:.2f}",
+            )
+        )
+    return columns, cells
+
+
+def caption(folder: Path) -> str:
+    """The batch at which the times are, and who chose it."""
+    found = read_json_object(folder / BENCH)
+    by = ", chosen by a profile of this device" if found.get("chosen_by_profile") else ""
+    batch = f"batch of {found.get('batch_size')}{by}"
+    return f"TTFT: time to first token in ms, {batch}; ×: how much faster than unpruned"
+
+
+def gain(speedup: float | None) -> str:
+    """The speed-up as text, or 'no gain'."""
+    return "" if speedup is None else "no gain" if speedup < 1.0 else f"{speedup:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"

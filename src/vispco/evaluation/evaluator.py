@@ -76,6 +76,7 @@ class TaskEvaluator:
         self.sample_set = SampleSet.of(samples)
         self.skipped = self.sample_set.skipped
         self.longest, answers = answer_limits(model, processor, self.samples, max_new_tokens)
+        self.batch_size = batch_size
         self.batches = batches(self.samples, batch_size, answers)
         self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
@@ -86,6 +87,13 @@ class TaskEvaluator:
         self.prefixes = PrefixShelf(share)
         self._answered: set[str] = set()
         self.num_layers = len(family_of(model).layers(model))
+
+    def on(self, samples: SampleSet[Sample], *, progress: Progress | None = None) -> TaskEvaluator:
+        """An evaluator of the same model, scorer and batch size on other samples."""
+        asked = samples.for_model(self.model, self.processor)
+        return TaskEvaluator(
+            self.model, self.processor, asked, self.chain, batch_size=self.batch_size, progress=progress
+        )
 
     @property
     def scorer(self) -> Chain:

@@ -22,8 +22,6 @@ from vispco.evaluation.result import Evaluation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vispco.evaluation.result import Evaluation
-
 _UNITS = ("fraction", "flops", "seconds")
 
 
@@ -68,21 +66,13 @@ _Values = NDArray[np.float64]  # [n, 2]: cost, accuracy
 
 def nondominated(values: _Values) -> NDArray[np.bool_]:  # [n, 2] -> [n]
     """Which points no other point beats: as good in both and better in one. Equal points all stay."""
-    keep = np.zeros(len(values), dtype=bool)
-    best = -np.inf  # accuracy reached by anything strictly cheaper
     order = np.lexsort((-values[:, 1], values[:, 0]))
-    start = 0
-    while start < len(order):
-        cost = values[order[start], 0]
-        stop = start
-        while stop < len(order) and values[order[stop], 0] == cost:
-            stop += 1
-        top = values[order[start], 1]  # the best accuracy at this very cost
-        if top > best:
-            for index in order[start:stop]:
-                keep[index] = values[index, 1] == top
-            best = top
-        start = stop
+    cost, accuracy = values[order].T
+    _, first, group = np.unique(cost, return_index=True, return_inverse=True)  # points of equal cost
+    top = accuracy[first]
+    cheaper = np.maximum.accumulate(np.concatenate([[-np.inf], top]))[:-1]  # the best of everything strictly cheaper
+    keep = np.empty(len(values), dtype=bool)
+    keep[order] = (accuracy == top[group]) & (top > cheaper)[group]
     return keep
 
 
@@ -130,11 +120,10 @@ class Point:
 
     def __post_init__(self) -> None:
         found = self.evaluation
-        numbers = {"accuracy": found.accuracy, "low": found.low, "high": found.high, "seconds": found.seconds}
+        names = ("accuracy", "low", "high", "seconds", "kl")
+        numbers = {name: value for name in names if (value := getattr(found, name)) is not None}
         numbers |= {f"flops[{k}]": v for k, v in found.flops.items()}
         numbers |= {f"fraction[{k}]": v for k, v in found.fraction.items()}
-        if found.kl is not None:
-            numbers["kl"] = found.kl
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise InvalidInputError(
@@ -261,7 +250,9 @@ class Frontier:
 
     def hypervolume(self, reference: tuple[float, float] | None = None) -> float:
         """The area dominated up to `reference` = (worst cost, worst accuracy); (1, 0) where cost is a fraction."""
-        return hypervolume(self.values, self._reference(reference))
+        if reference is None and self.axis.unit != "fraction":
+            raise InvalidInputError(f"A hypervolume in {self.axis} needs a reference: (worst cost, worst accuracy).")
+        return hypervolume(self.values, reference or (1.0, 0.0))
 
     def hypervolume_ratio(self, other: Frontier, reference: tuple[float, float] | None = None) -> float:
         """This hypervolume over that of `other` (say, of the exhaustive sweep)."""
@@ -290,22 +281,19 @@ class Frontier:
 
     def save(self, path: str | Path) -> None:
         """Write one JSON file, whole or not at all."""
-        write(self.to_dict(), Path(path))
+        files.write_json(path, {"format": FORMAT, "version": VERSION, **self.to_dict()})
 
     @classmethod
     def load(cls, path: str | Path) -> Frontier:
-        data = read(Path(path))
+        data = files.read_json(path, what="frontier", remedy="A frontier file is written by Frontier.save.")
+        if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("points"), list):
+            raise InvalidInputError(
+                f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".'
+            )
         try:
             return cls.from_dict(data)
         except (KeyError, TypeError) as error:
             raise InvalidInputError(f"A point of {path} lacks what a point needs: {error}.") from error
-
-    def _reference(self, reference: tuple[float, float] | None) -> tuple[float, float]:
-        if reference is not None:
-            return reference
-        if self.axis.unit != "fraction":
-            raise InvalidInputError(f"A hypervolume in {self.axis} needs a reference: (worst cost, worst accuracy).")
-        return (1.0, 0.0)
 
     def _comparable(self, other: Frontier) -> tuple[_Values, _Values]:
         """Both fronts as [n, 2]; a cost that is no fraction is divided by `other`'s dearest, to weigh as accuracy."""
@@ -335,38 +323,16 @@ class FrontierInfo:
 
 def frontier_info(frontier: Frontier) -> FrontierInfo:
     """The data of a plot of cost against accuracy."""
-    points = frontier.points
     front = {id(point) for point in frontier.front}
     corners: list[tuple[float, float]] = []
-    for point in frontier.front:
-        corner = (frontier.cost(point), point.accuracy)
-        if corners and corner != corners[-1]:
-            corners.append((corner[0], corners[-1][1]))
-        if not corners or corner != corners[-1]:
-            corners.append(corner)
-    return FrontierInfo(
-        axis=str(frontier.axis),
-        cost=tuple(frontier.cost(p) for p in points),
-        accuracy=tuple(p.accuracy for p in points),
-        low=tuple(p.low for p in points),
-        high=tuple(p.high for p in points),
-        optimal=tuple(id(p) in front for p in points),
-        labels=tuple(p.name for p in points),
-        steps=tuple(corners),
-    )
-
-
-def write(data: dict[str, Any], path: Path) -> None:
-    """Write the file whole or not at all."""
-    files.write_json(path, {"format": FORMAT, "version": VERSION, **data})
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The file's content; keys that this version does not know are left in it."""
-    data = files.read_json(path, what="frontier", remedy="A frontier file is written by Frontier.save.")
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("points"), list):
-        raise InvalidInputError(f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".')
-    return data
+    for corner in dict.fromkeys((frontier.cost(point), point.accuracy) for point in frontier.front):
+        corners += [(corner[0], corners[-1][1]), corner] if corners else [corner]
+    rows = [
+        (frontier.cost(point), point.accuracy, point.low, point.high, id(point) in front, point.name)
+        for point in frontier.points
+    ]
+    cost, accuracy, low, high, optimal, labels = zip(*rows, strict=True) if rows else ((),) * 6
+    return FrontierInfo(str(frontier.axis), cost, accuracy, low, high, optimal, labels, tuple(corners))
 
 
 _WITHIN = 0.02  # of accuracy: a loss that the verdict calls small

@@ -96,6 +96,32 @@ class Evaluation:
             dict(details or {}),
         )
 
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Accuracy, 95 % interval, items and skipped items of each task, and last of all together; for people."""
+        found = [
+            (task.task, f"{task.accuracy:.1%}", f"{task.low:.1%} - {task.high:.1%}", str(task.n), str(task.skipped))
+            for task in self.tasks
+        ]
+        items, skipped = (str(sum(getattr(task, name) for task in self.tasks)) for name in ("n", "skipped"))
+        interval = f"{self.low:.1%} - {self.high:.1%}"
+        return [*found, ("average", f"{self.accuracy:.1%}", interval, items, skipped)]
+
+    def cost_lines(self) -> str:
+        """FLOPs, spending by sample, other figures and KL, as lines for people."""
+        lines = [
+            f"{self.flops[name] / 1e9:.4g} GFLOPs a sample in the language model ({name}), {self.fraction[name]:.1%} of unpruned"
+            for name in self.flops
+        ]
+        for name, spent in self.details.get("spending", {}).items():
+            lines.append(
+                f"by sample ({name}): mean {spent['mean']:.1%}, p95 {spent['p95']:.1%}, worst {spent['worst']:.1%}"
+            )
+        for task, figures in self.details.get("figures", {}).items():
+            lines.append(f"{task}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+        if self.kl is not None:
+            lines.append(f"KL to the unpruned model: {self.kl:.4g}")
+        return "\n".join([*lines, f"{self.seconds:.1f} s"])
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,6 +93,10 @@ class EvaluatorSpec:
             "details": self.details,
         }
         return TaskEvaluator(model, processor, samples, scorer, **(options | more))
+
+    def calibration(self, limit: int) -> Self:
+        """The same model on calibration items of the same tasks; of benchmarks, on those of all synthetic tasks."""
+        return replace(self, split="calibration", limit=limit, files={}, tasks="all" if self.files else self.tasks)
 
     def samples(self) -> SampleSet[Sample]:
         """What is asked: drawn samples, or the rows of benchmark files."""

@@ -30,7 +30,7 @@ _SHORT = "Answer with a single word or phrase."
 _LETTER = "Answer with the letter of the right option only."
 _YES_NO = "Please answer yes or no."
 
-Kind = Literal["options", "words", "yes-no", "text"]
+_Kind = Literal["options", "words", "yes-no", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Benchmark:
 
     name: str
     title: str
-    kind: Kind
+    kind: _Kind
     metric: str
     ending: str
     files: tuple[str, ...]
@@ -66,8 +66,8 @@ class Benchmark:
             lines.append(ending)
         return "\n".join(lines)
 
-    def kind_of(self, record: Record) -> Kind:
-        """What an answer to this row is; a row of one's own with options is multiple choice."""
+    def kind_of(self, record: Record) -> _Kind:
+        """The kind of answer to this row; a row of one's own with options is multiple choice."""
         return "options" if self.kind == "text" and record.options else self.kind
 
     def score(self, prediction: str, item: Item) -> float:
@@ -172,7 +172,7 @@ for _known in (
 
 # A comma that separates tasks is followed by a name and then =, another comma or the end; others belong to a path.
 _SEPARATOR = re.compile(r",(?=\s*[\w-]*\s*(?:[=,]|$))")
-ENDINGS = ("", "_local")  # VLMEvalKit writes X_local.tsv, with image files beside it, for tables above 1 GB
+_ENDINGS = ("", "_local")  # VLMEvalKit writes X_local.tsv, with image files beside it, for tables above 1 GB
 
 
 def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str, Path]:
@@ -195,7 +195,7 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
 
 
 def _file_of(entry: Benchmark, present: dict[str, Path]) -> Path | None:
-    names = [plain(name + ending) for name in (*entry.files, entry.name) for ending in ENDINGS]
+    names = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
     return next((present[name] for name in names if name in present), None)
 
 
@@ -214,8 +214,8 @@ def parse_tasks(tasks: str, data_root: str | Path | None = None) -> tuple[dict[s
             located = find(data_root)
         elif separator:
             name = benchmark(typed, own=True).name
+            _check_slip(typed, given)
             path, metric = _existing(typed, given)
-            _check_slip(typed, metric)
             located = {name: path}
             metrics |= {name: metric} if metric else {}
         elif data_root is None:
@@ -234,12 +234,13 @@ def parse_tasks(tasks: str, data_root: str | Path | None = None) -> tuple[dict[s
     return found, metrics
 
 
-def _check_slip(typed: str, metric: str) -> None:
+def _check_slip(typed: str, given: str) -> None:
     """Refuse a name that is almost that of a benchmark, unless its metric is given."""
+    has_metric = given.rpartition(":")[2] in METRICS
     known = {
         plain(name) for entry in map(BENCHMARKS.get, BENCHMARKS) for name in (entry.name, entry.title, *entry.files)
     }
-    if not metric and plain(typed) not in known and get_close_matches(plain(typed), known, 1, 0.85):
+    if not has_metric and plain(typed) not in known and get_close_matches(plain(typed), known, 1, 0.85):
         raise InvalidInputError(
             f"{UnknownNameError('benchmark', typed, BENCHMARKS.names())} For questions of your own, choose another name or "
             f"give their metric: {typed}=PATH:answer."

@@ -80,7 +80,7 @@ class BenchmarkSample:
 
     @property
     def question(self) -> str:
-        """What the model is asked, in the words of the protocol."""
+        """The prompt, in the words of the protocol."""
         return self.settings.prompt(self.benchmark, self.record)
 
     @property
@@ -177,7 +177,7 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
         return found
 
     def held_out(self, limit: int, seed: int) -> BenchmarkSet:
-        """At most `limit` of the questions and at most half of them, so that a search can learn from the others."""
+        """At most `limit` of the questions and at most half of them, so that the others are left for a search."""
         kept = draw(self.items, max(1, min(limit, len(self) // 2)), seed)
         return BenchmarkSet(kept, self.skipped)
 
@@ -213,7 +213,7 @@ def read_benchmarks(
     max_new_tokens: int | None = None,
     settings: AskSettings | None = None,
 ) -> BenchmarkSet:
-    """The questions of each benchmark's file; with `limit`, at most so many of each, drawn by the seed.
+    """The questions of each benchmark's file; with `limit`, at most that number of each, drawn by the seed.
 
     Rows that are scored together (MME's pairs, MMBench's rotations) are drawn together. Every picture is decoded once, to
     know its size and that it is whole, and forgotten. settings: how they are asked and scored.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Item(Protocol):
-    """What a metric may look at. `vispco.data.files.Record` is one."""
+    """The fields that a metric may read. `vispco.data.files.Record` is one."""
 
     @property
     def question(self) -> str: ...
@@ -98,7 +98,7 @@ _IDLE = re.compile(
 
 
 def extract_yes_no(prediction: str) -> str | None:
-    """What a prediction says, "yes" or "no", or None where it says neither or both."""
+    """The answer of a prediction, "yes" or "no"; None where it says neither or both."""
     text = _IDLE.sub(" ", prediction.strip().lower())
     first = FIRST.match(text)
     if first:

@@ -35,7 +35,7 @@ Pixels = tuple[int | None, int | None]  # fewest, most
 
 
 class EvaluationProtocol(ABC):
-    """How a benchmark is asked and scored. `family` is the model's `config.model_type`; empty if it is not known."""
+    """The way in which a benchmark is asked and scored. `family` is the model's `config.model_type`; empty if it is not known."""
 
     name: ClassVar[str]
 
@@ -44,7 +44,7 @@ class EvaluationProtocol(ABC):
         """The text of the user's message, after the pictures."""
 
     def max_new_tokens(self, benchmark: Benchmark) -> int:
-        """Where an answer is cut off."""
+        """The longest answer."""
         return benchmark.max_new_tokens
 
     def metric(self, benchmark: Benchmark) -> str:
@@ -161,7 +161,7 @@ def protocol(name: str) -> EvaluationProtocol:
 
 @dataclass(frozen=True, kw_only=True)
 class AskSettings:
-    """How benchmark rows are asked and scored: a protocol, and what differs from it.
+    """The way in which benchmark rows are asked and scored: a protocol, and what differs from it.
 
     metrics: metrics by benchmark in place of the protocol's: {"chartqa": "relaxed-lenient"}.
     min_pixels, max_pixels: pictures are scaled to between these; None for the protocol's bounds.

@@ -43,16 +43,22 @@ def check_source(source: str | Path) -> None:
         )
 
 
-def read_config(
-    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
-) -> Any:
-    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
+def check_config_source(model: str, also: Iterable[str] = ()) -> None:
+    """Refuse a path that is not there, with the nearest name. also: further names to suggest."""
     names = shipped.names()
     if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
         raise LoadError(
             f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
             f"config.json.{did_you_mean(model, [*names, *also])}"
         )
+
+
+def read_config(
+    model: str, *, revision: str | None = None, trust_remote_code: bool = False, also: Iterable[str] = ()
+) -> Any:
+    """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
+    names = shipped.names()
+    check_config_source(model, also)
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
-from vispco.core.runs.run_record import check_complete, check_recorded
+from vispco.core.runs.run_record import RunFolderError, check_complete, check_output, check_recorded
 from vispco.pruner import run_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
 from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.predictor import PredictorConfig
-from vispco.pruner.pruner_spec import NAME, REMEDY, PrunerSpec, is_pruner
+from vispco.pruner.pruner_spec import FORMAT, NAME, REMEDY, PrunerSpec, is_pruner
 from vispco.scorers import Chain
 
 WHAT = (
@@ -141,3 +141,16 @@ def _download(name: str) -> Path:
         raise InvalidInputError(
             f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {WHAT}"
         ) from error
+
+
+def check_export(folder: Path) -> None:
+    """Refuse a folder for a pruner that holds anything but an earlier one."""
+    files.check_writable(folder / NAME)
+    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    others = [name for name in found if name not in (NAME, PREDICTOR)]
+    if others or (found and NAME not in found):
+        raise RunFolderError(
+            f"{folder} holds {', '.join((others or found)[:3])}, which no export wrote. Give the name of a new folder."
+        )
+    if found:
+        check_output(folder / NAME, FORMAT)

@@ -37,7 +37,7 @@ from vispco.version import __version__
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
 _METHOD_BUDGETS = (0.25, 0.5, 0.75)
 _EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
-_PLACES = 4  # digits of a dominated schedule, which is only looked at; those of the frontier stay exact
+_PLACES = 4  # digits of a dominated schedule, which is only drawn; those of the frontier stay exact
 
 
 def build(
@@ -311,7 +311,7 @@ def render(payload: Payload) -> str:
     }
     page = _asset("page.html")
     first, *rest = page.split("{{")
-    pieces = [first]  # one pass, so that what is put in is never looked at again
+    pieces = [first]  # one pass, so that what is put in is never parsed again
     for part in rest:
         name, after = part.split("}}", 1)
         pieces += [parts[name], after]

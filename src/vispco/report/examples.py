@@ -194,7 +194,7 @@ def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
 
 
 def layers_of_tokens(survivors: list[Tensor]) -> Tensor:
-    """The number of layers that process each visual token, [V]; tokens leave for good, so this is all there is to know."""
+    """Number of layers that process each visual token, [V]; tokens that left never come back."""
     live = torch.stack([layer[0].cpu() for layer in survivors])  # [L, V]
     if bool((live[1:] & ~live[:-1]).any()):
         raise InvalidInputError("A token came back after it had left; survivors of this scorer cannot be shown.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
@@ -14,7 +14,7 @@ class _JsonRecord:
     """A base for frozen dataclasses whose fields are numbers, texts, mappings, records, or tuples of those."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     @parsing("a part of a report")
@@ -32,16 +32,6 @@ class _JsonRecord:
 def _hints(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in fields(cls)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, _JsonRecord):
-        return value.to_dict()
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
 
 
 def _typed(hint: Any, value: Any) -> Any:
@@ -171,7 +161,7 @@ class Example(_JsonRecord):
 
 @dataclass(frozen=True)
 class Convergence(_JsonRecord):
-    """Convergence of a solver. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
+    """The steps of a solver. series: by name (kl, violation, w, lambda), one value per step, None where unknown."""
 
     label: str
     steps: tuple[float, ...]
@@ -182,7 +172,7 @@ class Convergence(_JsonRecord):
 
 @dataclass(frozen=True)
 class Curve(_JsonRecord):
-    """Hypervolume by the search cost at which it was reached.
+    """Hypervolume by search cost.
 
     cost: seconds, or empty where the run was not timed; flops: the same in FLOPs of the language model, or empty.
     """
@@ -230,7 +220,7 @@ class Bench(_JsonRecord):
 
 @dataclass(frozen=True)
 class Provenance(_JsonRecord):
-    """Where the numbers of one run come from."""
+    """Provenance of the numbers of one run."""
 
     label: str
     seed: int | None = None

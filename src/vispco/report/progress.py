@@ -1,4 +1,4 @@
-"""Progress of a run: its solver's numbers step by step, and its hypervolume over the time it spent."""
+"""The course of a run: its solver's numbers by step, and its hypervolume by the time and FLOPs spent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def convergence(run: RunFiles) -> list[Convergence]:
 
 
 def _thinned(records: Sequence[Any], most: int = _MAX_STEPS) -> list[Any]:
-    """At most `most` of them, evenly spaced, with the first and the last."""
+    """At most `most` of them, evenly, the first and the last among them."""
     if len(records) <= most:
         return list(records)
     stride = (len(records) - 1) / (most - 1)
@@ -102,7 +102,7 @@ def _curve(label: str, kind: str, seconds: list[float], flops: list[float], valu
 
 
 def _running(points: list[Point], price: Callable[[Point], float]) -> list[float]:
-    """Cumulative cost after each of them; nothing where one has no price."""
+    """The running sum of prices; empty where one has none."""
     prices = [price(point) for point in points]
     return np.cumsum(prices).tolist() if all(one > 0 for one in prices) else []
 
@@ -118,7 +118,7 @@ def evaluation_flops(point: Point, frontier: Frontier) -> float:
 
 
 def search_flops(run: RunFiles) -> float | None:
-    """FLOPs of the search, where they were counted."""
+    """FLOPs of the search, where it counted them."""
     spent = run.config.get("spent")
     return number(spent.get("total")) if isinstance(spent, dict) else None
 

@@ -132,7 +132,7 @@ def save_examples(examples: Sequence[Example], run: str | Path | RunFolder) -> P
 
 
 def _studies_of(journal: Path) -> dict[str, dict[str, Any]]:
-    """Settings of the studies in a sweep's journal (model, scorer, seed, ...), by name; lines without them are skipped."""
+    """Settings of the studies in a sweep's journal (model, scorer, seed, ...), by name; other lines are passed over."""
     names: list[str] = []
     found: dict[str, dict[str, Any]] = {}
     copies: dict[str, dict[str, Any]] = {}
@@ -161,7 +161,7 @@ def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def _studies(folder: Path, record: RunRecord | None, swept: dict[str, Frontier]) -> dict[str, dict[str, Any]]:
-    """Settings of the sweeps of a folder. A journal that lacks them is refused."""
+    """Settings of the sweeps of a folder. A journal that should say so, and does not, is refused."""
     journal = folder / JOURNAL
     found = _studies_of(journal)
     untold = [name for name in swept if name not in found]
@@ -215,7 +215,7 @@ def bench(files: RunFiles) -> Bench:
 
 
 def _batch(files: RunFiles) -> str:
-    """The number of prompts of a timed batch: a time means little without it."""
+    """The batch size of a timing, in words."""
     about = files.bench if isinstance(files.bench, dict) else {}
     size = about.get("batch_size") or (about.get("options") or {}).get("batch_size")
     return (

@@ -1,4 +1,4 @@
-"""Which sweeps are alive: each writes a heartbeat to the study, and the others read it.
+"""Heartbeats, which tell live sweeps from dead ones: each writes a heartbeat to the study, and the others read it.
 
 Optuna's heartbeat works for `Study.optimize` on databases only. This one works on every storage and writes one line every
 15 seconds. A process on the same machine is looked up directly. One on another machine counts as dead when its record has

@@ -50,7 +50,7 @@ class WorkerPool(Protocol):
 
     @property
     def free(self) -> int:
-        """How many workers have built their evaluator and wait for a job."""
+        """The number of workers that have built their evaluator and wait for a job."""
 
     def submit(self, job: int, schedule: Schedule) -> None:
         """Give a job to a free worker."""
@@ -109,7 +109,7 @@ _INDEX = "VISPCO_WORKER"  # the number of this worker, which selects its GPU
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _QUIET = "ignore:resource_tracker:UserWarning"  # a killed worker cannot release its semaphores; the tracker does it
 _EXIT_SECONDS = 5.0  # how long a worker may take to exit
-MAX_FAILED_STARTS = 3  # so many workers in a row may die before one becomes ready
+_MAX_FAILED_STARTS = 3  # workers in a row that may die before one becomes ready
 _READY = "ready"
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -183,9 +183,9 @@ class LocalPool:
         dead.process.join()
         dead.pipe.close()
         self._failed_starts += not dead.ready
-        if self._failed_starts >= MAX_FAILED_STARTS:
+        if self._failed_starts >= _MAX_FAILED_STARTS:
             raise WorkerError(
-                f"{MAX_FAILED_STARTS} workers in a row died before their evaluator was built "
+                f"{_MAX_FAILED_STARTS} workers in a row died before their evaluator was built "
                 f"(the last with exit code {dead.process.exitcode}). Is there enough memory for it?"
             )
         self._workers[index] = self._start(index)

@@ -62,7 +62,7 @@ def time_left(settled_now: int, left: int, seconds: float) -> float | None:
 
 
 def _status_line(progress: Progress) -> str:
-    """Return the numbers of configurations, and the time left once it can be told, as one line."""
+    """Return the numbers of configurations, and the time left once it is known, as one line."""
     line = f"{progress.settled}/{progress.total} configurations, {progress.running} running"
     line += "" if progress.eta is None else f", {timedelta(seconds=round(progress.eta))} left"
     return f"{line}, {progress.failed} failed" if progress.failed else line

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from vispco.core.schedule import Schedule
     from vispco.evaluation.result import Evaluator
 
-_MAX_FAILED_STARTS = 5  # so many actors in a row may die before one becomes ready
+_MAX_FAILED_STARTS = 5  # actors in a row that may die before one becomes ready
 
 
 class _Actor:
-    """What runs in the cluster."""
+    """The part that runs in the cluster."""
 
     def __init__(self, factory: Factory) -> None:
         self._factory = factory

@@ -19,6 +19,11 @@ from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Axis, Frontier
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.scorers import ChainLike
+
+with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
+    import optuna
+    import sqlalchemy  # noqa: F401 - of the storage
+
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_left
 from vispco.sweep.spec import SweepSpec, SweepWorkers
@@ -27,13 +32,10 @@ from vispco.sweep.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from vispco.data.sample import Sample
-    from vispco.evaluation.frontier import Frontier
     from vispco.sweep.pools import Factory, Outcome, WorkerPool
-    from vispco.sweep.progress import OnProgress
-    from vispco.sweep.trial_queue import Claim, TrialQueue
+    from vispco.sweep.trial_queue import Claim
 
 _POLL_SECONDS = 0.5  # how long to wait for an outcome
 _SAVE_SECONDS = 5.0  # how often the frontier is saved
@@ -112,12 +114,6 @@ class Dispatcher:
         return True
 
 
-with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
-    import optuna
-    import sqlalchemy  # noqa: F401 - of the storage
-
-
-_WRITTEN = (JOURNAL, f"{JOURNAL}.flock", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
 _ONE_WORKER = SweepWorkers()
 
 
@@ -152,7 +148,7 @@ def run(
     plan = spec.plan()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = RunFolder.of(directory)
-    with folder.claim("sweep", {}, shared=True, older=_WRITTEN):
+    with folder.claim("sweep", {}, shared=True):
         if storage is None:
             folder.declare(JOURNAL, f"{JOURNAL}.flock")
         opened = open_storage(storage, folder.path)
@@ -193,9 +189,7 @@ def sweep(
     trials: int | None = None,
     budget: tuple[float, float] | None = None,
     directory: str | Path | None = None,
-    name: str = "sweep",
     kl: bool = False,
-    batch_size: int = 32,
     seed: int = 0,
     progress: OnProgress | None = None,
 ) -> Frontier:
@@ -213,7 +207,7 @@ def sweep(
 
     For several processes or machines, use `vispco.sweep.run` with an `EvaluatorSpec`.
     """
-    evaluator = TaskEvaluator(model, processor, samples, scorer, kl=kl, batch_size=batch_size, share=_SHARED_BYTES)
+    evaluator = TaskEvaluator(model, processor, samples, scorer, kl=kl, batch_size=32, share=_SHARED_BYTES)
     with ExitStack() as stack:
         folder = directory if directory is not None else stack.enter_context(TemporaryDirectory())
         spec = SweepSpec(
@@ -229,7 +223,7 @@ def sweep(
         return run(
             lambda: evaluator,
             spec,
-            name=name,
+            name="sweep",
             directory=folder,
             workers=SweepWorkers(0, "inline"),
             fingerprint=_fingerprint(evaluator),
@@ -238,7 +232,7 @@ def sweep(
 
 
 def _fingerprint(evaluator: TaskEvaluator) -> dict[str, Any]:
-    """What the results depend on: a journal of another model, scorer or sample list is refused."""
+    """Everything that the results depend on: a journal of another model, scorer or sample list is refused."""
     config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
     return {
         "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,

@@ -195,7 +195,7 @@ def _descending(shares: list[float]) -> list[float]:
     """Turn n independent uniform numbers into n sorted uniform numbers, largest first.
 
     The largest of n uniform numbers is distributed as u^(1/n), the next as that times u^(1/(n-1)), and so on. Unlike
-    with sorting, each parameter always has the same meaning, so that a sampler can learn it.
+    with sorting, each parameter always has the same meaning, so that a sampler can model it.
     """
     values, above = [], 1.0
     for left, share in zip(range(len(shares), 0, -1), shares, strict=True):

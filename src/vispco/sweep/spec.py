@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import optuna
 
     from vispco.sweep.pools import Factory, WorkerPool
-    from vispco.sweep.spaces import CostRange, Params, Space
+    from vispco.sweep.spaces import Params, Space
 
 STRATEGIES = ("grid", "random", "tpe", "nsga2")
 
@@ -60,50 +60,12 @@ class SweepPlan:
         return self.cost_range.fit(params, np.random.default_rng((self.seed, index)))
 
 
-def _check_plan(strategy: str, trials: int | None) -> None:
-    """Check what can be checked before anything is computed."""
-    if strategy not in STRATEGIES:
-        raise UnknownNameError("strategy", strategy, list(STRATEGIES))
-    if trials is not None and trials < 1:
-        raise InvalidInputError(f"trials={trials} was given. A sweep needs at least one.")
-    if trials is None and strategy != "grid":
-        raise InvalidInputError(f"The strategy {strategy!r} has no end of its own: say how many trials.")
-
-
-def make_plan(
-    strategy: str, space: Space, *, trials: int | None, seed: int, cost_range: CostRange | None = None
-) -> SweepPlan:
-    """Check the arguments, and list the configurations if they are known from the start."""
-    _check_plan(strategy, trials)
-    grid = cost_range.grid if cost_range is not None else space.grid()
-    if strategy in ("tpe", "nsga2"):
-        return SweepPlan(strategy, space, trials or 0, seed, cost_range=cost_range)
-    if strategy == "grid":
-        if grid is None:
-            raise InvalidInputError(
-                f"The space {space.name!r} is continuous, so it has no grid. "
-                "Take the space 'single', or the strategy random, tpe or nsga2."
-            )
-        if trials is not None and trials < len(grid):
-            raise InvalidInputError(
-                f"This grid has {len(grid)} configurations and trials={trials} was given. "
-                "Leave trials out to run all of them, or take the strategy random, which draws some of them."
-            )
-        return SweepPlan(strategy, space, len(grid), seed, tuple(grid), cost_range)
-    if grid is not None:  # without replacement: the first ones of a fixed shuffle, so that more trials only add to it
-        drawn = [grid[i] for i in np.random.default_rng(seed).permutation(len(grid))[:trials]]
-    else:
-        draw = cost_range.draw if cost_range is not None else space.draw
-        drawn = [draw(np.random.default_rng((seed, index))) for index in range(trials or 0)]
-    return SweepPlan(strategy, space, len(drawn), seed, tuple(drawn), cost_range)
-
-
 ENGINES = ("inline", "local", "ray")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
-    """Which schedules a sweep evaluates, and in which order.
+    """The schedules that a sweep evaluates, and their order.
 
     space: 'single', 'stages', 'kernel:NAME' or 'free'. strategy: 'grid', 'random', 'tpe' or 'nsga2'.
     num_layers: of the model. earliest_layer: the first one whose input may be pruned; 0 for a scorer that does not need
@@ -126,22 +88,49 @@ class SweepSpec:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InvalidInputError(f"seed={self.seed} was given. Give 0 or more.")
-        _check_plan(self.strategy, self.trials)
+        if self.strategy not in STRATEGIES:
+            raise UnknownNameError("strategy", self.strategy, list(STRATEGIES))
+        if self.trials is not None and self.trials < 1:
+            raise InvalidInputError(f"trials={self.trials} was given. A sweep needs at least one.")
+        if self.trials is None and self.strategy != "grid":
+            raise InvalidInputError(f"The strategy {self.strategy!r} has no end of its own: say how many trials.")
 
     def plan(self) -> SweepPlan:
         """The configurations, as a list if they are known from the start."""
-        space = spaces.get(self.space, self.num_layers, self.earliest_layer)
-        within = None
+        space, within = spaces.get(self.space, self.num_layers, self.earliest_layer), None
         if self.budget is not None:
             if self.cost is None:
                 raise InvalidInputError(
                     "A budget was given without `cost`, the function that returns the cost of a schedule."
                 )
             within = CostRange(space, float(self.budget[0]), float(self.budget[1]), self.cost)
-        return make_plan(self.strategy, space, trials=self.trials, seed=self.seed, cost_range=within)
+        grid = space.grid() if within is None else within.grid  # refuses a range without configurations
+        if self.strategy in ("tpe", "nsga2"):
+            return SweepPlan(self.strategy, space, self.trials or 0, self.seed, cost_range=within)
+        fixed = tuple(self._configurations(space, within, grid))
+        return SweepPlan(self.strategy, space, len(fixed), self.seed, fixed, within)
+
+    def _configurations(self, space: Space, within: CostRange | None, grid: list[Params] | None) -> Sequence[Params]:
+        """The grid, or random configurations: of a grid without replacement."""
+        if self.strategy == "grid":
+            if grid is None:
+                raise InvalidInputError(
+                    f"The space {space.name!r} is continuous, so it has no grid. "
+                    "Take the space 'single', or the strategy random, tpe or nsga2."
+                )
+            if self.trials is not None and self.trials < len(grid):
+                raise InvalidInputError(
+                    f"This grid has {len(grid)} configurations and trials={self.trials} was given. "
+                    "Leave trials out to run all of them, or take the strategy random, which draws some of them."
+                )
+            return grid
+        if grid is not None:  # the first ones of a fixed shuffle, so that more trials only add to it
+            return [grid[i] for i in np.random.default_rng(self.seed).permutation(len(grid))[: self.trials]]
+        draw = space.draw if within is None else within.draw
+        return [draw(np.random.default_rng((self.seed, index))) for index in range(self.trials or 0)]
 
     def identity(self, fingerprint: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What must be the same for a study to be continued; fingerprint: what its results depend on besides."""
+        """Settings that must be the same for a study to be continued; fingerprint: what its results depend on besides."""
         return {
             "space": self.space,
             "strategy": self.strategy,
@@ -157,7 +146,7 @@ class SweepSpec:
 
 @dataclass(frozen=True)
 class SweepWorkers:
-    """Who evaluates.
+    """The workers of a sweep.
 
     number: processes (`local`) or actors (`ray`); 0 evaluates in this process. engine: 'inline', 'local' or 'ray'.
     ray_address: of a running cluster. gpus: of each actor, a part of one is possible.

@@ -42,7 +42,7 @@ class _SweepStorage:
 
     @property
     def damaged_lines(self) -> int:
-        """How many damaged lines of the journal were skipped."""
+        """The number of damaged lines of the journal that were skipped."""
         return 0 if self.journal is None else self.journal.damaged_lines
 
     def state_lock(self) -> AbstractContextManager[None]:

@@ -123,7 +123,7 @@ class TrialQueue:
         self._points: dict[int, Point | None] = {}
         self._monitor = HeartbeatMonitor()
         self._trials: list[FrozenTrial] = []
-        self._lookahead = 1  # choose among so many next configurations; grows when other processes are faster
+        self._lookahead = 1  # number of next configurations to choose among; grows when other processes are faster
 
     @cached_property
     def _wanted(self) -> frozenset[str]:

@@ -100,23 +100,25 @@ def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> f
     return priced.flops_fraction(share, workload, price)
 
 
-def as_fractions(
-    budgets: Sequence[Budget], model: Any, sizes: tuple[int, int], say: Callable[[str], None]
-) -> list[float]:
-    """`flops_share` of several budgets for a prompt of a typical size (text, visual); what each comes to is said."""
-    found = []
-    for budget in budgets:
-        share = round(flops_share(budget, model, *sizes), 3)
-        if budget.kind != "flops":
-            say(
-                f"{budget.label}: {share:.1%} of the FLOPs, for a prompt of {sizes[0]} text and {sizes[1]} visual tokens alone "
-                "on this device. A pruner at this budget solves it anew for each batch."
-            )
-        found.append(share)
-    return found
+def said_fraction(budget: Budget, model: Any, sizes: tuple[int, int], say: Callable[[str], None]) -> float:
+    """`flops_share` of a budget for a prompt of a typical size (text, visual); what it comes to is said."""
+    share = round(flops_share(budget, model, *sizes), 3)
+    if budget.kind != "flops":
+        say(
+            f"{budget.label}: {share:.1%} of the FLOPs, for a prompt of {sizes[0]} text and {sizes[1]} visual tokens alone "
+            "on this device. A pruner at this budget solves it anew for each batch."
+        )
+    return share
 
 
-def typical_size(model: Any, processor: Any, samples: Sequence[Sample], most: int = 32) -> tuple[int, int]:
+def fraction_at_size(
+    model: Any, processor: Any, samples: Sequence[Sample], say: Callable[[str], None]
+) -> Callable[[Budget], float]:
+    """Budgets of time or bytes to fractions of the FLOPs, at the typical size of samples, which are only then encoded."""
+    return lambda budget: said_fraction(budget, model, _typical_size(model, processor, samples), say)
+
+
+def _typical_size(model: Any, processor: Any, samples: Sequence[Sample], most: int = 32) -> tuple[int, int]:
     """Text and visual tokens of the sample with the median length, of the first few."""
     encoded = encode(model, processor, list(samples[:most]))
     pairs = sorted(zip(encoded.num_text, encoded.num_visual, strict=True), key=sum)

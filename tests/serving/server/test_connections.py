@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from serving.server.conftest import read_to_end
-from vispco.cli.serve import listen
-from vispco.serving.server.connections import build_server
+from vispco.serving.server.connections import build_server, listen
 from vispco.serving.server.gate import Gate
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.metrics import ServerMetrics

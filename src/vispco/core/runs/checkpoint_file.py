@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _STATE, _CHECKSUM = "state", "checksum"
-_OLDER_STATE = "counters"  # what searches called it before checkpoints had a checksum
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
@@ -38,7 +37,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(Path(path), framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = header.get(_STATE, header.get(_OLDER_STATE, "{}"))
+        text = header.get(_STATE, "{}")
         state = json.loads(text)
     except (SafetensorError, OSError, ValueError, RecursionError, KeyError) as error:
         raise files.DamagedFileError(

@@ -29,7 +29,7 @@ from vispco.core.runs.checksums import is_whole, sealed
 from vispco.core.runs.provenance import machine_id, process_start
 
 _TEMPORARY = re.compile(r"\..*\.vispco-(\d+)-\d+(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.vispco-PID-NUMBER-MACHINE.tmp
-NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
+_NAME_LENGTH = 80  # bytes of a file's name that its temporary name repeats
 BLOCK = 1 << 16
 
 _numbers = itertools.count()
@@ -91,26 +91,13 @@ def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 
 
     seal: give an object its checksum as one more key, by which every reader knows a damaged file.
     """
-    with _json_only(path):
-        text = json.dumps(sealed(data) if seal else data, indent=indent, allow_nan=False)
-    return write_text(path, text + "\n")
-
-
-def write_json_lines(path: str | os.PathLike[str], records: Iterable[Any]) -> Path:
-    """Write one JSON value a line, whole or not at all."""
-    with _json_only(path):
-        text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
-    return write_text(path, text)
-
-
-@contextmanager
-def _json_only(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
-        yield
+        text = json.dumps(sealed(data) if seal else data, indent=indent, allow_nan=False)
     except ValueError as error:
         raise FileWriteError(
             f"{path} cannot be written: {error}. JSON has no NaN, no infinity, and nothing that holds itself."
         ) from error
+    return write_text(path, text + "\n")
 
 
 def append_line(path: str | os.PathLike[str], line: str, *, sync: bool = False) -> None:
@@ -305,7 +292,7 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def _shortened(name: str) -> str:
-    return name.encode(errors="replace")[:NAME_LENGTH].decode(errors="ignore")
+    return name.encode(errors="replace")[:_NAME_LENGTH].decode(errors="ignore")
 
 
 @cache

@@ -97,19 +97,17 @@ class RunFolder:
         *,
         model: Any = None,
         shared: bool = False,
-        older: Sequence[str] = (),
     ) -> Iterator[Self]:
         """Make the folder ours for the block, or raise before anything is written.
 
         kind: the command ("search"). settings: everything that the results depend on, as JSON. model: the fingerprint
         of the model, compared with the settings. An unfinished or finished run with the same settings continues.
         shared: any number of processes may hold the folder at once (a sweep, whose journal has its own locks).
-        older: patterns of the files that versions without run.json wrote; a folder with nothing else is taken over.
         Inside a block of the same object, a second claim is part of the first run and compares nothing.
         """
         if self._record is None:
             wanted = self._as_json({**settings, **({} if model is None else {"model": model})})
-            self._new, self._shared = self._enter(kind, wanted, older, shared=shared), shared
+            self._new, self._shared = self._enter(kind, wanted, shared=shared), shared
         with self.held():
             yield self
 
@@ -124,7 +122,7 @@ class RunFolder:
             if self._depth == 0 and self._record is not None:
                 self._leave(remove=self._new, shared=self._shared)
 
-    def check(self, *, older: Sequence[str] = ()) -> None:
+    def check(self) -> None:
         """Raise if no run could be put here, whatever its settings: before the work that it takes to know them."""
         if self._numbered:
             return
@@ -132,7 +130,7 @@ class RunFolder:
         if files.is_folder(self.path) and self._record is None:
             check_lock(self.path)
             if read_record(self.path) is None:
-                check_empty(self.path, older)
+                check_empty(self.path)
         files.check_writable(self.path / RECORD)
 
     @property
@@ -248,7 +246,7 @@ class RunFolder:
             raise RunFolderError(f"{path} was not written by this run. Move it away, or choose another folder.")
         return path
 
-    def _enter(self, kind: str, wanted: dict[str, Any], older: Sequence[str], *, shared: bool) -> bool:
+    def _enter(self, kind: str, wanted: dict[str, Any], *, shared: bool) -> bool:
         """Take the folder. Returns whether it was made or empty before."""
         if self._numbered:
             self.path = self._next(kind, wanted)
@@ -257,7 +255,8 @@ class RunFolder:
         with alone(self.path):
             found = read_record(self.path)
             check_lock(self.path)
-            taken = check_empty(self.path, older) if found is None else ()
+            if found is None:
+                check_empty(self.path)
             if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
                     raise RunFolderError(describe_other_run(self.path, found, kind, wanted))
@@ -269,7 +268,7 @@ class RunFolder:
             new = found is None
             if found is None:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
+                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp)
                 write_record(self.path, found)
             remove_lock(self.path)  # of a dead process
             if not shared:

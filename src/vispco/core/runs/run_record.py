@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -105,8 +104,6 @@ def alone(folder: Path) -> Iterator[None]:
 
 RECORD = "run.json"
 FORMAT, VERSION = "vispco-run", 1
-_OLDER = (b'"versions"', b'"vispco"', b'"python"')  # a result that says what it was made with
-_OLDER_PAGE = "– vispco</title>".encode()
 _DAMAGED = "Restore it, or move the folder away."
 
 
@@ -223,7 +220,7 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
     """Raise before the work if a command may not write its result to `path`.
 
     Refused: a file that belongs to a run, and one that exists and does not hold every one of `marks`
-    ("vispco-evaluation"), which all files of this command do. Files of older versions are known by their provenance.
+    ("vispco-evaluation"), which all files of this command do.
     """
     files.check_writable(path)
     target = Path(path)
@@ -233,8 +230,7 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
             raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
     if files.is_file(target) and target.stat().st_size:
         content = target.read_bytes()
-        older = all(mark in content for mark in _OLDER) or _OLDER_PAGE in content
-        if not all(mark.encode() in content for mark in marks) and not (older and b'"format"' not in content[:200]):
+        if not all(mark.encode() in content for mark in marks):
             raise RunFolderError(f"{path} exists and was not written by this command. Give another file with --out.")
 
 
@@ -309,17 +305,15 @@ def check_place(path: Path) -> None:
         raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
 
 
-def check_empty(path: Path, older: Sequence[str] = ()) -> list[str]:
-    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store) and those of older versions."""
-    names = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
-    found = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in older)]
+def check_empty(path: Path) -> None:
+    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store)."""
+    found = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
     if found:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         raise RunFolderError(
             f"{path} holds files that no run has noted in {RECORD}: {', '.join(found[:_NAMED])}{more}. They may belong to a "
-            "model, to you, or to an older version of vispco. Give a new folder."
+            "model or to you. Give a new folder."
         )
-    return names
 
 
 def describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:

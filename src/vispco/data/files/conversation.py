@@ -39,18 +39,18 @@ _ASKING = {"human", "user", "question"}
 _ANSWERING = {"gpt", "assistant", "model", "answer"}
 
 
-class ConversationError(ValueError):
+class _ConversationError(ValueError):
     """The conversation does not alternate, lacks its answers, or does not fit its images."""
 
 
-def parse_conversation(messages: Any, images: int, placeholder: str = _PLACEHOLDER) -> tuple[Turn, ...]:
+def _parse_conversation(messages: Any, images: int, placeholder: str = _PLACEHOLDER) -> tuple[Turn, ...]:
     """Turns from `{"from", "value"}`, `{"role", "content"}` or `{"user", "assistant"}` entries.
 
     `images` is how many pictures the record has; a video is one, with a placeholder of its own. If no placeholder says where
     they go, they stand before the first instruction. An instruction at the end that nobody answers is left out.
     """
     if not isinstance(messages, list) or not messages:
-        raise ConversationError(f"conversations is {brief(messages)}; it must be a list of messages")
+        raise _ConversationError(f"conversations is {brief(messages)}; it must be a list of messages")
     turns: list[Turn] = []
     asked: str | None = None
     for number, (role, text) in enumerate(message for entry in messages for message in _flatten(entry)):
@@ -60,20 +60,20 @@ def parse_conversation(messages: Any, images: int, placeholder: str = _PLACEHOLD
             asked = text
         elif role in _ANSWERING and asked is not None:
             if not text.strip():
-                raise ConversationError(f"the answer in message {number + 1} is empty")
-            turns.append(make_turn(asked, text, placeholder))
+                raise _ConversationError(f"the answer in message {number + 1} is empty")
+            turns.append(_make_turn(asked, text, placeholder))
             asked = None
         else:
-            raise ConversationError(
+            raise _ConversationError(
                 f"message {number + 1} is from {role!r}; instructions (human, user) and answers (gpt, assistant) "
                 "must alternate, an instruction first"
             )
     if not turns:
-        raise ConversationError("no instruction in it has an answer")
-    return place_images(turns, images)
+        raise _ConversationError("no instruction in it has an answer")
+    return _place_images(turns, images)
 
 
-def make_turn(asked: str, answer: str, placeholder: str = _PLACEHOLDER) -> Turn:
+def _make_turn(asked: str, answer: str, placeholder: str = _PLACEHOLDER) -> Turn:
     """Takes the placeholders out of an instruction and remembers where they stood."""
     if placeholder not in asked:
         return Turn(asked, answer.strip())
@@ -88,25 +88,25 @@ def make_turn(asked: str, answer: str, placeholder: str = _PLACEHOLDER) -> Turn:
     return Turn(text, answer.strip(), tuple(places))
 
 
-def place_images(turns: list[Turn], images: int) -> tuple[Turn, ...]:
+def _place_images(turns: list[Turn], images: int) -> tuple[Turn, ...]:
     placed = sum(len(turn.image_at) for turn in turns)
     if placed == 0 and images:
         first = turns[0]
         return (Turn(first.instruction, first.answer, (0,) * images), *turns[1:])
     if placed != images:
-        raise ConversationError(f"it has {placed} {_PLACEHOLDER} placeholders but {images} images")
+        raise _ConversationError(f"it has {placed} {_PLACEHOLDER} placeholders but {images} images")
     return tuple(turns)
 
 
 def _flatten(entry: Any) -> list[tuple[str, str]]:
     """(role, text) pairs of one entry."""
     if not isinstance(entry, dict):
-        raise ConversationError(f"a message is {brief(entry)}; it must be an object with 'from' and 'value'")
+        raise _ConversationError(f"a message is {brief(entry)}; it must be an object with 'from' and 'value'")
     if "user" in entry and "assistant" in entry:
         return [("user", _as_text(entry["user"])), ("assistant", _as_text(entry["assistant"]))]
     role, text = entry.get("from", entry.get("role")), entry.get("value", entry.get("content"))
     if not isinstance(role, str):
-        raise ConversationError(f"a message has no 'from' (its keys: {', '.join(map(str, entry)) or 'none'})")
+        raise _ConversationError(f"a message has no 'from' (its keys: {', '.join(map(str, entry)) or 'none'})")
     return [(role.lower(), _as_text(text))]
 
 
@@ -117,11 +117,11 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list):
         parts = [entry if isinstance(entry, dict) else {"type": "text", "text": entry} for entry in value]
         return "".join(_SHOWN.get(str(part.get("type"))) or _as_text(part.get("text")) for part in parts)
-    raise ConversationError(f"a message's text is {brief(value)}; it must be a string")
+    raise _ConversationError(f"a message's text is {brief(value)}; it must be a string")
 
 
 def brief(value: Any) -> str:
-    """How a wrong value is named in a sentence."""
+    """A wrong value as a sentence names it."""
     if value is None:
         return "missing"
     shown = repr(value)
@@ -135,7 +135,7 @@ IMAGE_FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"
 
 @dataclass(frozen=True)
 class Place:
-    """Where pictures are looked for, and on whose behalf: folders, the file that names them and the row there."""
+    """The row of a file that names pictures, and the folders that they are looked for in."""
 
     roots: list[Path]
     file: str
@@ -159,7 +159,7 @@ class Shown:
 
     @property
     def number(self) -> int:
-        """How many placeholders a text has for it."""
+        """The number of placeholders that a text has for it."""
         return len(self.handles) if self.frames_per_second is None else 1
 
 
@@ -178,7 +178,7 @@ def read_item(element: Mapping[str, Any], shown: Shown, place: Place, *, source:
     references = as_answers(field(element, "answer"))
     try:
         if talk is not None or "conversations" in element:
-            turns = parse_conversation(talk or element["conversations"], shown.number, shown.placeholder)
+            turns = _parse_conversation(talk or element["conversations"], shown.number, shown.placeholder)
             references = references or (turns[0].answer,)
         else:
             question = field(element, "question")
@@ -186,8 +186,8 @@ def read_item(element: Mapping[str, Any], shown: Shown, place: Place, *, source:
                 return place.skip("no question", f"its question is {brief(question)}; give question, or conversations")
             if not references:
                 return place.skip("no answer", "it has no answer; give answer, answers or conversations")
-            turns = place_images([make_turn(question, references[0], shown.placeholder)], shown.number)
-    except ConversationError as error:
+            turns = _place_images([_make_turn(question, references[0], shown.placeholder)], shown.number)
+    except _ConversationError as error:
         return Skipped("malformed conversation", place.file, place.row, str(error), str(given or ""))
     known = {*_OTHER_FIELDS, *(name for kind in FIELDS if kind != "id" for name in FIELDS[kind])}
     return Record(
@@ -222,7 +222,7 @@ def _as_options(value: Any) -> dict[str, str]:
 
 
 def find_shown(element: Mapping[str, Any], place: Place) -> Shown | Skipped:
-    """What the image fields, `video` and `fps` of an element name, or what is wrong with it."""
+    """The pictures or frames that an element names in its image field or in `video` and `fps`, or why it has none."""
     images = field(element, "image")
     video = element.get("video")
     if not video:

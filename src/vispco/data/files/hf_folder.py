@@ -151,7 +151,7 @@ def _load_split(folder: Path, split: str | None) -> Any:
 
 
 def _find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
-    """Which column is what. Those that are given must be there; an image and something to ask must be found."""
+    """Columns by kind. Those that are given must be there; an image and something to ask must be found."""
     shown = ", ".join(have)
     for kind, name in given.items():
         if kind not in FIELDS or name not in have:

@@ -136,7 +136,7 @@ def element(buffer: _Buffer, decoder: json.JSONDecoder, path: Path, row: int) ->
 
 
 def _end_of_element(buffer: _Buffer) -> int | None:
-    """Where the element that starts at `buffer.at` stops, valid or not; None if that is not in the window."""
+    """The end of the element that starts at `buffer.at`, valid or not; None if it is not in the window."""
     open_brackets = ""
     for token in _TOKEN.finditer(buffer.text, buffer.at):
         mark = token.group()
@@ -228,7 +228,7 @@ class Jsonl(LlavaInstruct):
 
 
 def _image_roots(file: Path, images: str | Path | None) -> list[Path]:
-    """Where to look for pictures: the folder given, or the file's own, its `images`, and where benchmarks put them.
+    """Folders to look for pictures in: the one given, or the file's own, its `images`, and where benchmarks put them.
 
     ChartQA's pictures are in `png`, those of OCRBench in `OCRBench_Images`.
     """

@@ -20,7 +20,7 @@ MAX_SIDE = 4096  # longer sides are scaled down on load; every model of the pape
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What is read of somebody's data; what exceeds a limit is skipped and counted.
+    """Limits on the data that is read; an item that exceeds one is skipped and counted.
 
     allow_outside: read pictures that a data file names outside of the picture folder, by `../`, an absolute path or a
         symbolic link. max_image_bytes: of one encoded picture. max_text: characters of a question, an answer or an option.

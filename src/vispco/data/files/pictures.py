@@ -104,7 +104,7 @@ def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
 
 
 def upright(picture: Image.Image) -> Image.Transpose | None:
-    """What undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
+    """The transposition that undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
     try:
         return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
     except Exception:  # noqa: BLE001  the EXIF parser fails in as many ways as the decoders
@@ -193,7 +193,7 @@ class ImageHandle:
         return Skipped(reason, self.file, self.row, detail)
 
     def check(self, head: bytes) -> Skipped | None:
-        """What is wrong with the picture as far as its first bytes show, without decoding it."""
+        """The fault of a picture that its first bytes show, without decoding it; None if they show none."""
         if looks_like_image(head):
             return None
         return self._skipped("broken image", f"{self.name} is not an image in a format that is read")

@@ -52,7 +52,7 @@ class SkippedItemError(InvalidInputError):
 
 @dataclass(slots=True)
 class SkipReport:
-    """How many items were used and how many were not, by reason, with the first `_LISTED` of them in full."""
+    """Numbers of items that were used and skipped, by reason, with the first `_LISTED` of them in full."""
 
     used: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -98,7 +98,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What every reader yields, for training (`turns`) and for evaluation (`prompt`, `references`, `options`).
+    """One row as every reader yields it, for training (`turns`) and for evaluation (`prompt`, `references`, `options`).
 
     An evaluation row has one turn; its `references` are all accepted answers and its `options` the choices by letter.
     """
@@ -220,7 +220,7 @@ class ConversationSample:
 class Records(Iterable["Record"]):
     """`for record in records` reads the file once more; `records.report` says what that reading left out.
 
-    A reader only has to yield a `Record` or a `Skipped` for each row. Pictures are looked at by their first bytes when
+    A reader only has to yield a `Record` or a `Skipped` for each row. Pictures are checked by their first bytes when
     a row is read; a picture that breaks later, when it is decoded, is counted by `decoded()`.
     """
 

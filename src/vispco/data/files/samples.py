@@ -201,7 +201,7 @@ def training_samples(
 ) -> tuple[Turns, dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
-    downsample: draw so many conversations first, their image areas equalised (the paper's 30,000).
+    downsample: the number of conversations drawn first, their image areas equalised (the paper's 30,000).
     processor: the model's; pictures of a shape that it refuses are left out, too. model: words beyond its context, too.
     held_out: (file, row) of the records that are left for a test.
     Every picture is decoded once here, so that one that is broken is counted now and stops nothing later.
@@ -245,7 +245,7 @@ def _turns(records: Iterable[Record], held_out: Collection[tuple[str, int | None
 def _usable(
     turns: Iterable[tuple[Record, int]], report: SkipReport, processor: Any, model: Any
 ) -> Iterator[tuple[Record, int]]:
-    """Without those whose pictures cannot be used; one that several turns share is looked at once."""
+    """Without those whose pictures cannot be used; one that several turns share is checked once."""
     known: dict[tuple[str, int | None], bool] = {}
     context = None if processor is None else context_length(processor, model)
     for record, number in turns:
@@ -263,7 +263,7 @@ def _usable(
 
 
 def context_length(processor: Any, model: Any = None) -> int | None:
-    """How many tokens a prompt may have, as far as the model's config or its tokenizer says."""
+    """The number of tokens that a prompt may have, as far as the model's config or its tokenizer says."""
     text = None if model is None else getattr(model.config, "get_text_config", lambda: model.config)()
     known = [
         getattr(text, "max_position_embeddings", None),

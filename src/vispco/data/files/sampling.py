@@ -28,7 +28,7 @@ _BINS = 20  # the paper gives no number
 
 @dataclass(frozen=True, slots=True)
 class AreaSample:
-    """Which items to take, and how areas were spread before and after: what a histogram draws."""
+    """The items to take, and histograms of their areas before and after."""
 
     indices: tuple[int, ...]  # positions in the order of reading, ascending; a repeated item is there repeatedly
     edges: tuple[float, ...]  # [bins + 1] pixels

@@ -26,16 +26,16 @@ from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
 from vispco.data.files.record import Record, Records, Skipped, Turn
-from vispco.data.files.tsv_rows import Header, RowIndex, read_header, read_rows
+from vispco.data.files.tsv_rows import RowIndex, read_header, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow
 
 _SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
 _NAMED = tuple(ending.encode() for ending in IMAGE_FILES)
+_IDS = ("index", "id", "question_id")
 _STEPS = 4  # a row may name a row that names a row; longer chains are circles
 
 
@@ -44,11 +44,12 @@ class _TsvImages:
 
     def __init__(self, file: Path, header: Header, index: RowIndex, roots: list[Path], max_side: int) -> None:
         self.file, self.header, self.index, self.roots, self.max_side = file, header, index, roots, max_side
+        self._image, self._path, self._id = (header.at(*names) for names in (("image",), ("image_path",), _IDS))
         self._complete = False
 
     def handles(self, row: TsvRow) -> tuple[ImageHandle, ...] | Skipped:
         """A handle for each picture of the row, or why it has none that can be used."""
-        cells = [] if self.header.image is None else _image_cells(row.fields[self.header.image])
+        cells = [] if self._image is None else _image_cells(row.fields[self._image])
         place = Place(self.roots, str(self.file), row.number, self.max_side)
         if cells and all(cell.lower().endswith(_NAMED) for cell in cells):  # base64 has no full stop
             return find_handles([cell.decode("utf-8", "replace") for cell in cells], place)
@@ -61,8 +62,7 @@ class _TsvImages:
                     reason = "broken base64" if "base64" in str(error) else "broken image"
                     return Skipped(reason, str(self.file), row.number, str(error))
             return tuple(found)
-        column = self.header.image_path
-        text = "" if column is None else row.fields[column].decode("utf-8", "replace").strip()
+        text = "" if self._path is None else row.fields[self._path].decode("utf-8", "replace").strip()
         names = _parse_list(text) or ([text] if text else [])
         return find_handles(names, place)
 
@@ -87,7 +87,7 @@ class _TsvImages:
                     f"its image is a text of {len(first)} characters, neither base64 nor the index of a row of this file"
                 )
             number, offset = target
-            cells = dict(enumerate(self._cells_of(offset)))
+            cells = dict(enumerate(_image_cells(next(read_rows(self.file, offset, number=1)).fields[self._image or 0])))
         if not cells:
             raise BrokenImageError(f"its image is that of row {number}, which has none")
         return [self._handle(row, number, offset, place, cell) for place, cell in cells.items()]
@@ -97,7 +97,7 @@ class _TsvImages:
         if not looks_like_image(_decode_base64(cell)[:16]):
             source = "" if number == row.number else f" (it is in row {number})"
             raise BrokenImageError(f"its image is base64, but of something that is not an image{source}")
-        read = partial(_read_cell, self.file, offset, self.header.image or 0, place)
+        read = partial(_read_cell, self.file, offset, self._image or 0, place)
         name = "its image" if number == row.number else f"its image in row {number}"
         return ImageHandle(read, name, str(self.file), row.number, self.max_side)
 
@@ -115,18 +115,10 @@ class _TsvImages:
         if found is None and not self._complete:
             self._complete = True  # the row may stand further down: note where all of them are, once
             for row in read_rows(self.file):
-                if row.number and self.header.index is not None and len(row.fields) == len(self.header.names):
-                    self.index.add(row.fields[self.header.index].strip(), row.number, row.offset)
+                if row.number and self._id is not None and len(row.fields) == len(self.header.names):
+                    self.index.add(row.fields[self._id].strip(), row.number, row.offset)
             found = self.index.find(identity)
         return found
-
-    def _cells_of(self, offset: int) -> list[bytes]:
-        row = next(read_rows(self.file, offset, number=1))
-        return _image_cells(row.fields[self.header.image or 0])
-
-
-def show(cell: bytes) -> str:
-    return repr(cell.decode("utf-8", "replace"))
 
 
 def _decode_base64(cell: bytes) -> bytes:
@@ -163,7 +155,7 @@ def _image_cells(cell: bytes) -> list[bytes]:
 
 
 def _read_cell(path: Path, offset: int, column: int, place: int) -> bytes:
-    """Reads one picture again from the row at `offset`: what an image handle of a table does when it is looked at."""
+    """Reads one picture again from the row at `offset`: the source of a table's image handles."""
     for row in read_rows(path, offset, number=1):
         try:
             return _decode_base64(_image_cells(row.fields[column])[place])
@@ -212,7 +204,8 @@ class Tsv(Records):
         wrong = row.wrong or _wrong_length(row, header)
         if wrong:
             return self._skip("malformed row", row, wrong)
-        identity = str(row.number).encode() if header.index is None else row.fields[header.index].strip()
+        column = header.at(*_IDS)
+        identity = str(row.number).encode() if column is None else row.fields[column].strip()
         if not identity:
             return self._skip("malformed row", row, "its index is empty")
         if not index.add(identity, row.number, row.offset):
@@ -255,7 +248,7 @@ class Tsv(Records):
         """Every cell but the picture's, as text."""
         cells: dict[str, str] = {}
         for column, (name, field) in enumerate(zip(header.names, row.fields, strict=True)):
-            if column == header.image or name in cells:
+            if column == header.at("image") or name in cells:
                 continue
             if b"\0" in field:
                 return self._skip("NUL byte", row, f"its {name} holds a NUL byte; the file is damaged")

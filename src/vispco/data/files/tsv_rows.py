@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+_OPTION = re.compile(r"[A-Z]")
 _MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
 
 
@@ -36,14 +37,14 @@ def _longest_row() -> int:
     return InputLimits.current().max_line
 
 
-def delimiter_of(path: Path) -> bytes:
-    """What separates columns: a comma in .csv files, a tab in all others."""
+def _delimiter_of(path: Path) -> bytes:
+    """The separator of columns: a comma in .csv files, a tab in all others."""
     return b"," if path.suffix.lower() == ".csv" else b"\t"
 
 
 def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
-    delimiter = delimiter_of(path)
+    delimiter = _delimiter_of(path)
     with path.open("rb") as stream:
         if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
             stream.seek(0)
@@ -148,37 +149,19 @@ class RowIndex:
         return None if found is None else (int(found[0]), int(found[1]))
 
 
-_OPTION = re.compile(r"[A-Z]")
-
-
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Names are lower case, except those of the options, which are one capital letter. The rest are column numbers."""
+    """Names of columns: lower case, except those of options, which are one capital letter."""
 
     names: tuple[str, ...]
-    index: int | None
-    image: int | None
-    image_path: int | None
-    question: int | None
-    answer: int | None
-    options: tuple[str, ...]
 
-    @classmethod
-    def from_names(cls, given: list[str]) -> Header:
-        names = tuple(name if _OPTION.fullmatch(name) else name.lower() for name in given)
+    @property
+    def options(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for name in self.names if _OPTION.fullmatch(name)))
 
-        def at(*wanted: str) -> int | None:
-            return next((names.index(name) for name in wanted if name in names), None)
-
-        return cls(
-            names,
-            index=at("index", "id", "question_id"),
-            image=at("image"),
-            image_path=at("image_path"),
-            question=at("question"),
-            answer=at("answers", "answer"),
-            options=tuple(dict.fromkeys(name for name in names if _OPTION.fullmatch(name))),
-        )
+    def at(self, *wanted: str) -> int | None:
+        """The number of the first of these columns that is there."""
+        return next((self.names.index(name) for name in wanted if name in self.names), None)
 
 
 def read_header(path: Path, encoding: str) -> Header:
@@ -187,7 +170,7 @@ def read_header(path: Path, encoding: str) -> Header:
         start = stream.read(2)
     if start in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidInputError(f"{path} is in UTF-16, which cannot be read row by row. Save it as UTF-8.")
-    separators = "commas" if delimiter_of(path) == b"," else "tabs"
+    separators = "commas" if _delimiter_of(path) == b"," else "tabs"
     row = next(read_rows(path), None)
     if row is None:
         raise InvalidInputError(
@@ -201,17 +184,17 @@ def read_header(path: Path, encoding: str) -> Header:
         raise InvalidInputError(
             f"{path}, header: it is not in {encoding} ({error}). Save it as UTF-8, or name its encoding."
         ) from None
-    header = Header.from_names(names)
+    header = Header(tuple(name if _OPTION.fullmatch(name) else name.lower() for name in names))
     shown = ", ".join(name[:30] for name in names[:30])
     if len(names) == 1:
         raise InvalidInputError(
             f"{path}, header: it has one column, {shown!r}. The columns must be separated by {separators}."
         )
-    if header.question is None:
+    if header.at("question") is None:
         raise InvalidInputError(f"{path} has no question column. Its columns: {shown}.")
-    if header.image is None and header.image_path is None and "video" not in header.names:
+    if header.at("image", "image_path", "video") is None:
         raise InvalidInputError(f"{path} has no images: no image, image_path or video column. Its columns: {shown}.")
-    if header.answer is None:
+    if header.at("answers", "answer") is None:
         raise InvalidInputError(
             f"{path} has no answer column, so nothing in it can be scored. Its columns: {shown}. Test splits are "
             "published without answers: use the validation split (MMBench_DEV_EN instead of MMBench_TEST_EN)."

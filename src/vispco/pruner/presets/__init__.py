@@ -9,9 +9,9 @@ The hyper-parameters of searches are another thing: `vispco.search.presets`.
 """
 
 from vispco.pruner.presets import before, inside  # noqa: F401 - they register what they hold
-from vispco.pruner.presets.account import LLAVA_7B, account
+from vispco.pruner.presets.account import LLAVA_7B, account, account_table
 from vispco.pruner.presets.planner import PresetPlanner, pruner
-from vispco.pruner.presets.preset import PRESETS, Preset, get, mean_tokens, parse, register
+from vispco.pruner.presets.preset import PRESETS, Preset, get, mean_tokens, method_chain, parse, register
 from vispco.pruner.presets.setting import Label, PresetStage, Setting
 
 __all__ = [
@@ -23,8 +23,10 @@ __all__ = [
     "PresetStage",
     "Setting",
     "account",
+    "account_table",
     "get",
     "mean_tokens",
+    "method_chain",
     "parse",
     "pruner",
     "register",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vispco.cost import Dimensions, Exact
@@ -30,6 +31,32 @@ def account(num_text: int = 64) -> list[dict[str, Any]]:
     num_text: text tokens of the prompt. Methods that decide by themselves how many stay have no numbers: None.
     """
     return [_row(PRESETS.get(name), setting, num_text) for name in PRESETS for setting in PRESETS.get(name).settings]
+
+
+def account_table(rows: list[dict[str, Any]], num_text: int) -> tuple[Sequence[str], Sequence[Sequence[str]], str, str]:
+    """The rows of `account` for people: columns, cells, title and caption."""
+    cells = [
+        (
+            row["method"] + ("*" if row["after"] else ""),
+            row["setting"],
+            row["label"] or "",
+            *(
+                (f"{row['mean_inputs']:.1f}", f"{row['mean_outputs']:.1f}", f"{row['flops'] / 1e12:.2f}")
+                if row["flops"] is not None
+                else ("varies", "", "")
+            ),
+            "" if row["flops"] is None else f"{row['fraction']:.1%}",
+        )
+        for row in rows
+    ]
+    columns = ("method", "setting", "label", "inputs", "outputs", "TFLOPs", "FLOPs")
+    title = "published settings on LLaVA-1.5-7B: 576 visual tokens, 32 layers"
+    caption = (
+        "visual tokens of a mean layer; FLOPs of a prefill of the language model (exact, "
+        f"{num_text} text tokens), and their share of the unpruned ones.\nlabel: what the number in a setting's name counts. "
+        "varies: tokens differ by sample. *: after the method, see its docstring"
+    )
+    return columns, cells, title, caption
 
 
 def _row(preset: Preset, setting: str, num_text: int) -> dict[str, Any]:

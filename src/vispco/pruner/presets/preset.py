@@ -194,3 +194,11 @@ def parse(text: str) -> tuple[Preset, str]:
     wanted = setting.strip() if colon else found.default
     found.setting(wanted)  # an unknown one is refused here
     return found, wanted
+
+
+def method_chain(method: str, num_layers: int, scorer: str | None = None) -> Chain:
+    """The scorers of a published method in a model of `num_layers` layers. scorer: another one that was given; refused."""
+    preset, setting = parse(method)
+    if scorer not in (None, "fastv"):
+        raise InvalidInputError("--method and --scorer were both given. Keep one of them.")
+    return preset.chain_for(num_layers, setting)

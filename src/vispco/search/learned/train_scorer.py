@@ -133,3 +133,17 @@ def train_scorer(
             folder.finish()
     scorer.network.eval().requires_grad_(requires_grad=False)
     return scorer
+
+
+def read_options(text: str) -> dict[str, Any]:
+    """'width=64,blocks=2' -> options; numbers as numbers."""
+    found: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        try:
+            found[name] = float(value) if "." in value or "e" in value else int(value)
+        except ValueError as error:
+            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.") from error
+        if not equals:
+            raise InvalidInputError(f"--options has {part!r}. Write name=number, such as width=64.")
+    return found

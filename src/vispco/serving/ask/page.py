@@ -6,14 +6,17 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from vispco.core.runs.files import write_text
-from vispco.report.examples import data_uri
+from vispco.report.examples import as_seen, data_uri
 from vispco.serving.ask.comparison import AnswerComparison, Reply
+from vispco.serving.ask.picture_question import PictureQuestion
+from vispco.serving.ask.survivor_sheet import draw_sheet
 
-ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (
+_ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (
     ("answer", lambda reply: reply.answer or "(empty)"),
     ("visual tokens, mean over layers", lambda reply: f"{reply.mean_visual_tokens:.1f}"),
     ("visual tokens in the last layer", lambda reply: f"{reply.visual_tokens[-1]}"),
@@ -64,17 +67,30 @@ show();
 </script>"""
 
 
-def write_page(comparison: AnswerComparison, picture: Image.Image, path: str | Path) -> Path:
-    """Write the page; it needs no other file and no network."""
-    return write_text(path, page(comparison, picture))
+def rows(found: AnswerComparison) -> list[list[str]]:
+    """What a table of a comparison holds: a name, unpruned, pruned."""
+    return [[name, text_of(found.unpruned), text_of(found.pruned)] for name, text_of in _ROWS]
 
 
-def page(comparison: AnswerComparison, picture: Image.Image) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{name}</th>'
-        + "".join(f"<td>{html.escape(text_of(reply))}</td>" for reply in (comparison.unpruned, comparison.pruned))
-        + "</tr>"
-        for name, text_of in ROWS
+def write_survivors(
+    found: AnswerComparison, sample: PictureQuestion, processor: Any, title: str, target: Path, *, page: bool = False
+) -> dict[str, str]:
+    """Write which tokens survive as a picture, and as a page if asked for; gives the files. title: of the pruned answer."""
+    picture = as_seen(sample.images[0], processor)
+    files: dict[str, str] = {}
+    if found.depth is not None:
+        line = f"{found.question}  unpruned: {found.unpruned.answer}  {title}: {found.pruned.answer}"
+        files["picture"] = str(draw_sheet(picture, found.depth, found.layers, line, target))
+    if page:
+        files["page"] = str(write_text(target.with_suffix(".html"), html_page(found, picture)))
+    return files
+
+
+def html_page(comparison: AnswerComparison, picture: Image.Image) -> str:
+    """The page; it needs no other file and no network."""
+    cells = "".join(
+        f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{html.escape(text)}</td>" for text in texts) + "</tr>"
+        for name, *texts in rows(comparison)
     )
     survivors = "<p>The token grid of this model is not known, so survivors cannot be drawn.</p>"
     if comparison.depth is not None:
@@ -86,7 +102,7 @@ def page(comparison: AnswerComparison, picture: Image.Image) -> str:
     return PAGE % {
         "question": html.escape(comparison.question),
         "method": html.escape(comparison.method),
-        "rows": rows,
+        "rows": cells,
         "survivors": survivors,
         "width": 640,
     }

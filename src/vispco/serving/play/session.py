@@ -14,7 +14,7 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.examples import as_seen
 from vispco.serving.ask import PictureQuestion, compare
 from vispco.serving.ask.comparison import AnswerComparison
-from vispco.serving.ask.page import ROWS
+from vispco.serving.ask.page import rows
 from vispco.serving.ask.survivor_sheet import survivors_at
 
 PLAIN = "fastv, one step"
@@ -66,8 +66,7 @@ class PlaySession:
     @staticmethod
     def rows(asked: Asked) -> list[list[str]]:
         """What the table holds: a name, unpruned, pruned."""
-        found = asked.comparison
-        return [[name, text_of(found.unpruned), text_of(found.pruned)] for name, text_of in ROWS]
+        return rows(asked.comparison)
 
     @staticmethod
     def survivors(asked: Asked | None, layer: int) -> tuple[Image.Image | None, str]:

@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from vispco.core.errors import InvalidInputError
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.request_error import error_bytes
 
@@ -112,3 +113,18 @@ def build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str =
         timeout_graceful_shutdown=limits.grace_seconds,
     )
     return uvicorn.Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, before the model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InvalidInputError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}. Give another --port, or another --host."
+        ) from error
+    return listening

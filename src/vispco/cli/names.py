@@ -1,4 +1,7 @@
-"""Registered names: refused early where they are unknown, and listed in help texts, where `{scorers}` becomes all scorers."""
+"""Names that are registered: in help texts (`{scorers}`), after TAB, and refused early with a suggestion if misspelt.
+
+Commands look most names up before they load a model. `refuse_unknown_names` is for those that they look up later.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "metrics": "vispco.metrics:METRICS",
     "benchmarks": "vispco.metrics:BENCHMARKS",
     "methods": "vispco.pruner.presets:PRESETS",
-    "tasks": "vispco.data:TASKS",
+    "tasks": "vispco.data.dataset:TASKS",
     "protocols": "vispco.metrics.protocols:PROTOCOLS",
     "modes": "vispco.search.spec:SOLVERS",
     "models": "vispco.models.shipped:NAMES",
@@ -39,15 +42,6 @@ def names(kind: str) -> list[str]:
         return list(get_args(import_module("vispco.compare.searches.calibration").Measure))
     module, _, attribute = REGISTRIES[kind].partition(":")
     return list(getattr(import_module(module), attribute))
-
-
-def refuse_unknown_names(given: Mapping[str, Any]) -> None:
-    """Refuse options whose names a command would look up only after it has loaded a model. given: options by name."""
-    for option in ("kernel", "cost", "mode", "solver", "measure", "protocol"):
-        value = given.get(option)
-        for name in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(name, str) and name not in (known := names(f"{option}s")):
-                raise UnknownNameError(option, name, known)
 
 
 def expand(text: str) -> str:
@@ -73,3 +67,25 @@ class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help: commands in groups, then options."""
         formatter.write(group_help(self, ctx))
+
+
+def complete_scorers(incomplete: str) -> list[str]:
+    """Scorers; in a chain, the one after the last plus sign."""
+    before, plus, last = incomplete.rpartition("+")
+    return [f"{before}{plus}{name}" for name in names("scorers") if name.startswith(last)]
+
+
+def complete_tasks(incomplete: str) -> list[str]:
+    """Synthetic tasks and benchmarks; in a list, the one after the last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    known = [*(["all"] if not comma else []), *names("tasks"), *(f"{name}=" for name in names("benchmarks"))]
+    return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
+
+
+def refuse_unknown_names(given: Mapping[str, Any]) -> None:
+    """Refuse options whose names a command would look up only after it has loaded a model. given: options by name."""
+    for option in ("kernel", "cost", "mode", "solver", "measure", "protocol"):
+        value = given.get(option)
+        for name in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(name, str) and name not in (known := names(f"{option}s")):
+                raise UnknownNameError(option, name, known)

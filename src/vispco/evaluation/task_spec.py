@@ -1,4 +1,4 @@
-"""What a command asks its model about: synthetic tasks, benchmark files, or somebody's conversations."""
+"""Evaluation and calibration data as a user names them: synthetic tasks, benchmark files, conversations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from vispco.cli.completion import complete_tasks
 from vispco.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,16 +23,15 @@ PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where -
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions:
+class TaskSpec:
     """What accuracy is measured on; `spec()` is its part of an `EvaluatorSpec`."""
 
-    PANEL: ClassVar[str] = "What is asked"
+    PANEL: ClassVar[str] = "Evaluation data"
 
     tasks: Annotated[
         str,
         typer.Option(
             help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}.",
-            autocompletion=complete_tasks,
         ),
     ] = "all"
     data_root: Annotated[
@@ -42,7 +40,7 @@ class TaskOptions:
     max_side: Annotated[
         int | None, typer.Option(min=1, help="Pictures with a longer side are scaled down on load (default: 4096).")
     ] = None
-    encoding: Annotated[str, typer.Option(help="Of the .tsv files.")] = "utf-8"
+    encoding: Annotated[str, typer.Option(help="Of .tsv and .csv files.")] = "utf-8"
     protocol: Annotated[
         str, typer.Option(help="Prompts, lengths, pixels and metrics of benchmarks: ours, vlmevalkit or llava.")
     ] = "ours"
@@ -110,15 +108,15 @@ class TaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """What a search learns from."""
+class CalibrationSpec:
+    """Samples that a search or a training is calibrated on."""
 
-    PANEL: ClassVar[str] = "What a search learns from"
+    PANEL: ClassVar[str] = "Calibration data"
 
     data: Annotated[
         Path | None,
         typer.Option(
-            help="LLaVA-Instruct .json, .jsonl, a datasets folder or a .tsv (default: synthetic calibration tasks)."
+            help="A .json, .jsonl, .tsv, .csv or .parquet file, or a datasets folder (default: synthetic calibration tasks)."
         ),
     ] = None
     images: Annotated[Path | None, typer.Option(help="The folder of its pictures (default: beside the file).")] = None
@@ -145,7 +143,7 @@ class TrainingOptions:
 
         next(iter(open_data(self.data, self.images)))
 
-    def questions(self, tasks: TaskOptions, limit: int, seed: int) -> BenchmarkSet | None:
+    def questions(self, tasks: TaskSpec, limit: int, seed: int) -> BenchmarkSet | None:
         """Questions of --data that are held out to report accuracy on; None if --tasks names others or there are none.
 
         At most half of them. A conversation is no question: its answer is a free text.
@@ -170,17 +168,19 @@ class TrainingOptions:
 
     def load(
         self,
-        tasks: TaskOptions,
+        tasks: TaskSpec,
         processor: Any,
         *,
         seed: int = 0,
         model: Any = None,
         per_task: int = PER_TASK,
         held_out: BenchmarkSet | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> tuple[Sequence[Sample], dict[str, Any]]:
         """The samples, and what a run should remember of them: file, counts, what was skipped and why.
 
         per_task: items of each synthetic task, where nothing else is asked for. held_out: questions of --data for a test.
+        say: told what was skipped.
         """
         self.check()
         if self.data is None:
@@ -193,7 +193,7 @@ class TrainingOptions:
         from vispco.data.files.samples import training_samples  # noqa: PLC0415
 
         limit = self.samples or (None if self.downsample else FROM_FILE)
-        return training_samples(
+        samples, about = training_samples(
             self.data,
             self.images,
             limit=limit,
@@ -204,6 +204,8 @@ class TrainingOptions:
             model=model,
             held_out={(item.record.file, item.record.row) for item in held_out or ()},
         )
+        tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)
+        return samples, about
 
 
 def describe_tasks(spec: EvaluatorSpec, samples: SampleSet[Sample]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The hyper-parameters of a search: the paper's row for the model, another row by name, or single values."""
+"""`PresetOptions`: hyper-parameters of a search as options: the paper's row for the model, another row, or single values."""
 
 from __future__ import annotations
 

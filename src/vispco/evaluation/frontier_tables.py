@@ -1,0 +1,49 @@
+"""Tables of a frontier for people, as texts: its points, and their accuracy by task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from vispco.evaluation import Evaluation
+    from vispco.evaluation.frontier import Frontier
+
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Columns, and rows of as many cells."""
+
+
+def tasks_table(frontier: Frontier, unpruned: Evaluation) -> Table:
+    """Accuracy by task, with the number of items: unpruned, and at each searched budget."""
+    points = sorted(frontier.points, key=lambda point: float(point.provenance.get("budget") or 0.0))
+    columns = ("task", "items", "unpruned", *(f"{point.provenance['budget']:.0%}" for point in points))
+    rows = [
+        (
+            task.task,
+            str(task.n),
+            f"{task.accuracy:.0%}",
+            *(f"{point.evaluation.tasks[place].accuracy:.0%}" for point in points),
+        )
+        for place, task in enumerate(unpruned.tasks)
+    ]
+    return columns, rows
+
+
+def points_table(frontier: Frontier, cost: str) -> Table:
+    """The points of a frontier, cheapest first."""
+    measured = any(point.kl is not None for point in frontier.points)
+    layers = "mean retention by layer" if any(point.mean_of for point in frontier.points) else "retention by layer"
+    rows = []
+    for point in sorted(frontier.points, key=lambda p: p.cost[cost]["fraction"]):
+        retention = point.schedule.tensor().view(-1, point.schedule.num_layers)[0].tolist()
+        rows.append(
+            (
+                f"{point.cost[cost]['fraction']:.1%}",
+                f"{point.accuracy:.1%}",
+                f"{point.low:.1%} - {point.high:.1%}",
+                *["" if point.kl is None else f"{point.kl:.3g}"] * measured,
+                " ".join(f"{r:.2f}" for r in retention),
+            )
+        )
+    columns = (f"FLOPs ({cost})", "accuracy", "95 % interval", *["KL"] * measured, layers)
+    return columns, rows
