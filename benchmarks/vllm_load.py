@@ -149,9 +149,7 @@ class Server:
     """`vispco serve` in a process of its own, with divprune at one share before the language model."""
 
     def __init__(self, model: str, share: float, num_layers: int, folder: Path) -> None:
-        from vispco import PrunerSpec
-
-        from vispco import Schedule
+        from vispco import PrunerSpec, Schedule
 
         self.model, file = model, folder / f"share-{share}.json"
         PrunerSpec.of_schedule("divprune", Schedule((share,) * num_layers), budget=0.5).save(file)

@@ -40,10 +40,10 @@ demo by stage, a search by measured pass or checkpoint, a sweep by configuration
 `bench` and what takes seconds start over. `vispco --install-completion` teaches your shell the commands, options, and
 names of models, scorers and tasks.
 
-**How long they take** on one core, in processor time, on a shipped model and with the options of the README: `info` and
-`zoo list` half a second; `ask` and `check` 4 to 8 seconds; `evaluate` (1,024 items) 26, `bench` 26 and `profile` 48
-seconds; `sweep` two minutes, `demo` four, `search` five, `compare methods` six, `compare searches` thirteen. All show
-what is left. A sweep asks 16 items of each task unless `--limit` says otherwise.
+**How long they take** on one core, in processor time, on a shipped model and with the options of the README: `zoo
+list` half a second; `info` 3 to 4 seconds, `ask` and `check` 4 to 8; `evaluate` (1,024 items) 26, `bench` 26 and
+`profile` 48 seconds; `sweep` two minutes, `demo` four, `search` five, `compare methods` six, `compare searches`
+thirteen. All show what is left. A sweep asks 16 items of each task unless `--limit` says otherwise.
 
 **Config files.** `--config FILE` reads options from YAML or JSON; what is on the command line comes first. Keys are the
 options' names; one that the command does not take is refused, with those that it takes. A file may have a section for

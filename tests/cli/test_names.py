@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.cli.names import REGISTRIES, names
+from vispco.cli.names import OTHER_KINDS, REGISTRIES, names
 
 WORDS = {
     "search tiny-qwn": "tiny-qwen",
@@ -80,6 +80,6 @@ def test_wrong_names_are_refused_before_a_model_is_loaded(words, invoke, run, tm
     assert f"Did you mean '{WORDS[words]}'?" in done.err
 
 
-@pytest.mark.parametrize("kind", REGISTRIES)
+@pytest.mark.parametrize("kind", [*REGISTRIES, *OTHER_KINDS])
 def test_every_kind_of_name_has_its_registry(kind):
     assert len(names(kind)) > 1

@@ -78,7 +78,7 @@ def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            refuse_unknown_names(name, given)
+            refuse_unknown_names(given)
             return command(**given)
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import Accelerator
 
-from vispco.core.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
 from vispco.cost import Dimensions
@@ -37,7 +37,9 @@ def check_method(method: str) -> type[LearnedScorer]:
     found = {name: SCORERS.get(name) for name in SCORERS}
     learned = {name: kind for name, kind in found.items() if issubclass(kind, LearnedScorer)}
     if method not in learned:
-        raise InvalidInputError(f"The method {method!r} has nothing to train. Methods that have: {', '.join(learned)}.")
+        raise InvalidInputError(
+            f"The method {method!r} has nothing to train. Methods that have: {', '.join(learned)}.{did_you_mean(method, learned)}"
+        )
     return learned[method]
 
 
