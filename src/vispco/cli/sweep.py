@@ -71,7 +71,7 @@ def sweep(
     window_of(budget, not_yet)
     check_given(allocation)
     folder = RunFolder(out)
-    folder.check()
+    folder.check(accepted=("journal.log*", "*.frontier.json", "*.run.json"))  # of sweeps
     from functools import cache  # noqa: PLC0415
 
     from vispco.cli.config import facts  # noqa: PLC0415
