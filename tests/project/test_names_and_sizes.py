@@ -14,7 +14,7 @@ ENTRY_POINTS = {
     "evaluation/evaluator.py: TaskEvaluator",
     "search/run.py: search",
     "search/learned/train_scorer.py: train_scorer",
-    "sweep/loaded_model.py: sweep",
+    "sweep/runner.py: sweep",
     "planning/predictor.py: PredictorConfig",  # transformers' configs are flat
 }
 GENERIC = {"utils", "helpers", "misc", "common", "tools", "stuff", "core"}
