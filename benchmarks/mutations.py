@@ -23,9 +23,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of
     "serving": (18, ("serving/server/*",), ("serving/server",)),
     "run folders": (
         24,
-        tuple(
-            f"core/runs/{name}" for name in ("files", "checksums", "run_folder", "run_lock", "run_place", "run_record")
-        ),
+        tuple(f"core/runs/{name}" for name in ("files", "checksums", "run_folder", "run_record")),
         ("core/test_files.py", "core/test_run_folder.py", "faults/test_run_folders.py", "faults/test_damaged_runs.py"),
     ),
 }

@@ -45,7 +45,7 @@ from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.pools import LocalPool
 from vispco.sweep.runner import Dispatcher
 from vispco.sweep.spaces import SingleSpace
-from vispco.sweep.spec import make_plan
+from vispco.sweep.spec import SweepSpec
 from vispco.sweep.study import SweepStudy, open_storage
 from vispco.sweep.trial_queue import TrialQueue
 
@@ -176,7 +176,7 @@ class Warm:
 
 def swept(pool: Warm, layers: int, folder: Path) -> float:
     """Seconds of a sweep of some configurations, from the first claim to the last result."""
-    plan = make_plan("random", SingleSpace(layers), trials=CONFIGURATIONS, seed=0)
+    plan = SweepSpec(space="single", strategy="random", num_layers=layers, trials=CONFIGURATIONS).plan()
     store = open_storage(None, folder)
     study = SweepStudy.open(store, "study", {"fingerprint": {}})
     with Heartbeat(study.set_attribute) as heartbeat:

@@ -312,6 +312,19 @@ def test_a_damaged_record_is_a_sentence(tmp_path, content):
             reader(tmp_path / "a")
 
 
+def test_a_folder_without_a_record_is_taken_over_by_a_run_that_knows_its_files(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "journal.log").write_text("1")
+    folder = RunFolder(tmp_path / "a")
+    folder.check(accepted=["*.log"])
+    with folder.claim("sweep", {}, accepted=["*.log"]):
+        folder.write_text("journal.log", "2")
+    (tmp_path / "a" / RECORD).unlink()
+    (tmp_path / "a" / "mine").write_text("")
+    with pytest.raises(RunFolderError, match="mine"):
+        folder.check(accepted=["*.log"])
+
+
 def test_a_run_that_is_held_finishes_when_all_of_it_is_there(tmp_path):
     with RunFolder(tmp_path / "a").held() as folder:
         with folder.claim("search", SETTINGS):

@@ -145,7 +145,7 @@ def test_a_text_beyond_the_context_is_skipped_and_counted(place):
     model, processor = load("tiny-llava")
     length = model.config.get_text_config().max_position_embeddings
     records(place, {"image": "good.png", "question": "how many " * length, "answer": "one"})
-    samples, facts = training_samples(place / "rows.jsonl", processor=processor, model=model)
+    samples, facts = training_samples(place / "rows.jsonl", loaded=(model, processor))
     assert len(samples) == 1
     assert facts["skipped"]["reasons"] == {"beyond the context": 1}
 

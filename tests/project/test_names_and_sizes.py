@@ -14,8 +14,7 @@ ENTRY_POINTS = {
     "evaluation/evaluator.py: TaskEvaluator",
     "search/run_search.py: search",
     "search/learned/train_scorer.py: train_scorer",
-    "sweep/loaded_model.py: sweep",
-    "pruner/predictor.py: PredictorConfig",  # transformers' configs are flat
+    "sweep/runner.py: sweep",
 }
 GENERIC = {"utils", "helpers", "misc", "common", "tools", "stuff", "core"}
 LONGEST = 350  # lines of a file

@@ -271,4 +271,4 @@ def test_a_saved_datasets_folder_is_learned_from(tmp_path):
     datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image()).save_to_disk(tmp_path / "set")
     turns, facts = training_samples(tmp_path / "set")
     assert sorted(sample.answer for sample in turns) == ["blue", "red"]
-    assert facts["skipped"]["reasons"] == {"no question or answer": 1}
+    assert facts["skipped"]["reasons"] == {"no answer": 1}

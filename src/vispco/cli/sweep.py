@@ -52,7 +52,7 @@ def sweep(
         vispco sweep tiny-qwen --strategy tpe --space kernel:steps --trials 100
     """
     folder = RunFolder(out)
-    folder.check()
+    folder.check(accepted=("journal.log*", "*.frontier.json", "*.run.json"))  # of sweeps
     from vispco.evaluation.frontier import Frontier  # noqa: PLC0415
     from vispco.evaluation.frontier_tables import points_table  # noqa: PLC0415
     from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415

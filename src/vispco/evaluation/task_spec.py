@@ -164,7 +164,8 @@ class CalibrationSpec:
             "settings": settings,
             "seed": seed,
         }
-        return read_benchmarks(files, limit=2 * limit, **options).held_out(limit, seed)
+        found = read_benchmarks(files, limit=2 * limit, **options)
+        return found.held_out(limit, seed) if len(found) > 1 else None
 
     def load(
         self,
@@ -200,8 +201,7 @@ class CalibrationSpec:
             downsample=self.downsample,
             seed=seed,
             max_side=tasks.max_side,
-            processor=processor,
-            model=model,
+            loaded=(model, processor),
             held_out={(item.record.file, item.record.row) for item in held_out or ()},
         )
         tell_skipped({"data": about["skipped"]} if "skipped" in about else {}, say)

@@ -178,7 +178,7 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
 
     def held_out(self, limit: int, seed: int) -> BenchmarkSet:
         """At most `limit` of the questions and at most half of them, so that the others are left for a search."""
-        kept = draw(self.items, max(1, min(limit, len(self) // 2)), seed)
+        kept = draw(self.items, min(limit, len(self) // 2), seed)
         return BenchmarkSet(kept, self.skipped)
 
     def _readable(self, items: Sequence[BenchmarkSample], processor: Any, context: int | None = None) -> BenchmarkSet:

@@ -27,7 +27,7 @@ with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_left
 from vispco.sweep.spec import SweepSpec, SweepWorkers
-from vispco.sweep.study import JOURNAL, SweepStudy, open_storage
+from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
 from vispco.sweep.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def run(
     plan = spec.plan()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = RunFolder.of(directory)
-    with folder.claim("sweep", {}, shared=True):
+    with folder.claim("sweep", {}, shared=True, accepted=WRITTEN):
         if storage is None:
             folder.declare(JOURNAL, f"{JOURNAL}.flock")
         opened = open_storage(storage, folder.path)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
 JOURNAL = "journal.log"
+WRITTEN = (f"{JOURNAL}*", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
 _TIMEOUT = 5.0  # seconds
 _SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty HTTP/2 SETTINGS frame; both sides begin with one
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME

@@ -46,7 +46,6 @@ from vispco.core.runs.run_record import (
     check_files,
     check_lock,
     check_place,
-    describe_other_run,
     inside,
     make_folder,
     owner_of,
@@ -97,17 +96,19 @@ class RunFolder:
         *,
         model: Any = None,
         shared: bool = False,
+        accepted: Sequence[str] = (),
     ) -> Iterator[Self]:
         """Make the folder ours for the block, or raise before anything is written.
 
         kind: the command ("search"). settings: everything that the results depend on, as JSON. model: the fingerprint
         of the model, compared with the settings. An unfinished or finished run with the same settings continues.
         shared: any number of processes may hold the folder at once (a sweep, whose journal has its own locks).
+        accepted: patterns of files that the folder may hold without a record, such as a journal that was copied there.
         Inside a block of the same object, a second claim is part of the first run and compares nothing.
         """
         if self._record is None:
             wanted = self._as_json({**settings, **({} if model is None else {"model": model})})
-            self._new, self._shared = self._enter(kind, wanted, shared=shared), shared
+            self._new, self._shared = self._enter(kind, wanted, accepted, shared=shared), shared
         with self.held():
             yield self
 
@@ -122,7 +123,7 @@ class RunFolder:
             if self._depth == 0 and self._record is not None:
                 self._leave(remove=self._new, shared=self._shared)
 
-    def check(self) -> None:
+    def check(self, *, accepted: Sequence[str] = ()) -> None:
         """Raise if no run could be put here, whatever its settings: before the work that it takes to know them."""
         if self._numbered:
             return
@@ -130,7 +131,7 @@ class RunFolder:
         if files.is_folder(self.path) and self._record is None:
             check_lock(self.path)
             if read_record(self.path) is None:
-                check_empty(self.path)
+                check_empty(self.path, accepted)
         files.check_writable(self.path / RECORD)
 
     @property
@@ -246,7 +247,7 @@ class RunFolder:
             raise RunFolderError(f"{path} was not written by this run. Move it away, or choose another folder.")
         return path
 
-    def _enter(self, kind: str, wanted: dict[str, Any], *, shared: bool) -> bool:
+    def _enter(self, kind: str, wanted: dict[str, Any], accepted: Sequence[str], *, shared: bool) -> bool:
         """Take the folder. Returns whether it was made or empty before."""
         if self._numbered:
             self.path = self._next(kind, wanted)
@@ -255,11 +256,10 @@ class RunFolder:
         with alone(self.path):
             found = read_record(self.path)
             check_lock(self.path)
-            if found is None:
-                check_empty(self.path)
+            taken = check_empty(self.path, accepted) if found is None else ()
             if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
-                    raise RunFolderError(describe_other_run(self.path, found, kind, wanted))
+                    raise RunFolderError(_describe_other_run(self.path, found, kind, wanted))
                 remove_run(self.path, found)
                 found = None
             elif found is not None and not shared and (self._is_damaged() or (self.overwrite and found.finished)):
@@ -268,7 +268,7 @@ class RunFolder:
             new = found is None
             if found is None:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp)
+                found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
                 write_record(self.path, found)
             remove_lock(self.path)  # of a dead process
             if not shared:
@@ -320,3 +320,22 @@ class RunFolder:
                 raise RunFolderError(f"{self.path / RECORD} was changed by someone else while this run was writing.")
             self._record = change(current)
             write_record(self.path, self._record)
+
+
+def _describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:
+    """What is in the folder and how it differs from what was asked for."""
+    if found.kind != kind:
+        return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
+    keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]
+    differences = "; ".join(
+        f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys
+    )
+    return (
+        f"{path} holds another run ({found.title}) with other settings ({differences}). Give another folder with --out, or "
+        "--overwrite to replace the files of that run."
+    )
+
+
+def _short(value: Any, length: int = 60) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= length else f"{text[:length]}..."

@@ -6,11 +6,11 @@ Readers of a run call `check_files`, which refuses what the run did not write. C
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -191,10 +191,7 @@ def check_files(folder: str | os.PathLike[str], *, outputs: bool = True) -> RunR
 def check_recorded(path: str | os.PathLike[str]) -> None:
     """Raise if one file, given by itself, lies in a run's folder and is not what was written there."""
     target = Path(path)
-    for folder in (target.parent, target.parent.parent):
-        record = read_record(folder)
-        if record is None:
-            continue
+    for folder, record in _runs_around(target):
         expected = {**record.files, **record.outputs}.get(_relative(target, folder))
         if expected is not None and files.digest_file(target) != expected:
             raise files.DamagedFileError(
@@ -224,9 +221,8 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
     """
     files.check_writable(path)
     target = Path(path)
-    for folder in (target.parent, target.parent.parent):
-        record = read_record(folder)
-        if record is not None and (target.name in (RECORD, LOCK) or _relative(target, folder) in record.files):
+    for folder, record in _runs_around(target):
+        if target.name in (RECORD, LOCK) or _relative(target, folder) in record.files:
             raise RunFolderError(f"{path} belongs to the run in {folder}. Give another file with --out.")
     if files.is_file(target) and target.stat().st_size:
         content = target.read_bytes()
@@ -237,14 +233,21 @@ def check_output(path: str | os.PathLike[str], *marks: str) -> None:
 def record_output(path: str | os.PathLike[str]) -> None:
     """Note a file that a command added to the folder of a run; elsewhere nothing happens."""
     target = Path(path)
+    for folder, _ in _runs_around(target):
+        with alone(folder):
+            record = read_record(folder)
+            if record is not None:
+                sums = {**record.outputs, _relative(target, folder): files.digest_file(target)}
+                write_record(folder, replace(record, outputs=sums))
+        return
+
+
+def _runs_around(target: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """The run folders that a file may belong to, nearest first, with their records."""
     for folder in (target.parent, target.parent.parent):
-        if read_record(folder) is not None:
-            with alone(folder):
-                record = read_record(folder)
-                if record is not None:
-                    sums = {**record.outputs, _relative(target, folder): files.digest_file(target)}
-                    write_record(folder, replace(record, outputs=sums))
-            return
+        record = read_record(folder)
+        if record is not None:
+            yield folder, record
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
@@ -305,34 +308,17 @@ def check_place(path: Path) -> None:
         raise RunFolderError(f"{path} is a file, not a folder. Give the name of a new folder.")
 
 
-def check_empty(path: Path) -> None:
-    """A folder with anything in it is refused, apart from hidden files (.gitkeep, .DS_Store)."""
-    found = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
+def check_empty(path: Path, accepted: Sequence[str] = ()) -> list[str]:
+    """The files of a folder without a record; refused apart from hidden ones (.gitkeep) and those of accepted patterns."""
+    names = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
+    found = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in accepted)]
     if found:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         raise RunFolderError(
             f"{path} holds files that no run has noted in {RECORD}: {', '.join(found[:_NAMED])}{more}. They may belong to a "
             "model or to you. Give a new folder."
         )
-
-
-def describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:
-    """Describe the run in the folder and how it differs from the requested one."""
-    if found.kind != kind:
-        return f"{path} holds another run ({found.title}), and a {kind} cannot go there. Give another folder."
-    keys = [key for key in {**found.settings, **wanted} if found.settings.get(key) != wanted.get(key)]
-    differences = "; ".join(
-        f"{key}: {_short(found.settings.get(key))} there, {_short(wanted.get(key))} here" for key in keys
-    )
-    return (
-        f"{path} holds another run ({found.title}) with other settings ({differences}). Give another folder with --out, or "
-        "--overwrite to replace the files of that run."
-    )
-
-
-def _short(value: Any, length: int = 60) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= length else f"{text[:length]}..."
+    return names
 
 
 def remove_run(folder: Path, record: RunRecord) -> None:

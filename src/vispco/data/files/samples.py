@@ -195,14 +195,13 @@ def training_samples(
     downsample: int | None = None,
     seed: int = 0,
     max_side: int | None = None,
-    processor: Any = None,
-    model: Any = None,
+    loaded: tuple[Any, Any] | None = None,
     held_out: Collection[tuple[str, int | None]] = (),
 ) -> tuple[Turns, dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
     downsample: the number of conversations drawn first, their image areas equalised (the paper's 30,000).
-    processor: the model's; pictures of a shape that it refuses are left out, too. model: words beyond its context, too.
+    loaded: (model, processor); pictures that the processor refuses and words beyond the model's context are left out, too.
     held_out: (file, row) of the records that are left for a test.
     Every picture is decoded once here, so that one that is broken is counted now and stops nothing later.
     """
@@ -215,7 +214,7 @@ def training_samples(
         areas = equalise_areas(read_areas(records), downsample, seed=seed)
         report = records.report  # of the whole file; the second reading ends with the last record that is taken
         drawn = draw(_turns(take(records, areas.indices), held_out), limit, seed)
-    turns = list(_usable(drawn, report, processor, model))
+    turns = list(_usable(drawn, report, *(loaded or (None, None))))
     if not turns:
         raise InvalidInputError(
             f"{path}: no picture in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
@@ -243,7 +242,7 @@ def _turns(records: Iterable[Record], held_out: Collection[tuple[str, int | None
 
 
 def _usable(
-    turns: Iterable[tuple[Record, int]], report: SkipReport, processor: Any, model: Any
+    turns: Iterable[tuple[Record, int]], report: SkipReport, model: Any, processor: Any
 ) -> Iterator[tuple[Record, int]]:
     """Without those whose pictures cannot be used; one that several turns share is checked once."""
     known: dict[tuple[str, int | None], bool] = {}
