@@ -74,7 +74,7 @@ DECLARATIONS = {
         r'^(?:    name: ClassVar\[str\] = |_register\()"([^"]+)"',
         "vispco.searches",
     ),
-    "modes": Declaration("mode", "vispco.search.search_spec:SOLVERS", ("search/spec.py",), None),
+    "modes": Declaration("mode", "vispco.search.search_spec:SOLVERS", ("search/search_spec.py",), None),
     "strategies": Declaration("strategy", "vispco.sweep.sweep_plan:STRATEGIES", ("sweep/sweep_plan.py",), None),
     "engines": Declaration("engine", "vispco.sweep.spec:ENGINES", ("sweep/spec.py",), None),
     "splits": Declaration("split", "vispco.data.dataset:SPLITS", ("data/dataset.py",), None),
@@ -108,7 +108,7 @@ def declared_names(kind: str) -> list[str]:
 
 def declared_solvers() -> list[str]:
     """The solvers of all modes of a search."""
-    text = (PACKAGE / "search" / "spec.py").read_text(encoding="utf-8")
+    text = (PACKAGE / "search" / "search_spec.py").read_text(encoding="utf-8")
     table = ast.literal_eval(_value(text, "SOLVERS"))
     return list(dict.fromkeys(solver for solvers in table.values() for solver in solvers))
 
