@@ -11,7 +11,7 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Measured, Workload
 from vispco.data import dataset
 from vispco.pruner.pruner_spec import PrunerSpec
-from vispco.timing.prediction import as_fractions, break_even, flops_share, measured_cost, predict_batch
+from vispco.timing.prediction import break_even, flops_share, measured_cost, predict_batch, said_fraction
 from vispco.timing.throughput import QueueSettings, measure_throughput
 
 L = 4
@@ -71,6 +71,7 @@ def test_a_budget_of_time_or_bytes_as_a_share_of_the_flops(tmp_path, monkeypatch
     assert shares[0] == 0.4
     assert shares[1] < 0.4 < shares[2] == pytest.approx(1.0)
     said = []
-    assert as_fractions([Budget.of("1GB"), Budget.of("0.3")], model, (10, 100), said.append) == [1.0, 0.3]
+    found = [said_fraction(Budget.of(text), model, (10, 100), said.append) for text in ("1GB", "0.3")]
+    assert found == [1.0, 0.3]
     assert len(said) == 1
     assert "100 visual tokens" in said[0]
