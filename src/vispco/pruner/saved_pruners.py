@@ -70,7 +70,7 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
 
 def _of_run(folder: Path) -> PrunerSpec:
     """What a search found, from the files of its folder; also of folders that 0.1.0.dev0 wrote."""
-    if not is_snapshot(folder):
+    if not _is_snapshot(folder):
         check_complete(folder)
     config = disk.read_config(folder)
     try:
@@ -124,7 +124,7 @@ def _model_type(config: Path) -> str | None:
     return None if kind is None else str(kind)
 
 
-def is_snapshot(folder: Path) -> bool:
+def _is_snapshot(folder: Path) -> bool:
     """Whether a folder is the hub's cache of a repository: its files are links to blobs, which the hub's client checks."""
     return (folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"
 
