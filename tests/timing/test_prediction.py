@@ -71,6 +71,7 @@ def test_a_budget_of_time_or_bytes_as_a_share_of_the_flops(tmp_path, monkeypatch
     assert shares[0] == 0.4
     assert shares[1] < 0.4 < shares[2] == pytest.approx(1.0)
     said = []
-    assert [said_fraction(Budget.of(each), model, (10, 100), said.append) for each in ("1GB", "0.3")] == [1.0, 0.3]
+    found = [said_fraction(Budget.of(text), model, (10, 100), said.append) for text in ("1GB", "0.3")]
+    assert found == [1.0, 0.3]
     assert len(said) == 1
     assert "100 visual tokens" in said[0]

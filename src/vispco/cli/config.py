@@ -48,7 +48,7 @@ HELP = "Options from a YAML or JSON file (a run's config.json will do); the comm
 _EFFECTIVE: dict[str, Any] = {}
 
 
-def configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The same command with `--config`, which remembers the options that it runs with for `facts`."""
     signature = inspect.signature(command, eval_str=True)
     lists = {key for key, value in signature.parameters.items() if _is_list(value.annotation)}
@@ -96,7 +96,7 @@ def configure(app: typer.Typer, prefix: str = "") -> None:
     for command in app.registered_commands:
         if command.callback is not None:
             own = command.name or command.callback.__name__
-            command.callback, command.cls = configured(command.callback, f"{prefix}{own}"), Command
+            command.callback, command.cls = _configured(command.callback, f"{prefix}{own}"), Command
     for group in app.registered_groups:
         if group.typer_instance is not None:
             configure(group.typer_instance, f"{prefix}{group.name} ")

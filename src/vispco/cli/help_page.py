@@ -15,7 +15,7 @@ FIRST, LAST = "Options", "General"
 WORDS = {"int": "N", "float": "NUMBER", "path": "PATH"}  # by what a type is called; others are TEXT
 
 
-def width() -> int:
+def _width() -> int:
     """Columns that a line may have."""
     return max(40, min(MOST, shutil.get_terminal_size().columns))
 
@@ -26,15 +26,15 @@ def command_help(command: Any, context: Any, examples_of: str = "Example") -> st
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     usage = " ".join(["Usage:", context.command_path, "[OPTIONS]", *map(_argument, arguments)])
-    parts = [usage, paragraphs(about)]
+    parts = [usage, _paragraphs(about)]
     lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
     if lines:
-        parts.append("\n".join([heading("Examples"), *(example(line) for line in lines)]))
+        parts.append("\n".join([_heading("Examples"), *(example(line) for line in lines)]))
     if arguments:
-        rows = [(_argument(each), describe(each)) for each in arguments]
-        parts.append(section("Arguments", rows))
-    for name, group in groups(options).items():
-        parts.append(section(name, [(label(each), describe(each)) for each in group]))
+        rows = [(_argument(each), _describe(each)) for each in arguments]
+        parts.append(_section("Arguments", rows))
+    for name, group in _groups(options).items():
+        parts.append(_section(name, [(_label(each), _describe(each)) for each in group]))
     return "\n\n".join(parts)
 
 
@@ -46,16 +46,16 @@ def group_help(group: Any, context: Any) -> str:
         first = (command.help or "").strip().partition("\n\n")[0]
         panel = getattr(command, "rich_help_panel", None)
         panels.setdefault(panel if isinstance(panel, str) else "Commands", []).append((name, " ".join(first.split())))
-    options = [(label(each), describe(each)) for each in group.get_params(context)]
+    options = [(_label(each), _describe(each)) for each in group.get_params(context)]
     left = max(len(name) for rows in panels.values() for name, _ in rows) + 4
-    parts = [f"Usage: {context.command_path} [OPTIONS] COMMAND ...", paragraphs(group.help or "")]
-    parts += [section(name, rows, left) for name, rows in panels.items()]
+    parts = [f"Usage: {context.command_path} [OPTIONS] COMMAND ...", _paragraphs(group.help or "")]
+    parts += [_section(name, rows, left) for name, rows in panels.items()]
     return "\n\n".join(
-        [*parts, section(FIRST, options), f"`{context.command_path} COMMAND --help` tells the options of one."]
+        [*parts, _section(FIRST, options), f"`{context.command_path} COMMAND --help` tells the options of one."]
     )
 
 
-def groups(options: Iterable[Any]) -> dict[str, list[Any]]:
+def _groups(options: Iterable[Any]) -> dict[str, list[Any]]:
     """Options by the name of their group, those without one first, what every command has last."""
     found: dict[str, list[Any]] = {FIRST: []}
     for each in options:
@@ -65,28 +65,28 @@ def groups(options: Iterable[Any]) -> dict[str, list[Any]]:
     return {name: group for name, group in found.items() if group}
 
 
-def section(name: str, rows: Sequence[tuple[str, str]], left: int = LEFT) -> str:
+def _section(name: str, rows: Sequence[tuple[str, str]], left: int = LEFT) -> str:
     """A heading and what is under it, in two columns."""
-    return "\n".join([heading(name), *(row(first, text, left) for first, text in rows)])
+    return "\n".join([_heading(name), *(_row(first, text, left) for first, text in rows)])
 
 
-def row(first: str, text: str, left: int = LEFT) -> str:
+def _row(first: str, text: str, left: int = LEFT) -> str:
     """A name and its description; a long name has a line of its own."""
-    lines = wrapped(text, width() - left) or [""]
+    lines = _wrapped(text, _width() - left) or [""]
     if len(first) + 4 > left:
         return "\n".join([f"  {first}", *(" " * left + line for line in lines)])
     return "\n".join([f"  {first}".ljust(left) + lines[0], *(" " * left + line for line in lines[1:])]).rstrip()
 
 
-def label(option: Any) -> str:
+def _label(option: Any) -> str:
     """'--out PATH', '-q, --quiet', '--kl / --no-kl'."""
     names = ", ".join(sorted(option.opts, key=lambda name: name.startswith("--")))
     if option.secondary_opts:
         return f"{names} / {', '.join(option.secondary_opts)}"
-    return names if option.is_flag or option.name == "help" else f"{names} {metavar(option)}"
+    return names if option.is_flag or option.name == "help" else f"{names} {_metavar(option)}"
 
 
-def metavar(parameter: Any) -> str:
+def _metavar(parameter: Any) -> str:
     """What stands for its value. Older and newer versions of typer keep its type in different places."""
     if parameter.metavar:
         return str(parameter.metavar)
@@ -95,7 +95,7 @@ def metavar(parameter: Any) -> str:
     return next((word for kind, word in WORDS.items() if name.lower().startswith(kind)), "TEXT")
 
 
-def describe(parameter: Any) -> str:
+def _describe(parameter: Any) -> str:
     """What it is, and what it is without being given."""
     parts = [parameter.help] if getattr(parameter, "help", None) else []
     default = parameter.default
@@ -111,23 +111,23 @@ def describe(parameter: Any) -> str:
     return " ".join(filter(None, parts))
 
 
-def paragraphs(text: str) -> str:
-    return "\n\n".join("\n".join(wrapped(part, width())) for part in text.split("\n\n") if part.strip())
+def _paragraphs(text: str) -> str:
+    return "\n\n".join("\n".join(_wrapped(part, _width())) for part in text.split("\n\n") if part.strip())
 
 
 def example(line: str) -> str:
     """A command line that can be copied: broken between words, with a backslash."""
     together = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line)  # an option and its value stay on one line
-    lines = [part.replace("\0", " ") for part in wrapped(together, width() - 8)]
+    lines = [part.replace("\0", " ") for part in _wrapped(together, _width() - 8)]
     return "\n".join("  " + "    " * bool(n) + part + " \\" * (n + 1 < len(lines)) for n, part in enumerate(lines))
 
 
-def wrapped(text: str, columns: int) -> list[str]:
+def _wrapped(text: str, columns: int) -> list[str]:
     """Lines of at most so many columns, broken between words only."""
     return textwrap.wrap(" ".join(text.split()), columns, break_long_words=False, break_on_hyphens=False)
 
 
-def heading(text: str) -> str:
+def _heading(text: str) -> str:
     return typer.style(f"{text}:", bold=True)
 
 

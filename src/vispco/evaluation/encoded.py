@@ -85,9 +85,9 @@ def conversation(sample: Sample, processor: Any = None) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for question, answer in (*sample.history, (sample.question, None)):
         shown = [] if turns else media
-        turns.append({"role": "user", "content": [*shown, {"type": "text", "text": plain_text(question, processor)}]})
+        turns.append({"role": "user", "content": [*shown, {"type": "text", "text": _plain_text(question, processor)}]})
         if answer is not None:
-            turns.append({"role": "assistant", "content": [{"type": "text", "text": plain_text(answer, processor)}]})
+            turns.append({"role": "assistant", "content": [{"type": "text", "text": _plain_text(answer, processor)}]})
     return turns
 
 
@@ -97,7 +97,7 @@ def shows_video(sample: Sample, processor: Any) -> bool:
     return rate is not None and getattr(processor, "video_processor", None) is not None
 
 
-def plain_text(text: str, processor: Any) -> str:
+def _plain_text(text: str, processor: Any) -> str:
     """The text with a space inside of each special token (`<image>`, `<|im_end|>`), so that it is read as words."""
     if processor is None:
         return text
@@ -140,7 +140,7 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
     answer = (
-        answer_tokens(model, processor, chat, plain_text(sample.answer, processor))
+        answer_tokens(model, processor, chat, _plain_text(sample.answer, processor))
         if sample.answer
         else torch.empty(0, dtype=torch.long)
     )

@@ -63,7 +63,7 @@ class TensorCache:
 
     def _hold(self, key: str, tensors: dict[str, Tensor]) -> None:
         self._entries[key] = tensors
-        self.held += size_of(tensors)
+        self.held += _size_of(tensors)
         while self.held > self.memory and self._entries:
             oldest = next(iter(self._entries))
             if oldest not in self._spilled:
@@ -73,7 +73,7 @@ class TensorCache:
     def _drop(self, key: str) -> None:
         tensors = self._entries.pop(key, None)
         if tensors is not None:
-            self.held -= size_of(tensors)
+            self.held -= _size_of(tensors)
 
     def _spill(self, key: str) -> None:
         if self._folder is None:
@@ -85,5 +85,5 @@ class TensorCache:
         self._spilled[key] = path
 
 
-def size_of(tensors: Mapping[str, Tensor]) -> int:
+def _size_of(tensors: Mapping[str, Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -77,7 +77,7 @@ def load(
                 source,
                 use_safetensors=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=strict,  # told by check_loaded, by name
+                ignore_mismatched_sizes=strict,  # told by _check_loaded, by name
                 **{k: v for k, v in options.items() if v is not None},
             )
         at = {} if revision is None else {"revision": revision}
@@ -98,7 +98,7 @@ def load(
             "this machine can reach."
         ) from error
     if strict:
-        check_loaded(name, model, found)
+        _check_loaded(name, model, found)
     if not shipped and isinstance(processor, JoinedProcessor):
         logging.getLogger("vispco").warning(JOINED, name)
     return model.eval(), processor
@@ -125,7 +125,7 @@ def pick_device(device: str) -> str:
     return device
 
 
-def check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
+def _check_loaded(name: str | Path, model: Any, found: dict[str, Any]) -> None:
     """Raise if the weights are not those of the model's config, or if a number in them is not finite."""
     wrong = {
         "missing": sorted(found.get("missing_keys") or ()),

@@ -17,7 +17,7 @@ class LoadError(VispcoError, OSError):
     """A model could not be loaded; the message says from where, and what to do."""
 
 
-def looks_like_a_path(text: str) -> bool:
+def _looks_like_a_path(text: str) -> bool:
     """Whether this is no hub id, which has the form owner/name, with no folder of the owner's name here."""
     owner = text.partition("/")[0]
     return text.startswith((".", "/", "~")) or text.count("/") != 1 or Path(owner).exists()
@@ -36,7 +36,7 @@ def check_source(source: str | Path) -> None:
             raise LoadError(f"The folder {text} has no config.json, so it is not a model made by save_pretrained.")
     elif folder.is_file():
         raise LoadError(f"{text} is a file; a model is a folder made by save_pretrained, or a hub id.")
-    elif looks_like_a_path(text):
+    elif _looks_like_a_path(text):
         raise LoadError(
             f"There is no model {text!r}: it is neither a shipped one ({', '.join(names)}) nor a folder. "
             f"A hub id has the form owner/name.{did_you_mean(text, names)}"
@@ -46,7 +46,7 @@ def check_source(source: str | Path) -> None:
 def check_config_source(model: str, also: Iterable[str] = ()) -> None:
     """Refuse a path that is not there, with the nearest name. also: further names to suggest."""
     names = shipped.names()
-    if model not in names and not Path(model).exists() and (looks_like_a_path(model) or model.endswith(".json")):
+    if model not in names and not Path(model).exists() and (_looks_like_a_path(model) or model.endswith(".json")):
         raise LoadError(
             f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
             f"config.json.{did_you_mean(model, [*names, *also])}"

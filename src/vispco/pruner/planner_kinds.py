@@ -25,11 +25,6 @@ from vispco.families import family_of
 from vispco.kernels import Kernel
 from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, static_shape
 from vispco.pruner.found_shape import FoundShape
-from vispco.pruner.joint_measured import JointMeasuredPlanner
-from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.joint_predictor import JointPredictor
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
@@ -78,6 +73,8 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the spec.
     """
+    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
+
     cost, budget = cost_of(spec), _budget(spec)
     if budget.kind != "flops":
         chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
@@ -94,6 +91,8 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 @PLANNERS.register(name="predictor")
 def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where it lies, relative to the spec's}: a shape of each sample's own."""
+    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
+
     predictor, budget = load_predictor(spec), _budget(spec)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
     if budget.kind != "flops":
@@ -106,6 +105,9 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 @PLANNERS.register(name="joint")
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
+    from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
+    from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
+
     budget, predictor = _budget(spec), load_predictor(spec)
     planner: Any = (
         JointPlanner(predictor, budget) if budget.kind == "flops" else JointMeasuredPlanner(predictor, _hard(budget))
@@ -228,6 +230,9 @@ def load_predictor(spec: PrunerSpec) -> Any:
 
     Refused by name: a folder that is not beside the config, and files that are not those that were saved with it.
     """
+    from vispco.pruner.joint_predictor import JointPredictor  # noqa: PLC0415 - transformers' models
+    from vispco.pruner.predictor import Predictor  # noqa: PLC0415
+
     made = JointPredictor if spec.kind == "joint" else Predictor
     folder = spec.folder
     place = folder / str(spec.planner.get("folder", PREDICTOR))

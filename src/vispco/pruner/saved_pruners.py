@@ -69,7 +69,7 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
 
 def _of_run(folder: Path) -> PrunerSpec:
     """The spec of a search's result, from the files of its folder."""
-    if not is_snapshot(folder):
+    if not _is_snapshot(folder):
         check_complete(folder)
     config = disk.read_config(folder)
     try:
@@ -122,7 +122,7 @@ def _model_type(config: Path) -> str | None:
     return None if kind is None else str(kind)
 
 
-def is_snapshot(folder: Path) -> bool:
+def _is_snapshot(folder: Path) -> bool:
     """Whether a folder is the hub's cache of a repository: its files are links to blobs, which the hub's client checks."""
     return (folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"
 

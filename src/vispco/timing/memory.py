@@ -39,7 +39,7 @@ class Peak:
     raised: int
 
 
-def peak_on_gpu(model: Any, encoded: Encoded, pruner: Pruner | None, pad: int) -> Peak:
+def _peak_on_gpu(model: Any, encoded: Encoded, pruner: Pruner | None, pad: int) -> Peak:
     torch.cuda.reset_peak_memory_stats(model.device)
     before = torch.cuda.memory_allocated(model.device)
     time_generation(model, encoded, pruner, 1, pad)
@@ -88,14 +88,14 @@ def add_peaks(
         if model.device.type == "cuda":
             encoded = encode(model, processor, judge.samples[:batch_size])
             pruner = None if pruning is None else pruning.resolve(model)
-            peak = peak_on_gpu(model, encoded, pruner, pad_token(processor))
+            peak = _peak_on_gpu(model, encoded, pruner, pad_token(processor))
         else:
             peak = peak_in_child_process(spec, pruning, batch_size)
         found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
     return found
 
 
-def measure_own_peak(request: Mapping[str, Any]) -> Peak:
+def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
     """Run in the child process: load, warm up on text alone, reset the peak, prefill once."""
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
@@ -136,5 +136,5 @@ def _high_water() -> int:
 
 
 if __name__ == "__main__":
-    found = measure_own_peak(json.load(sys.stdin))
+    found = _measure_own_peak(json.load(sys.stdin))
     print(json.dumps({"whole": found.whole, "raised": found.raised}))  # noqa: T201 - this is what the parent reads

@@ -82,11 +82,11 @@ def write_survivors(
         line = f"{found.question}  unpruned: {found.unpruned.answer}  {title}: {found.pruned.answer}"
         files["picture"] = str(draw_sheet(picture, found.depth, found.layers, line, target))
     if page:
-        files["page"] = str(write_text(target.with_suffix(".html"), html_page(found, picture)))
+        files["page"] = str(write_text(target.with_suffix(".html"), _html_page(found, picture)))
     return files
 
 
-def html_page(comparison: AnswerComparison, picture: Image.Image) -> str:
+def _html_page(comparison: AnswerComparison, picture: Image.Image) -> str:
     """The page; it needs no other file and no network."""
     cells = "".join(
         f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{html.escape(text)}</td>" for text in texts) + "</tr>"
