@@ -19,6 +19,7 @@ from vispco.errors import InvalidInputError, PrunerStateError
 from vispco.families import family_of
 from vispco.layout import TokenLayout
 from vispco.planning import deployment
+from vispco.planning.mean_controller import MeanController, check_controller
 from vispco.planning.model_fingerprint import check_model
 from vispco.planning.pruner_config import PrunerConfig
 from vispco.planning.pruner_source import PrunerSource
@@ -80,19 +81,24 @@ class Pruner:
         record: bool = False,
         allocation: str | None = None,
         compensate: float | None = None,
+        controller: str | None = None,
     ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
         budget: default: the one that the pruner was saved with. allocation, compensate: in place of those that it was made with.
+        controller: of a mean budget: 'integral' moves its price so that the mean holds while the traffic changes, which makes a
+            plan depend on the inputs before it; 'none' leaves it as the calibration samples fixed it. Default: 'integral', with
+            the state that it was saved with.
         """
         found = deployment.read(folder)
         config = deployment.at_budget(found.config, budget)
-        given = {"allocation": allocation, "compensate": compensate}
-        source = replace(
-            found, config=replace(config, **{name: value for name, value in given.items() if value is not None})
-        )
+        given: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
+        config = replace(config, **{name: value for name, value in given.items() if value is not None})
+        if controller is not None and (check_controller(controller) == "none" or config.controller == "none"):
+            config = config.with_controller(controller)
+        source = replace(found, config=config)
         chain, planner = deployment.load(source)
         pruner = cls(chain, source.config.schedule if source.config.fixed else planner, record=record)
         pruner._source = source
@@ -110,9 +116,17 @@ class Pruner:
             "or with Pruner.from_pretrained from the folder of a search."
         )
 
+    @property
+    def controller(self) -> MeanController | None:
+        """What keeps the mean of a mean budget; None where nothing does. `running_mean` is over the last 256 inputs."""
+        return getattr(self.schedule, "controller", None)
+
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
-        deployment.save(self._source or PrunerSource(self.config, Path()), folder)
+        source = self._source or PrunerSource(self.config, Path())
+        if self.controller is not None:
+            source = replace(source, config=source.config.with_controller(self.controller.to_dict()))
+        deployment.save(source, folder)
         return Path(folder)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload pruner") -> str:

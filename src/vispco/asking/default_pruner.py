@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from vispco import cost, kernels, presets
+from vispco.cost import Budget
 from vispco.engine import unwrap
 from vispco.errors import InvalidInputError
 from vispco.families import family_of
+from vispco.planning.mean_controller import check_controller
 from vispco.planning.planner import BudgetPlanner, static_shape
 from vispco.pruner import Pruner
 from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
@@ -27,15 +29,17 @@ class PrunerChoice:
 
     run: the folder of a search, a saved pruner or a saved predictor. method: a published one ('pyramiddrop',
     'sparsevlm:64'), scaled to the budget, or any scorer or chain ('divprune+fastv') with a plain shape.
-    budget: a fraction of each sample's unpruned language-model FLOPs. allocation: how tokens are divided over the pictures of
+    budget: a fraction of each sample's unpruned language-model FLOPs; with a run, any budget that its planner takes, such as
+    'mean:0.2,max:0.5', whose mean a `controller` keeps ('none' for none). allocation: how tokens are divided over the pictures of
     a prompt, compensate: how much attention is given back to tokens that are left; None leaves it to the run or the method.
     """
 
     run: str | None = None
     method: str | None = None
-    budget: float = BUDGET
+    budget: float | str = BUDGET
     allocation: str | None = None
     compensate: float | None = None
+    controller: str | None = None
 
     def __post_init__(self) -> None:
         if self.run is not None and self.method is not None:
@@ -43,7 +47,12 @@ class PrunerChoice:
                 f"A search's folder ({self.run}) and a method ({self.method}) were both given. Keep one of them: the "
                 "folder knows its method."
             )
-        check_budget(self.budget)
+        if self.run is None:
+            check_budget(self.budget)
+        else:
+            Budget.of(self.budget)  # a wrong one is refused here
+        if self.controller is not None:
+            check_controller(self.controller)
         if self.allocation is not None:
             check_allocation(self.allocation)
         if self.compensate is not None:
@@ -51,9 +60,9 @@ class PrunerChoice:
 
     @property
     def title(self) -> str:
-        return f"{self.run or self.method or METHOD} at {self.budget:.0%}"
+        return f"{self.run or self.method or METHOD} at {Budget.of(self.budget).label}"
 
-    def at(self, budget: float) -> Self:
+    def at(self, budget: float | str) -> Self:
         """The same at another budget."""
         return replace(self, budget=budget)
 
@@ -61,11 +70,12 @@ class PrunerChoice:
         """A new pruner for this model."""
         options: dict[str, Any] = {"record": record, "allocation": self.allocation, "compensate": self.compensate}
         if self.run is not None:
-            return Pruner.from_pretrained(self.run, budget=self.budget, **options)
+            return Pruner.from_pretrained(self.run, budget=self.budget, controller=self.controller, **options)
+        budget = check_budget(self.budget)
         if self.method is not None and self.method.partition(":")[0].strip() in presets.PRESETS:
-            return presets.pruner(self.method, model, budget=self.budget, **options)
+            return presets.pruner(self.method, model, budget=budget, **options)
         chain = Chain.of(self.method or METHOD)
-        return Pruner(chain, default_planner(model, chain, self.budget), **options)
+        return Pruner(chain, default_planner(model, chain, budget), **options)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION, COMPENSATE
+from vispco.cli.budgets import budget_option, deployed_budget
+from vispco.cli.choice import ALLOCATION, COMPENSATE, CONTROLLER
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.cli.output import show
@@ -38,6 +38,7 @@ def ask(
     compensate: Annotated[
         float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
+    controller: Annotated[str | None, typer.Option(help=f"{CONTROLLER} [integral]", show_default=False)] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed answers of each, after one that warms up.")] = 3,
     loading: ModelOptions,
@@ -66,7 +67,12 @@ def ask(
     from vispco.report.picture import as_seen  # noqa: PLC0415
 
     choice = PrunerChoice(
-        run=pruner, method=method, budget=one_budget(budget), allocation=allocation, compensate=compensate
+        run=pruner,
+        method=method,
+        budget=deployed_budget(budget, pruner),
+        controller=controller,
+        allocation=allocation,
+        compensate=compensate,
     )
     sample = PictureQuestion.read(picture, question)
     if pruner is not None:

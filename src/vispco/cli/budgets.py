@@ -46,6 +46,15 @@ def one_budget(text: str, convert: Convert | None = None) -> float:
     return found[0]
 
 
+def deployed_budget(text: str, run: str | None) -> float | str:
+    """One budget for a pruner: of what a run found any (mean:0.2,max:0.5, 40ms), else a fraction of the FLOPs."""
+    if run is None:
+        return one_budget(text)
+    from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
+
+    return Budget.of(text).plain
+
+
 def window_of(text: str | None, convert: Convert | None = None) -> tuple[float, float] | None:
     """The lowest and the highest budget: 0.5, or 30%,50%."""
     if text is None:

@@ -30,6 +30,9 @@ COMPENSATE = (
     "Attention that text gives back to the visual tokens that are left: their logits += COMPENSATE * log(shown / left), such as "
     "0.75; 0 is off."
 )
+CONTROLLER = (
+    "Of a mean budget: integral moves its price so that the mean holds while the traffic changes, none leaves it fixed."
+)
 COST = "What a budget is a fraction of: {costs}."
 
 

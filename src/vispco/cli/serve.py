@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.ask import METHOD, PRUNER
-from vispco.cli.budgets import budget_option, one_budget
-from vispco.cli.choice import ALLOCATION, COMPENSATE
+from vispco.cli.budgets import budget_option, deployed_budget
+from vispco.cli.choice import ALLOCATION, COMPENSATE, CONTROLLER
 from vispco.cli.completion import complete_models
 from vispco.cli.options import MODEL, ModelOptions, spread
 from vispco.errors import InvalidInputError, did_you_mean, needs_extra
@@ -31,6 +31,7 @@ def serve(
     compensate: Annotated[
         float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)
     ] = None,
+    controller: Annotated[str | None, typer.Option(help=f"{CONTROLLER} [integral]", show_default=False)] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
     ),
@@ -78,7 +79,12 @@ def serve(
     from vispco.planning import deployment  # noqa: PLC0415
 
     choice = PrunerChoice(
-        run=pruner, method=method, budget=one_budget(budget), allocation=allocation, compensate=compensate
+        run=pruner,
+        method=method,
+        budget=deployed_budget(budget, pruner),
+        controller=controller,
+        allocation=allocation,
+        compensate=compensate,
     )
     if pruner is not None:
         deployment.read(pruner)  # what is wrong with it is refused before a model is loaded

@@ -24,6 +24,7 @@ from vispco.planning.found_shape import FoundShape
 from vispco.planning.joint_measured import JointMeasuredPlanner
 from vispco.planning.joint_planner import JointPlanner
 from vispco.planning.joint_predictor import JointPredictor
+from vispco.planning.mean_controller import MeanController
 from vispco.planning.measured_planner import MeasuredPlanner, Priced
 from vispco.planning.planner import BudgetPlanner, Shape, predicted_shape, static_shape
 from vispco.planning.predictor import Predictor
@@ -84,14 +85,20 @@ def build_predictor(config: PrunerConfig, budget: Budget | None, folder: Path) -
 
 @PLANNERS.register(name="joint")
 def build_joint(config: PrunerConfig, budget: Budget | None, folder: Path) -> tuple[Chain, Planner]:
-    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
+    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own.
+
+    {"controller": "none", or its state}: of a mean budget; see `vispco.planning.mean_controller`.
+    """
     if budget is None:
         fraction_of(budget)  # says what to give
     predictor = load_predictor(config, folder)
     if budget is not None and budget.kind != "flops":
         measured = JointMeasuredPlanner(predictor, hard(budget))
         return measured.chain, measured
-    planner = JointPlanner(predictor, budget or 1.0)
+    state, controller = config.controller, None
+    if budget is not None and budget.is_mean and state != "none":
+        controller = MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
+    planner = JointPlanner(predictor, budget or 1.0, controller)
     return planner.chain, planner
 
 

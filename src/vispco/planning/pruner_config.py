@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -90,6 +90,15 @@ class PrunerConfig:
                 f"This pruner plans by {self.kind} and has no schedule of its own. `vispco export RUN --budget 0.5` makes one."
             )
         return Schedule.from_dict(self.planner.get("schedule", {}))
+
+    @property
+    def controller(self) -> str | Mapping[str, Any] | None:
+        """What keeps the mean of a mean budget (`vispco.planning.mean_controller`): a name, or its state; None: the default."""
+        return self.planner.get("controller")
+
+    def with_controller(self, controller: str | Mapping[str, Any]) -> Self:
+        """The same with another controller of mean budgets."""
+        return replace(self, planner={**self.planner, "controller": controller})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, with the version of the library that wrote it."""

@@ -17,7 +17,7 @@ from vispco.errors import VispcoError
 from vispco.evaluation.spec import EvaluatorSpec
 from vispco.serving.chat_handler import PrunedChatHandler, ServingRules
 from vispco.serving.gate import Gate
-from vispco.serving.metrics import CONTENT_TYPE, ServerMetrics
+from vispco.serving.metrics import CONTENT_TYPE, ServerMetrics, controller_gauges
 from vispco.serving.request_error import RequestError, error_body
 
 ROUTES = ("/v1/chat/completions", "/v1/models", "/health", "/metrics")
@@ -57,11 +57,12 @@ def build_app(spec: EvaluatorSpec, rules: ServingRules, *, key: str | None = Non
     metrics, state = ServerMetrics(), GenerationState()
     manager = PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
-    rules.choice.pruner(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
+    controller = handler.usual_pruner.controller  # what is wrong with the pruner is told before a request
     app = build_server(manager, handler, None, None, None, None, state)
 
     def tell_metrics() -> PlainTextResponse:
-        return PlainTextResponse(metrics.text(), media_type=CONTENT_TYPE)
+        gauges = {} if controller is None else controller_gauges(controller)
+        return PlainTextResponse(metrics.text(gauges), media_type=CONTENT_TYPE)
 
     app.add_api_route("/metrics", tell_metrics, methods=["GET"], response_model=None)
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
