@@ -15,7 +15,7 @@ from vispco.planning.memory import bounded
 from vispco.planning.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
-from vispco.search.joint.choosing import useful_anchors
+from vispco.search.joint.choosing import is_gain, useful_anchors
 from vispco.search.joint.measuring import Chains
 from vispco.search.joint.settings import JointSettings
 from vispco.search.joint.space import ChainShapes, typical_counts
@@ -30,6 +30,7 @@ from vispco.search.joint.trials import (
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.table.memory_fit import greedy_anchors
 
+SURE = 2.0  # standard errors that a compensation must gain: the best of several, on few samples
 NEAR = 2.0  # the best of another kind of chain is kept as long as it loses no more than so many times the least
 
 
@@ -91,15 +92,26 @@ class LevelSearch:
         self._look(wanted, 0)
 
     def compensate(self) -> None:
-        """The best trial with attention given back, by several betas; then the rest of the shortlist by the best of them."""
+        """The best trial with attention given back, by several betas; then the rest of the shortlist by the best of them.
+
+        Where none of them gains more than two standard errors on the same samples, no trial of this level has one: few samples
+        would find a beta by chance, and lose by it elsewhere.
+        """
         betas = (0.0, *self.settings.compensations)
         if len(betas) == 1:
             return
         best = self.best(1)[0]
         tried = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
         self._look(tried, 0)
-        beta = min((self.trials[trial.key] for trial in tried), key=lambda trial: trial.loss).chain.compensate
-        for trial in self._shortlist(self.settings.at(self.settings.shortlist[0], self.budget)) if beta else ():
+        plain, *others = (self.trials[trial.key] for trial in tried)
+        found = min(others, key=lambda trial: trial.loss)
+        common = min(len(plain.kl), len(found.kl))
+        beta = found.chain.compensate
+        if not is_gain(bounded(plain.kl[:common]) - bounded(found.kl[:common]), SURE):
+            known = self.chains.candidates
+            self.trials = {k: t for k, t in self.trials.items() if not t.chain.compensate or t.chain in known}
+            return
+        for trial in self._shortlist(self.settings.at(self.settings.shortlist[0], self.budget)):
             self._look(self._add(trial.chain.with_compensation(beta), trial.params[None]), 0)
 
     def narrow(self) -> None:

@@ -36,7 +36,7 @@ class Chains:
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], *, servable: bool = False) -> None:
         self.cost, self.kernel = objective.cost, joint_kernel(servable=servable)
-        self.objective = objective
+        self.objective, self.candidates = objective, frozenset(chains)
         self.objectives = _Objectives(objective)
         for chain in chains:
             self.objectives[chain]
