@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, build, inputs, picture, words
 from vispco import InvalidInputError, Pruner, Schedule, UnsupportedModelError
@@ -40,7 +42,7 @@ def text_of(x):
 
 
 @pytest.mark.parametrize("beta", [0.75, -0.5])
-@pytest.mark.parametrize("scorer", ["random+fastv", "random", "random@1+fitprune@2", "random+v2drop"])
+@pytest.mark.parametrize("scorer", ["random+fastv", "random", "random@1+fitprune@2", "random+pyramiddrop"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("family", BUILDERS)
 def test_masking_equals_dropping(family, attention, scorer, beta):
@@ -233,10 +235,24 @@ def test_a_pruner_is_saved_with_it_and_an_old_one_has_none(tmp_path):
     pruner.save_pretrained(tmp_path)
     assert Pruner.from_pretrained(tmp_path).chain.compensate == 0.75
     assert Pruner.from_pretrained(tmp_path, compensate=0.0).chain == Chain.of("divprune")
-    data = Pruner("divprune", EARLY).config.to_dict()
+    data = Pruner("divprune", EARLY).spec.to_dict()
     del data["compensate"]
     from vispco.pruner.pruner_spec import PrunerSpec
 
     old = PrunerSpec.from_dict(data)
     assert old.compensate is None
     assert old.chain.compensate == 0.0
+
+
+@pytest.mark.parametrize("family", FIRST_CLASS)
+def test_it_costs_no_flops(family):
+    """By torch's own counter, under the kernel that it sees."""
+    model, x = build(family), inputs(family, SAMPLES)
+    found = []
+    logits(model, x, Pruner("random+fastv", EARLY))  # the first prefill of a model is checked, which takes a row
+    for beta in (0.0, 0.75):
+        counter = FlopCounterMode(display=False)
+        with sdpa_kernel(SDPBackend.MATH), counter:
+            logits(model, x, Pruner("random+fastv", EARLY, compensate=beta))
+        found.append(counter.get_total_flops())
+    assert found[0] == found[1]

@@ -31,6 +31,7 @@ class CandidateRun:
         self._given = candidate if isinstance(candidate, Pruner) else None
         if isinstance(candidate, Pruner):
             chain, candidate = candidate.chain, candidate.schedule
+        candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
         self.chain, self.num_layers = chain, num_layers
         self.plan: Schedule | Planner | None = candidate
         self.counts: Tensor | None = None  # [B, L] of the last batch, as its layers processed them

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
 from vispco.pruner.mean_budget import KlCurves, MultiplierBracket, solve_multiplier
+from vispco.pruner.mean_controller import MeanController, MultiplierLadder
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
@@ -43,9 +46,10 @@ class JointPlanner:
     What a sample resembles is read on its device and brought to the host once; the rest is arithmetic there, and what was
     solved for a size and a configuration is remembered.
     budget: a fraction of the FLOPs, which holds for every sample, or a mean of which the cap does (`mean:0.2,max:0.5`).
+    controller: keeps the mean while the traffic changes; then a plan depends on the inputs before it. None: on the input alone.
     """
 
-    def __init__(self, predictor: JointPredictor, budget: BudgetLike) -> None:
+    def __init__(self, predictor: JointPredictor, budget: BudgetLike, controller: MeanController | None = None) -> None:
         self.predictor, self.budget = predictor, Budget.of(budget)
         if self.budget.kind != "flops":
             raise InvalidInputError(
@@ -65,13 +69,48 @@ class JointPlanner:
         self._floors: dict[tuple[int, ...], Array] = {}
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
+        self._spent: WeakKeyDictionary[TokenPlan, Array] = WeakKeyDictionary()
         self.multiplier: MultiplierBracket | None = None
+        self.controller = controller if self.budget.is_mean else None
+        self._ladder: MultiplierLadder | None = None
         if self.budget.is_mean:
-            self.multiplier = self._solve_multiplier()
+            curves, realised = self._calibration()
+            self.multiplier = solve_multiplier(curves, self.budget.amount, realised)
+            self._ladder = MultiplierLadder.of(curves, self.multiplier, self.budget.amount)
+
+    @property
+    def uncontrolled(self) -> JointPlanner:
+        """The same without a controller, for evaluations, whose results do not depend on the order of items."""
+        if self.controller is None:
+            return self
+        same = copy(self)
+        same.controller = None
+        return same
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        return self._plan(layout.prompt_sizes, self.choose_batch(layout, embeddings))
+        if self.controller is None:
+            return self._plan(layout.prompt_sizes, self.choose_batch(layout, embeddings))
+        return self._controlled_plan(self.controller, layout.prompt_sizes, self.reader.estimate(layout, embeddings))
+
+    def _controlled_plan(self, controller: MeanController, sizes: Array, estimate: Array) -> TokenPlan:
+        """A plan by the price that the inputs before have left; inputs without a picture do not take part."""
+        assert self._ladder is not None  # noqa: S101 - made with the mean budget
+        usable, floors, seen = np.where(self._usable, estimate, np.inf), self._lowest(sizes), sizes[:, 1] > 0
+        spend = self._ladder.spend(self._curves(usable, floors[:, 0]))
+        given = spend[:, self._ladder.place].copy()
+        given[seen] = controller.budgets(self._ladder, spend[seen])
+        budget = np.minimum(given, self.budget.cap or 1.0)
+        anchor = self.known.best(usable, budget, floors)
+        plan = self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
+        controller.settle(given[seen], self._spent_by(plan, sizes, anchor)[seen])
+        return plan
+
+    def _spent_by(self, plan: TokenPlan, sizes: Array, anchor: Array) -> Array:
+        """What the samples of a plan spend, as fractions: [B]. Plans come again, and are the same objects then."""
+        if plan not in self._spent:
+            self._spent[plan] = self._fractions(sizes, anchor, plan.counts.numpy())
+        return self._spent[plan]
 
     def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
         """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
@@ -149,24 +188,26 @@ class JointPlanner:
         site, first = own.sites(size.num_layers), own.earliest_layer
         return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
-    def _solve_multiplier(self) -> MultiplierBracket:
-        """The multiplier at which the calibration samples, each estimated from the others, spend the mean."""
+    def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
+        """The curves of the calibration samples, each estimated from the others, and what they spend of budgets [M]: [M]."""
         sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_leave_one_out())
         floor, asked = text_floor(sizes[:, 0], sizes[:, 1], self.cost), as_array(sizes)
-        full = as_array(self.cost.full(Workload(sizes[:, 0], sizes[:, 1], "entry", 0)))
 
         def realised(budget: Array) -> Array:
             anchor = self.known.best(np.where(self._usable, estimate, np.inf), budget, self._lowest(asked))
-            counts = self.solve(asked, anchor, budget, self.cost)
-            spent = np.empty(len(budget))
-            for number in np.unique(self._chain[anchor]).tolist():
-                rows = np.flatnonzero(self._chain[anchor] == number)
-                spent[rows] = as_array(
-                    self.cost.bill(torch.from_numpy(counts[rows]), self._workload(number, asked[rows]))
-                )
-            return np.asarray(spent / full)
+            return self._fractions(asked, anchor, self.solve(asked, anchor, budget, self.cost))
 
-        return solve_multiplier(self._curves(estimate, as_array(floor)), self.budget.amount, realised)
+        return self._curves(estimate, as_array(floor)), realised
+
+    def _fractions(self, sizes: Array, anchor: Array, counts: Array) -> Array:
+        """What samples [n, 4] spend whose layers process so many tokens [n, L], as fractions of the unpruned model: [n]."""
+        spent = np.empty(len(sizes))
+        for number in np.unique(self._chain[anchor]).tolist():
+            rows = np.flatnonzero(self._chain[anchor] == number)
+            load = self._workload(number, sizes[rows])
+            alone = Workload(load.num_text, load.num_visual, "entry", 0)
+            spent[rows] = as_array(self.cost.bill(torch.from_numpy(counts[rows]), load) / self.cost.full(alone))
+        return spent
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
         inside = self._usable
@@ -178,9 +219,10 @@ class JointPlanner:
         if not self._floors.keys() >= set(keys):
             first = HostPricing(self.cost, self._workload(0, sizes))
             text_alone = Workload(first.workload.num_text, first.workload.num_visual, "entry", 0)
-            loads = [self._under(number, first.workload) for number in range(len(self.chains))]
-            found = [HostPricing(self.cost, text_alone), *(first.under(load) for load in loads)]
-            floors = np.stack([pricing.lowest for pricing in found], axis=1)
+            plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
+            loads = {chain: self._under(plain.index(chain), first.workload) for chain in dict.fromkeys(plain)}
+            lowest = {chain: first.under(load).lowest for chain, load in loads.items()}
+            floors = np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
             self._floors |= dict(zip(keys, floors, strict=True))
         return np.stack([self._floors[key] for key in keys])
 

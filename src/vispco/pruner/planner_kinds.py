@@ -104,14 +104,22 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
 @PLANNERS.register(name="joint")
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
-    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own."""
+    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own.
+
+    {"controller": "none", or its state}: of a mean budget; see `vispco.pruner.mean_controller`.
+    """
     from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
     from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
+    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
 
     budget, predictor = _budget(spec), load_predictor(spec)
-    planner: Any = (
-        JointPlanner(predictor, budget) if budget.kind == "flops" else JointMeasuredPlanner(predictor, _hard(budget))
-    )
+    if budget.kind != "flops":
+        measured = JointMeasuredPlanner(predictor, _hard(budget))
+        return measured.chain, measured
+    state, controller = spec.planner.get("controller"), None
+    if budget.is_mean and state != "none":
+        controller = MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
+    planner = JointPlanner(predictor, budget, controller)
     return planner.chain, planner
 
 

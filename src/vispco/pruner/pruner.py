@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
 
 if TYPE_CHECKING:
+    from vispco.pruner.mean_controller import MeanController
     from vispco.pruner.pruner_spec import PrunerSpec
 
 
@@ -78,19 +80,23 @@ class Pruner:
         record: bool = False,
         allocation: str | None = None,
         compensate: float | None = None,
+        controller: str | None = None,
     ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
         budget: default: the one that the pruner was saved with. allocation, compensate: in place of those that it was made with.
+        controller: of a mean budget: 'integral' moves its price so that the mean holds while the traffic changes, which makes a
+            plan depend on the inputs before it; 'none' leaves it as the calibration samples fixed it. Default: 'integral', with
+            the state that it was saved with.
         """
-        from dataclasses import replace  # noqa: PLC0415
-
         from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - only for what was saved
 
         given: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
         spec = PrunerSpec.load(folder).at(budget)
+        if controller is not None:
+            spec = spec.with_controller(controller)
         return replace(spec, **{name: each for name, each in given.items() if each is not None}).resolve(record=record)
 
     @property
@@ -107,9 +113,17 @@ class Pruner:
             "or with Pruner.from_pretrained from the folder of a search."
         )
 
+    @property
+    def controller(self) -> MeanController | None:
+        """What keeps the mean of a mean budget; None where nothing does. `running_mean` is over the last 256 inputs."""
+        return getattr(self.schedule, "controller", None)
+
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
-        self.spec.save(folder)
+        spec = self.spec
+        if self.controller is not None:
+            spec = replace(spec, planner={**spec.planner, "controller": self.controller.to_dict()})
+        spec.save(folder)
         return Path(folder)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload pruner") -> str:

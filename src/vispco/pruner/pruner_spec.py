@@ -84,6 +84,7 @@ class PrunerSpec:
         budget: BudgetLike | None = None,
         allocation: str | None = None,
         compensate: float | None = None,
+        controller: str | None = None,
     ) -> PrunerSpec:
         """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
@@ -107,7 +108,8 @@ class PrunerSpec:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
             found = PrunerSpec.load(pruner).at(plain)
-            return replace(found, **{name: each for name, each in options.items() if each is not None})
+            found = replace(found, **{name: each for name, each in options.items() if each is not None})
+            return found if controller is None else found.with_controller(controller)
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
 
@@ -200,6 +202,14 @@ class PrunerSpec:
                 "This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         return self if budget is None else replace(self, budget=str(budget) if isinstance(budget, Budget) else budget)
+
+    def with_controller(self, name: str) -> Self:
+        """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
+        from vispco.pruner.mean_controller import check_controller  # noqa: PLC0415 - only for mean budgets
+
+        if check_controller(name) != "none" and self.planner.get("controller") != "none":
+            return self
+        return replace(self, planner={**self.planner, "controller": name})
 
     def resolve(self, model: Any = None, *, record: bool = False) -> Pruner:
         """A new pruner. model: the one that it is for; needed by a published method, by steps, and by a schedule as text."""

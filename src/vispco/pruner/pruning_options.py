@@ -28,6 +28,10 @@ COMPENSATE = (
     "Attention that text gives back to the visual tokens that are left: their logits += COMPENSATE * log(shown / left), such as "
     "0.75; 0 is off."
 )
+CONTROLLER = (
+    "Of a mean budget: integral moves its multiplier so that the mean holds while the traffic changes, none leaves it fixed. "
+    "[integral]"
+)
 Scorer = Annotated[str, typer.Option(help="Which tokens stay, alone or as a chain (divprune+fastv): {scorers}.")]
 OneChain = Annotated[
     str | None,
@@ -104,12 +108,19 @@ class PrunerOptions:
     ] = None
     allocation: OwnAllocation = None
     compensate: OwnCompensation = None
+    controller: Annotated[str | None, typer.Option(help=CONTROLLER, show_default=False)] = None
 
     def spec(self) -> PrunerSpec:
         """How the model is pruned. What is wrong with it is refused now, before a model is loaded."""
         from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - torch
 
-        return PrunerSpec.choose(**asdict(self) | {"budget": one_budget(self.budget)})
+        return PrunerSpec.choose(**asdict(self) | {"budget": self._budget()})
+
+    def _budget(self) -> float | str:
+        """Of what a run found any budget (mean:0.2,max:0.5, 40ms), else a fraction of the FLOPs."""
+        from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
+
+        return one_budget(self.budget) if self.pruner is None else Budget.of(self.budget).plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import tiny
 from search.random_batches import make_batches
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
+from vispco.search.joint.anchor_selection import is_gain
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.level_search import LevelSearch
@@ -107,19 +108,32 @@ def test_fewer_configurations_are_measured_where_they_are_dear_and_more_where_ch
     assert JointSettings().at(1, budget) == 1
 
 
-def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_shortlist(ground):
+@pytest.mark.parametrize("sure", [-1e9, 1e9])
+def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_shortlist(ground, monkeypatch, sure):
+    """All trials of a level are without one where none gains more than its error."""
+    monkeypatch.setattr("vispco.search.joint.level_search.is_gain", lambda _, errors: errors > 0 and sure < 0)
     search = level_search(ground, compensations=(1.0, -0.5))
-    search.scout(CHAINS)
+    search.measure_chains(CHAINS)
     best, before = search.best(1)[0], set(search.trials)
     search.compensate()
+    if sure > 0:
+        assert set(search.trials) == before
+        return
     tried = [t for t in search.trials.values() if torch.equal(t.params, best.params)]
     tried = [t for t in tried if t.chain.with_compensation(0.0) == best.chain]
     assert {t.chain.compensate for t in tried} == {0.0, 1.0, -0.5}
-    found = min(tried, key=lambda trial: trial.loss).chain.compensate
-    others = [t for key, t in search.trials.items() if key not in before and t not in tried]
-    assert {t.chain.compensate for t in others} == ({found} if found else set())
     assert len({float(t.kl.sum()) for t in tried}) == 3, "a compensation changed nothing"
+    found = min((t for t in tried if t.chain.compensate), key=lambda trial: trial.loss).chain.compensate
+    others = [t for key, t in search.trials.items() if key not in before and t not in tried]
+    assert {t.chain.compensate for t in others} == {found}
+
+
+def test_a_compensation_must_gain_more_than_its_error(ground):
+    clear, noise = torch.full((48,), 0.1) + 0.01 * torch.randn(48), torch.randn(48)
+    assert is_gain(clear, 2.0)
+    assert not is_gain(noise - noise.mean() + 0.1, 2.0)
     unchanged = level_search(ground, compensations=())
-    unchanged.scout(CHAINS)
+    unchanged.measure_chains(CHAINS)
+    before = set(unchanged.trials)
     unchanged.compensate()
     assert set(unchanged.trials) == before

@@ -70,7 +70,7 @@ def test_noise_is_remembered_as_one_configuration(measured):
     lot = torch.rand(table.kl.shape, generator=torch.Generator().manual_seed(1))
     (fit,) = fit_by_neighbours(replace(table, kl=0.3 + 0.1 * lot)).levels.values()
     assert len(fit.choice.columns) == 1
-    torch.testing.assert_close(fit.remembered, -torch.expm1(-(0.3 + 0.1 * lot)))
+    torch.testing.assert_close(fit.stored, -torch.expm1(-(0.3 + 0.1 * lot)))
 
 
 def test_neighbours_are_the_same_at_all_levels(measured):

@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import vispco
@@ -87,6 +88,22 @@ def test_the_model_is_listed_and_metrics_are_counted(server, samples):
     assert server.metric("completion_tokens_total") - before == usage.completion_tokens
     assert server.metric("flops_total") < server.metric("flops_unpruned_total")
     assert server.metric("requests_waiting") == 0
+
+
+def test_a_mean_budget_tells_its_target_and_how_far_it_is():
+    from vispco.pruner.mean_controller import MeanController
+    from vispco.serving.server.metrics import ServerMetrics, controller_gauges
+
+    parser = pytest.importorskip("prometheus_client.parser")
+    controller = MeanController(0.2)
+    assert "vispco_budget_mean_running" not in ServerMetrics().text(controller_gauges(controller))
+    controller.settle(np.array([0.2, 0.2]), np.array([0.2, 0.3]))
+    page = ServerMetrics().text(controller_gauges(controller))
+    told = {each.name: each.samples[0].value for each in parser.text_string_to_metric_families(page) if each.samples}
+    assert told["vispco_budget_mean_target"] == 0.2
+    assert told["vispco_budget_mean_running"] == pytest.approx(0.25)
+    assert told["vispco_budget_debt"] == pytest.approx(0.5)
+    assert "vispco_budget" not in ServerMetrics().text()
 
 
 def test_metrics_are_read_by_prometheus(server):

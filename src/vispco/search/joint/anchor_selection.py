@@ -89,14 +89,14 @@ def greedy_anchors(kl: Tensor, estimate: Tensor, size: int) -> list[int]:
     return chosen
 
 
-def is_gain(gain: Tensor) -> bool:
-    """Whether the mean of a gain [M] is above its noise, and above 0 without its largest value."""
-    return _is_above_noise(gain) and bool(gain.sum() - gain.max() > 0)
+def is_gain(gain: Tensor, errors: float = _NOISE) -> bool:
+    """Whether the mean of a gain [M] is above so many standard errors, and above 0 without its largest value."""
+    return _is_above_noise(gain, errors) and bool(gain.sum() - gain.max() > 0)
 
 
-def _is_above_noise(difference: Tensor) -> bool:
+def _is_above_noise(difference: Tensor, errors: float = _NOISE) -> bool:
     """Whether the mean of a difference [M] is more than noise."""
-    return bool(difference.mean() > _NOISE * difference.std() / len(difference) ** 0.5)
+    return bool(difference.mean() > errors * difference.std() / len(difference) ** 0.5)
 
 
 def _sets(count: int) -> Iterator[list[int]]:

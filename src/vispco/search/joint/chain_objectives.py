@@ -36,7 +36,7 @@ class ChainObjectives:
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], kernel: Kernel | None = None) -> None:
         self.cost, self.kernel = objective.cost, kernel or joint_kernel()
-        self.objective = objective
+        self.objective, self.candidates = objective, frozenset(chains)
         self.objectives = _Objectives(objective)
         for chain in chains:
             self.objectives[chain]

@@ -14,7 +14,7 @@ from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
-from vispco.search.joint.anchor_selection import greedy_anchors, select_anchors
+from vispco.search.joint.anchor_selection import greedy_anchors, is_gain, select_anchors
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
 from vispco.search.joint.joint_settings import JointSettings
@@ -22,6 +22,7 @@ from vispco.search.joint.space import chain_shapes
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 
+_GAIN_ERRORS = 2.0  # standard errors that a compensation must gain: the best of several, on few samples
 _MAX_LOSS_RATIO = 2.0  # of a trial to the best one: up to it, the best trial of each other first scorer is promoted
 _UNMEASURED = torch.empty(0)
 
@@ -112,15 +113,26 @@ class LevelSearch:
         self._measure_to(wanted, 0)
 
     def compensate(self) -> None:
-        """The best trial with attention given back, by several betas; then the rest of the shortlist by the best of them."""
+        """Measure the best trial with several compensations, then the shortlist with the best of them.
+
+        Where none of them gains more than two standard errors on the same samples, no trial of this level has one: few samples
+        would find a compensation by chance, and lose by it elsewhere.
+        """
         betas = (0.0, *self.settings.compensations)
         if len(betas) == 1:
             return
         best = self.best(1)[0]
         tried = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
         self._measure_to(tried, 0)
-        beta = min((self.trials[trial.key] for trial in tried), key=lambda trial: trial.loss).chain.compensate
-        for trial in self._shortlist(self.settings.at(self.settings.shortlist[0], self.budget)) if beta else ():
+        plain, *others = (self.trials[trial.key] for trial in tried)
+        found = min(others, key=lambda trial: trial.loss)
+        common = min(len(plain.kl), len(found.kl))
+        if not is_gain(saturating_loss(plain.kl[:common]) - saturating_loss(found.kl[:common]), _GAIN_ERRORS):
+            known = self.chains.candidates
+            self.trials = {k: t for k, t in self.trials.items() if not t.chain.compensate or t.chain in known}
+            return
+        beta = found.chain.compensate
+        for trial in self._shortlist(self.settings.at(self.settings.shortlist[0], self.budget)):
             self._measure_to(self._add(trial.chain.with_compensation(beta), trial.params[None]), 0)
 
     def promote(self) -> None:

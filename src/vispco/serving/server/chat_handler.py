@@ -97,7 +97,8 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pictures")
         self._prepared = asyncio.Semaphore(PREPARED)
         self._running: dict[str, PrunedGeneration] = {}
-        self._pruner: Callable[[float], Pruner] = lru_cache(PRUNERS_HELD)(self._new_pruner)
+        self._pruner: Callable[[float | str], Pruner] = lru_cache(PRUNERS_HELD)(self._new_pruner)
+        self._usual: Pruner | None = None  # of requests that give no budget; its controller, if any, knows all of them
 
     async def handle_request(self, body: dict[str, Any], request_id: str) -> Any:
         del request_id  # a client may send the same one twice
@@ -140,14 +141,23 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
             self._running.pop(next(iter(self._running)))
         return request
 
-    def _new_pruner(self, budget: float) -> Pruner:
-        _, model, _ = self._resolve_model({})
-        return self.rules.spec.at(budget).resolve(model)
+    def _new_pruner(self, budget: float | str) -> Pruner:
+        if budget == self.rules.spec.budget:
+            return self.usual_pruner
+        return self.rules.spec.at(budget).resolve(self._resolve_model({})[1])
 
-    def _budget(self, given: Any) -> float:
-        wanted = (self.rules.spec.budget or BUDGET) if given is None else given
+    @property
+    def usual_pruner(self) -> Pruner:
+        """The pruner of requests that give no budget."""
+        if self._usual is None:
+            self._usual = self.rules.spec.resolve(self._resolve_model({})[1])
+        return self._usual
+
+    def _budget(self, given: Any) -> float | str:
+        if given is None:
+            return self.rules.spec.budget or BUDGET
         try:
-            return Budget.of(wanted).fraction
+            return Budget.of(given).fraction
         except InvalidInputError as error:
             raise RequestError(str(error), param="budget") from error
 

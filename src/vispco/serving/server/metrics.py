@@ -7,6 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vispco.pruner.mean_controller import MeanController
     from vispco.serving.server.pruned_generation import PruningUsage
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -20,6 +23,13 @@ HELP = {
     "visual_tokens_kept_total": "Visual tokens that a layer processed, mean over layers.",
     "flops_total": "FLOPs of the language model for prompts (exact).",
     "flops_unpruned_total": "What they would have been without pruning.",
+}
+
+
+GAUGES = {
+    "budget_mean_target": "The mean of a mean budget, a fraction of the unpruned FLOPs.",
+    "budget_mean_running": "What the last 256 prompts with pictures spent, at the server's own budget.",
+    "budget_debt": "What prompts have spent above the mean so far, in means, as the controller keeps it.",
 }
 
 
@@ -67,8 +77,8 @@ class ServerMetrics:
             for bound in SECONDS:
                 self._buckets[bound] += seconds <= bound
 
-    def text(self) -> str:
-        """The page that Prometheus fetches."""
+    def text(self, gauges: Mapping[str, float] | None = None) -> str:
+        """The page that Prometheus fetches. gauges: more of them, by names of `GAUGES`."""
         with self._lock:
             lines: list[str] = []
             for name, description in HELP.items():
@@ -79,6 +89,7 @@ class ServerMetrics:
                 else:
                     lines.append(f"vispco_{name} {self._counts[name]:.17g}")
             lines += [
+                *(line for name, value in (gauges or {}).items() for line in _gauge(name, value)),
                 "# HELP vispco_requests_waiting Requests that wait or are answered now.",
                 "# TYPE vispco_requests_waiting gauge",
                 f"vispco_requests_waiting {self.waiting}",
@@ -90,3 +101,14 @@ class ServerMetrics:
                 f"vispco_request_seconds_count {self._answers}",
             ]
         return "\n".join(lines) + "\n"
+
+
+def controller_gauges(controller: MeanController) -> dict[str, float]:
+    """What the controller of a mean budget keeps, and how far it is."""
+    running = controller.running_mean
+    found = {"budget_mean_target": controller.mean, "budget_debt": controller.debt}
+    return found if running is None else {**found, "budget_mean_running": running}
+
+
+def _gauge(name: str, value: float) -> list[str]:
+    return [f"# HELP vispco_{name} {GAUGES[name]}", f"# TYPE vispco_{name} gauge", f"vispco_{name} {value:.9g}"]

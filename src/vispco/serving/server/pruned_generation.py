@@ -37,7 +37,7 @@ class PruningUsage:
     waiting_ms: for the requests before it.
     """
 
-    budget: float
+    budget: float | str
     method: str
     visual_tokens: int
     visual_tokens_kept: float
@@ -59,8 +59,8 @@ class PrunedGeneration:
         self,
         model: Any,
         tokenizer: Any,
-        pruner: Callable[[float], Pruner],
-        budget: float,
+        pruner: Callable[[float | str], Pruner],
+        budget: float | str,
         cancelled: threading.Event,
         on_end: OnEnd,
         stops: tuple[str, ...] = (),

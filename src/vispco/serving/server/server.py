@@ -18,7 +18,7 @@ from vispco.core.errors import VispcoError
 from vispco.models.model_spec import ModelSpec
 from vispco.serving.server.chat_handler import PrunedChatHandler, ServingRules
 from vispco.serving.server.gate import Gate
-from vispco.serving.server.metrics import CONTENT_TYPE, ServerMetrics
+from vispco.serving.server.metrics import CONTENT_TYPE, ServerMetrics, controller_gauges
 from vispco.serving.server.request_error import RequestError, error_body
 
 ROUTES = ("/v1/chat/completions", "/v1/models", "/health", "/metrics")
@@ -58,13 +58,14 @@ def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -
     metrics, state = ServerMetrics(), GenerationState()
     manager = PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
-    rules.spec.resolve(handler._resolve_model({})[1])  # noqa: SLF001 - what is wrong with it is told before a request
+    controller = handler.usual_pruner.controller  # what is wrong with the pruner is told before a request
     # by name: versions of transformers have different handlers, and what stands behind them is whether other sites may call
     handlers = dict.fromkeys(name for name in signature(build_server).parameters if name.endswith("_handler"))
     app = build_server(manager, **{**handlers, "chat_handler": handler}, generation_state=state)
 
     def tell_metrics() -> PlainTextResponse:
-        return PlainTextResponse(metrics.text(), media_type=CONTENT_TYPE)
+        gauges = {} if controller is None else controller_gauges(controller)
+        return PlainTextResponse(metrics.text(gauges), media_type=CONTENT_TYPE)
 
     app.add_api_route("/metrics", tell_metrics, methods=["GET"], response_model=None)
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
