@@ -188,7 +188,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "serving": {
         "rps.cold": "requests per second in vLLM, a quarter of the tokens over all, {} at a time",
-        "rps.repeated": "the same for pictures that were asked about before, {} at a time",
+        "rps.repeated": "requests per second in vLLM, the same, repeated pictures, {} at a time",
         "ttft_p50.cold": "time to first token, median, {} at a time",
         "ttft_p50.repeated": "time to first token, median, repeated pictures, {} at a time",
         "ttft_p95.cold": "time to first token, 95th percentile, {} at a time",

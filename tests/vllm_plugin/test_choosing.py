@@ -19,6 +19,7 @@ from vispco.vllm.choosing import (
     grid_places,
     line_places,
     prompt_positions,
+    tower_batches,
 )
 from vispco.vllm.settings import kept_tokens
 
@@ -64,6 +65,14 @@ def test_positions_are_those_of_a_walk_over_the_tokens(pictures, behind):
     expected, offset = naive_positions(token + behind, given)
     assert positions.tolist() == [expected] * 3
     assert delta == offset
+
+
+@given(st.lists(st.integers(1, 9), min_size=1), st.integers(1, 20))
+def test_pictures_go_to_the_tower_in_order_and_not_too_many_at_once(sizes, most):
+    batches = tower_batches(sizes, most)
+    assert [size for which in batches for size in sizes[which]] == sizes
+    assert all(len(sizes[which]) == 1 or sum(sizes[which]) <= most for which in batches)
+    assert all(sum(sizes[which]) + sizes[which.stop] > most for which in batches[:-1])
 
 
 def test_grid_and_line_places():

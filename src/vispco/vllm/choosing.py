@@ -73,6 +73,18 @@ def line_places(index: Tensor) -> Tensor:
     return index[:, None].expand(-1, AXES)
 
 
+def tower_batches(sizes: list[int], most: int) -> list[slice]:
+    """Neighbouring pictures of so many tokens at most together; a larger one is alone."""
+    found: list[slice] = []
+    start, total = 0, 0
+    for place, size in enumerate(sizes):
+        if place > start and total + size > most:
+            found.append(slice(start, place))
+            start, total = place, 0
+        total += size
+    return [*found, slice(start, len(sizes))]
+
+
 def check_places(largest: int) -> None:
     """A picture whose places do not fit into two digits is refused."""
     if largest >= BASE**2:

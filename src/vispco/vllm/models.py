@@ -27,6 +27,7 @@ from vispco.vllm.choosing import (
     grid_places,
     line_places,
     prompt_positions,
+    tower_batches,
 )
 from vispco.vllm.processing import PICTURES, PrunedInfo, PrunedProcessor
 from vispco.vllm.settings import ServingSettings
@@ -44,6 +45,7 @@ class PrunedPictures:
         config = vllm_config.model_config.hf_config
         self.picture_scorer = ServingSettings.of_config(config).chooser
         self.embedding_width: int = config.get_text_config().hidden_size
+        self.tower_tokens: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._places: tuple[Tensor, Tensor] | None = (
             None  # of the step that is about to run: columns [K], places [3, K]
         )
@@ -56,10 +58,18 @@ class PrunedPictures:
         """The length of a picture in positions, by which the text behind it is shifted."""
         return max(grid)
 
+    def some_pictures(self, inputs: Mapping[str, Any], which: slice) -> dict[str, Any]:
+        """The tower's inputs for some of the pictures."""
+        return {key: value[which] for key, value in inputs.items()}
+
     def embed_multimodal(self, **kwargs: Any) -> tuple[Tensor, ...]:
-        pictures: Tensor = kwargs.pop(PICTURES)
-        found = super().embed_multimodal(**kwargs)  # type: ignore[misc]
-        return tuple(self._thinned(states, *row) for states, row in zip(found, pictures.tolist(), strict=True))
+        """In batches of as many whole tokens as vLLM would give a tower: it counts those that will be left."""
+        rows = kwargs.pop(PICTURES).tolist()
+        found: list[Tensor] = []
+        for which in tower_batches([math.prod(grid) for _, *grid in rows], self.tower_tokens):
+            states = super().embed_multimodal(**self.some_pictures(kwargs, which))  # type: ignore[misc]
+            found += [self._thinned(each, *row) for each, row in zip(states, rows[which], strict=True)]
+        return tuple(found)
 
     def _thinned(self, states: Tensor, left: int, *grid: int) -> Tensor:
         """The pruned picture: [N, W] -> [left, W + COLUMNS]. DeepStack's features are columns of W."""
@@ -117,6 +127,11 @@ class QwenPictures(PrunedPictures):
                 is_neox_style=True,
                 rope_parameters={"partial_rotary_factor": 0.5, "rope_theta": base},
             )
+
+    def some_pictures(self, inputs: Mapping[str, Any], which: slice) -> dict[str, Any]:
+        ends = [0, *inputs["image_grid_thw"].prod(-1).cumsum(0).tolist()]  # patches, on the host
+        patches = slice(ends[which.start], ends[which.stop])
+        return {key: value[patches if key == "pixel_values" else which] for key, value in inputs.items()}
 
 
 class QwenProcessor(PrunedProcessor):
