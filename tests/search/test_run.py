@@ -38,7 +38,7 @@ WAYS = [(mode, solver) for mode, solvers in SOLVERS.items() for solver in solver
 
 def load(folder, budget):
     """What runs: the chain and the planner of a folder at a budget."""
-    pruner = PrunerSpec.load(folder).at(budget).resolve()
+    pruner = PrunerSpec.choose(pruner=str(folder), budget=budget).resolve()
     return pruner.chain, pruner.schedule
 
 
