@@ -145,6 +145,8 @@ def _obstacles(chain: Chain) -> list[str]:
         found.append(
             f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
         )
+    if chain.compensate:
+        found.append(f"gives attention back by a bias, which vLLM's attention does not take. {ALONE}")
     if chain.merges:
         found.append(f"merges tokens, which is not served inside vLLM. {ALONE}")
     if chain.decides_count:
