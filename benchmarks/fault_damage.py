@@ -16,9 +16,9 @@ from fault_disturbances import Tally, Undisturbed, folder
 from vispco import report
 from vispco.core.errors import VispcoError
 from vispco.core.runs.run_record import check_complete
-from vispco.demo.outcome import outcome
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report import run_files
+from vispco.report.demo.outcome import outcome
 
 
 def read_run(out: Path) -> Any:

@@ -12,9 +12,9 @@ from vispco.cli.config import facts
 from vispco.cli.console import bar, fitted_table, say, show
 from vispco.cli.options import AsJson, Overwrite, spread
 from vispco.cli.place import run_folder
-from vispco.demo.demo_options import DemoOptions
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import MODEL, ModelSpec
+from vispco.report.demo.demo_options import DemoOptions
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def demo(
         vispco demo --model ./my-model --out runs/mine --tasks chartqa=ChartQA.tsv --data conversations.json
     """
     folder = run_folder(out, overwrite=overwrite)
-    from vispco.demo.forecast import Forecast  # noqa: PLC0415
-    from vispco.demo.outcome import caption, outcome, outcome_table  # noqa: PLC0415
-    from vispco.demo.run import run  # noqa: PLC0415
+    from vispco.report.demo.forecast import Forecast  # noqa: PLC0415
+    from vispco.report.demo.outcome import caption, outcome, outcome_table  # noqa: PLC0415
+    from vispco.report.demo.run_demo import run  # noqa: PLC0415
 
     settings = options.settings(model, asked, calibration, folder, threads, say)
     with bar(f"{model.name}: demo") as shown:

@@ -15,7 +15,7 @@ from vispco.pruner.pruning_options import OneChain, budgets_of, budgets_option
 if TYPE_CHECKING:
     from vispco.core.runs.run_folder import RunFolder
     from vispco.data.sample import Sample
-    from vispco.demo.settings import DemoSettings
+    from vispco.report.demo.demo_settings import DemoSettings
 
 CALIBRATION = 48  # items of each synthetic task, where --samples does not say: fewer than a search has, to be quick
 SWEPT = "fastv"  # the scorer of the sweep beside a joint search
@@ -56,8 +56,8 @@ class DemoOptions:
         import torch  # noqa: PLC0415
 
         from vispco.core.runs.provenance import cores  # noqa: PLC0415
-        from vispco.demo.settings import DemoSettings  # noqa: PLC0415
         from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+        from vispco.report.demo.demo_settings import DemoSettings  # noqa: PLC0415
         from vispco.scorers import Chain  # noqa: PLC0415
         from vispco.timing import BenchSettings  # noqa: PLC0415
 

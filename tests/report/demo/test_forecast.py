@@ -2,7 +2,7 @@
 
 import pytest
 
-from vispco.demo.forecast import Forecast
+from vispco.report.demo.forecast import Forecast
 
 STAGES = {"search": 60.0, "sweep": 30.0, "page": 10.0}
 

@@ -4,7 +4,7 @@ import pytest
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.run_folder import RunFolder
-from vispco.demo.finished_stages import FinishedStages
+from vispco.report.demo.finished_stages import FinishedStages
 
 
 @pytest.fixture

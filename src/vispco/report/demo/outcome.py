@@ -9,10 +9,10 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import read_json_object
-from vispco.demo.run import BENCH
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
 from vispco.pruner.run_files import UNPRUNED
+from vispco.report.demo.run_demo import BENCH
 from vispco.report.run_files import read
 
 

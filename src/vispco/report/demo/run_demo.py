@@ -12,11 +12,11 @@ from typing import Any, Literal
 from vispco import report
 from vispco.core.runs.run_folder import RunFolder
 from vispco.cost.time_profile import ProfileError
-from vispco.demo.finished_stages import FinishedStages
-from vispco.demo.settings import DemoSettings
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.report.demo.demo_settings import DemoSettings
+from vispco.report.demo.finished_stages import FinishedStages
 from vispco.report.examples import add_examples, of_each_task
 from vispco.report.run_files import EXAMPLES
 from vispco.search.run_search import search
