@@ -17,7 +17,7 @@ from vispco.evaluation.candidate import Candidate, CandidateRun
 from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import Reference, answer_logits
-from vispco.evaluation.prefix_shelf import PrefixShelf
+from vispco.evaluation.prefix_cache import PrefixCache
 from vispco.evaluation.tally import Tally, mean
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike
@@ -84,7 +84,7 @@ class TaskEvaluator:
         self.costs: Mapping[str, cost.Cost] = {name: cost.get(name, model.config) for name in costs}
         self.store = store if store is not None else FeatureStore(model, processor)
         self.reference = reference if reference is not None else Reference(model)
-        self.prefixes = PrefixShelf(share)
+        self.prefixes = PrefixCache(share)
         self._answered: set[str] = set()
         self.num_layers = len(family_of(model).layers(model))
 

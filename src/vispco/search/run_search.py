@@ -12,11 +12,9 @@ import torch
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
-from vispco.cost import Cost
 from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
-from vispco.kernels import Kernel
 from vispco.pruner import run_files as disk
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
@@ -24,9 +22,8 @@ from vispco.search import ranks
 from vispco.search.claim import claimed
 from vispco.search.evaluate_planners import evaluate_planners
 from vispco.search.modes import SearchRun, run_mode
-from vispco.search.presets import SearchPreset
 from vispco.search.search_journal import SearchJournal
-from vispco.search.search_spec import BUDGETS, Effort, Mode, SearchSpec
+from vispco.search.search_spec import BUDGETS, SearchSpec
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -42,60 +39,29 @@ def search(
     *,
     spec: SearchSpec | None = None,
     scorer: ChainLike | None = None,
-    scorers: Sequence[ChainLike] | None = None,
-    servable: bool = False,
-    cacheable: bool = False,
-    kernel: str | Kernel = "steps",
-    mode: Mode | None = None,
-    allocation: str | None = None,
-    compensate: float | None = None,
-    solver: str | None = None,
     budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
     test: Sequence[Sample] | None = None,
-    cost: str | Cost = "exact",
-    preset: str | SearchPreset | None = None,
-    effort: Effort | None = None,
     seed: int = 0,
     facts: Mapping[str, Any] | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> Frontier:
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
 
     directory: a new folder, or that of the same search, which continues, or gives its frontier if it was finished; one with
     anything else in it is refused (`vispco.core.runs.run_folder`).
 
-    Without `scorer` the joint space is searched: which chain of scorers, and which schedule. scorers: only these chains.
-    servable: only configurations that prune once, before layer 0. cacheable: only chains whose choice does not depend on the
-    question. With one scorer, its schedules alone are searched.
-    allocation: how a prompt's tokens are divided over its pictures: 'score', 'equal' or 'size' (`vispco.scorers.allocation`).
-    compensate: attention that text gives back to the visual tokens that are left (`Chain.compensate`); default: a joint search
-    finds it level by level, others have none.
+    Without `scorer` the joint space is searched: which chain of scorers, and which schedule. With one scorer, its schedules
+    alone are searched. options: further arguments of `SearchSpec.choose`, such as scorers, servable, mode or compensate.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
-    calibration set itself, which flatters. solver: 'projection' or 'lagrangian', for a predictor also 'table';
-    default: 'projection' for a static search, 'table' for a predictor (docs/what-was-measured.md says why). preset: by name;
-    default: the paper's row for this model and kernel. seed: of everything that is drawn. spec: all of these at once (scorer
-    to seed), in place of them. facts: more for config.json, such as the command that was given.
+    calibration set itself, which flatters. seed: of everything that is drawn. spec: all of these at once (scorer, budgets,
+    seed and options), in place of them. facts: more for config.json, such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
-    spec = spec or SearchSpec.choose(
-        scorer,
-        scorers,
-        servable=servable,
-        cacheable=cacheable,
-        kernel=kernel,
-        mode=mode,
-        allocation=allocation,
-        compensate=compensate,
-        solver=solver,
-        budgets=tuple(budgets),
-        cost=cost,
-        preset=preset,
-        effort=effort,
-        seed=seed,
-    )
+    spec = spec or SearchSpec.choose(scorer, budgets=tuple(budgets), seed=seed, **options)
     spec = spec.for_model(model.config)
     with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder, finished):
         if finished and place is not None:

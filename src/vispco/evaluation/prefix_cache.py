@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 
 
-class PrefixShelf:
+class PrefixCache:
     """Prefixes by batch. Those beyond `memory` bytes are held only until they are released."""
 
     def __init__(self, memory: int = 0) -> None:
