@@ -17,7 +17,7 @@ SEED = 0
 PLACES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {  # number of mutants, sources, tests
     "engine": (44, ("engine/*",), ("engine", "methods", "check", "core/test_layout.py")),
     "cost": (28, ("cost/*",), ("cost", "kernels", "pruner/presets", "engine/test_flops.py")),
-    "pruner": (28, ("pruner/*",), ("pruner", "search/table", "search/joint")),
+    "pruner": (28, ("pruner/*",), ("pruner", "search/test_predictor.py", "search/joint")),
     "evaluation": (22, ("evaluation/*",), ("evaluation", "search/test_objective.py")),
     "metrics": (22, ("metrics/**/*",), ("metrics", "data", "real/test_benchmark_samples.py")),
     "serving": (18, ("serving/server/*",), ("serving/server",)),

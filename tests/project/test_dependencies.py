@@ -11,7 +11,7 @@ from project.sources import PACKAGE, ROOT, imported_packages
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The name to import, where it is not the name to install.
 DISTRIBUTIONS = {"PIL": "pillow", "yaml": "pyyaml", "cooper": "cooper-optim", "importlinter": "import-linter"}
-COMES_WITH = {"grimp": "import-linter", "griffe": "mkdocstrings"}
+COMES_WITH = {"grimp": "import-linter", "griffe": "mkdocstrings", "pyarrow": "datasets"}
 # Declared without an import of vispco's own: another package needs it there.
 NOT_IMPORTED = {"huggingface-hub"}
 

@@ -28,7 +28,13 @@ SMALL = Effort(
     batch_size=4,
     descent=DescentSettings(starts=2, outer=1, inner=1, explore=3),
     one_chain=JointSettings(
-        levels=(0.3, 0.6), ranking_levels=(0.3,), rungs=(4, 4, 8), shapes=4, shortlist=(3, 2), anchors=2
+        compensations=(),
+        levels=(0.3, 0.6),
+        ranking_levels=(0.3,),
+        rungs=(4, 4, 8),
+        shapes=4,
+        shortlist=(3, 2),
+        anchors=2,
     ),
     training=TrainingSettings(steps=2, inner=1, save_every=1),
     predictor={"width": 16, "queries": 2},
