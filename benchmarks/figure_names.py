@@ -13,8 +13,10 @@ TITLES = {
     "families": "Classes of transformers",
     "faults": "Kills, full disks and damaged files",
     "grids_again": "The committed grids",
+    "house": "The size of the package",
     "joint": "The joint search",
     "learned": "Learned methods",
+    "mutants": "Faults that the tests notice",
     "methods": "Published methods",
     "overhead": "Operations",
     "predictor": "The predictor",
@@ -32,6 +34,21 @@ TITLES = {
 }
 
 NAMES: dict[str, dict[str, str]] = {
+    "house": {
+        "lines": "lines of Python in the package",
+        "public_names": "functions and classes without an underscore",
+        "folders": "folders of the package",
+        "loose_files": "files beside them",
+        "readme_bytes": "size of the README",
+        "functions_per_ask": "functions of the package that one `vispco ask` calls",
+        "modules_imported_by_pruner": "modules of the package that a `Pruner` imports",
+        "largest_parameter_list": "parameters of the function with the most",
+        "repeated_file_names": "file names that occur twice",
+    },
+    "mutants": {
+        "killed": "single-line faults that the tests notice",
+        "mutants": "single-line faults that were tried",
+    },
     "budget": {
         "prefills": "prefills that were counted: every scorer, preset and joint plan, at seven budgets",
         "over": "of them above their budget",

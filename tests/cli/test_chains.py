@@ -63,6 +63,6 @@ def test_every_command_that_makes_a_pruner_takes_an_allocation(command, invoke, 
 @pytest.mark.parametrize("command", ["ask", "bench", "evaluate", "play", "search", "serve", "sweep"])
 def test_an_unknown_allocation_is_told_before_a_model_is_loaded(command, invoke, tmp_path):
     given = {"ask": (tmp_path / "none.png", "what?")}.get(command, ())
-    done = invoke(command, "no-such-model", *given, "--allocation", "fair")
+    done = invoke(command, "tiny-llava", *given, "--allocation", "fair")
     assert done.code == 1
     assert all(name in done.err for name in ("score", "equal", "size"))

@@ -180,7 +180,7 @@ def test_conversations_that_cannot_be_learned_from_end_in_a_sentence(model, text
         (("evaluate", "--tasks", "mmbench=none.tsv"), "'none.tsv' does not exist"),
         (("evaluate", "--data-root", "nowhere"), "is not a folder"),
         (("evaluate", "--device", "abacus"), "Give auto, cpu, cuda"),
-        (("evaluate", "--dtype", "int8"), "Unknown dtype 'int8'"),
+        (("evaluate", "--dtype", "int8"), "dtype='int8' was given"),
         (("evaluate", "--pruner", "runs/none"), "without --budget"),
         (("evaluate", "--budget", "0.5"), "--budget goes with --pruner"),
         (("evaluate", "--pruner", "x", "--budget", "0.5", "--schedule", "single:1:0.5"), "Keep one of them"),

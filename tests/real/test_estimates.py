@@ -113,8 +113,8 @@ def test_single_values_override_a_preset(monkeypatch):
     assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
-    assert PresetOptions(change=["fit.method=network"]).resolve(None, "steps", 1)[1].fit.method == "network"
-    with pytest.raises(UnknownNameError, match="memory, network"):
+    assert PresetOptions(change=["one_chain.shapes=16"]).resolve(None, "steps", 1)[1].one_chain.shapes == 16
+    with pytest.raises(UnknownNameError, match=r"fit\.method"):
         PresetOptions(change=["fit.method=magic"]).resolve(None, "steps", 1)
     monkeypatch.setenv("WORLD_SIZE", "4")  # as accelerate sets it
     plan = PresetOptions().resolve(config_of("llava"), "single", 160)[1].training

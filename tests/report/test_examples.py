@@ -1,7 +1,6 @@
 """Examples come from a real model under a real pruner; here an untrained one, whose tokens leave all the same."""
 
 import base64
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -72,8 +71,8 @@ def test_examples_of_a_search_are_its_planners_own(tmp_path):
     model = build_model(name).eval()
     processor = JoinedProcessor(build_image_processor(name), build_tokenizer(name), model.config)
     cost = costs.get("exact", model.config)
-    config = {"scorer": scorer.to_dict(), "kernel": kernel.config(), "cost": "exact", "budgets": [0.5, 0.8]}
-    disk.write_config(tmp_path, {**config, "dimensions": asdict(cost.dimensions)})
+    config = {"scorer": scorer.to_dict(), "kernel": kernel.config(), "cost": cost.to_dict(), "budgets": [0.5, 0.8]}
+    disk.write_config(tmp_path, config)
     disk.write_shapes(tmp_path, [FoundShape(0.5, kernel.initial(LAYERS[name]).double(), 0.1)])
     searched().save(tmp_path / "frontier.json")
     (example,) = collect_run(model, processor, dataset("test")[:1], tmp_path, max_new_tokens=2)

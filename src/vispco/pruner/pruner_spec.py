@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vispco.core.errors import InvalidInputError, check_version, parsing
+from vispco.core.errors import InvalidInputError, UnknownNameError, check_version, parsing
 from vispco.core.runs import files, provenance
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, BudgetLike
 from vispco.pruner.model_fingerprint import ModelFingerprint
-from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
+from vispco.scorers import SCORERS, Chain, ChainLike, check_allocation, check_compensation
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -116,6 +116,9 @@ class PrunerSpec:
             if plain is None or method.partition(":")[0].strip() in PRESETS:
                 parse(method)  # an unknown setting is refused here
                 return PrunerSpec(None, {"kind": "published", "method": method}, plain, **options)
+            known = [*PRESETS, *(name for name in SCORERS if name not in PRESETS)]
+            if method.isidentifier() and method not in known:
+                raise UnknownNameError("method", method, known)
             scorer, schedule = method, None
         chain = Chain.of(scorer or SCORER)
         if schedule is None:

@@ -8,7 +8,8 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files import Tsv
-from vispco.metrics import EvaluationSet, vqa
+from vispco.metrics import EvaluationSet
+from vispco.metrics.vqa import vqa
 
 
 def read(reader):
