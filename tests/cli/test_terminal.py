@@ -80,12 +80,14 @@ SMALL = {
 HELP_ONLY = {
     "play": "it serves a page until it is stopped; tests/serving/play drives it",
     "serve": "it answers requests until it is stopped; tests/serving drives it",
+    "vllm-args": "it prints one long line for another program; tests/vllm_plugin reads it",
     "sweep tiny-qwen --engine ray": "it needs a cluster; tests/sweep starts one",
 }
 # The reader's own model and database are what is at hand here.
 REPLACED = {
     "Qwen/Qwen2.5-VL-3B-Instruct": "tiny-qwen",
     "./my-model": "tiny-qwen",
+    "$M": "tiny-qwen",
     "postgresql+psycopg://USER@HOST/NAME": "sqlite:///sweep.db",
 }
 # Runs that a page reads and another one makes, by the name that the README's commands give them; others are its `one`.

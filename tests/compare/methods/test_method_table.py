@@ -310,7 +310,7 @@ def test_unknown_methods_are_refused_before_anything_runs():
 
 def test_the_page_of_a_run_has_the_table(table, tmp_path):
     from report.invented import write_run
-    from vispco.report.build import build
+    from vispco.report.build_page import build
 
     run = write_run(tmp_path / "run")
     table.save(run / "methods.json")
