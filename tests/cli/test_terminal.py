@@ -88,6 +88,7 @@ REPLACED = {
     "Qwen/Qwen2.5-VL-3B-Instruct": "tiny-qwen",
     "./my-model": "tiny-qwen",
     "$M": "tiny-qwen",
+    "MODEL": "tiny-qwen",
     "postgresql+psycopg://USER@HOST/NAME": "sqlite:///sweep.db",
 }
 # Runs that a page reads and another one makes, by the name that the README's commands give them; others are its `one`.
@@ -150,13 +151,17 @@ def command_of(words) -> str:
 
 def small(words):
     """The command as it is typed, with less to do: what is added here takes the place of what was typed."""
-    if any(" ".join(words).startswith(start) for start in HELP_ONLY):
+    if "--for" in words or any(
+        " ".join(words).startswith(start) for start in HELP_ONLY
+    ):  # flags of an engine: one line
         return [*command_of(words).split(), "--help"]
     added = list(SMALL[command_of(words)])
     if words[0] == "sweep" and not {"tpe", "random"} & set(words):
         added += ["--strategy", "random"]  # a whole grid takes minutes
-    if words[0] == "search" and not {"--mode", "--scorers"} & set(words):
+    if words[0] == "search" and not {"--mode", "--scorers", "--servable", "--cacheable"} & set(words):
         added += ["--scorers", "fastv,divprune+fastv"]  # of fourteen chains
+    if {"--servable", "--cacheable"} & set(words) and "--scorers" not in words:
+        added += ["--scorers", "divprune,uniform"]
     if words[0] not in NO_TASKS and "--data-root" not in words and not any(".tsv" in word for word in words):
         added += ["--tasks", "word"]
     replaced = {word for word in added if word.startswith("--") and word != "--set"}
@@ -190,6 +195,8 @@ def lay_out_page(folder):
         row["image"] = f"train2017/{row['image']}"
     (folder / "conversations.json").write_text(json.dumps(rows))
     shutil.copy(ROOT / "benchmarks" / "configs" / "Qwen2.5-VL-3B-config.json", folder)
+    own = [{"image": "photo.png", "question": f"how many, {number}?", "answer": "2"} for number in range(8)]
+    (folder / "mine.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in own))
     for name in ("photo.png", "photo.jpg"):
         Image.new("RGB", (150, 90), "teal").save(folder / name)
 
