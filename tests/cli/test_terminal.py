@@ -80,6 +80,9 @@ SMALL = {
 HELP_ONLY = {
     "play": "it serves a page until it is stopped; tests/serving/play drives it",
     "serve": "it answers requests until it is stopped; tests/serving drives it",
+    "export runs/one --budget 0.5 --for": "the same; tests/serving/test_engine_flags.py reads it",
+    "search MODEL --data mine.jsonl": "tests/cli/test_own_benchmark.py runs it",
+    "search $M --servable": "tests/search/joint runs it",
     "vllm-args": "it prints one long line for another program; tests/vllm_plugin reads it",
     "sweep tiny-qwen --engine ray": "it needs a cluster; tests/sweep starts one",
 }
@@ -87,7 +90,6 @@ HELP_ONLY = {
 REPLACED = {
     "Qwen/Qwen2.5-VL-3B-Instruct": "tiny-qwen",
     "./my-model": "tiny-qwen",
-    "$M": "tiny-qwen",
     "MODEL": "tiny-qwen",
     "postgresql+psycopg://USER@HOST/NAME": "sqlite:///sweep.db",
 }
@@ -158,10 +160,8 @@ def small(words):
     added = list(SMALL[command_of(words)])
     if words[0] == "sweep" and not {"tpe", "random"} & set(words):
         added += ["--strategy", "random"]  # a whole grid takes minutes
-    if words[0] == "search" and not {"--mode", "--scorers", "--servable", "--cacheable"} & set(words):
+    if words[0] == "search" and not {"--mode", "--scorers"} & set(words):
         added += ["--scorers", "fastv,divprune+fastv"]  # of fourteen chains
-    if {"--servable", "--cacheable"} & set(words) and "--scorers" not in words:
-        added += ["--scorers", "divprune,uniform"]
     if words[0] not in NO_TASKS and "--data-root" not in words and not any(".tsv" in word for word in words):
         added += ["--tasks", "word"]
     replaced = {word for word in added if word.startswith("--") and word != "--set"}
@@ -195,8 +195,6 @@ def lay_out_page(folder):
         row["image"] = f"train2017/{row['image']}"
     (folder / "conversations.json").write_text(json.dumps(rows))
     shutil.copy(ROOT / "benchmarks" / "configs" / "Qwen2.5-VL-3B-config.json", folder)
-    own = [{"image": "photo.png", "question": f"how many, {number}?", "answer": "2"} for number in range(8)]
-    (folder / "mine.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in own))
     for name in ("photo.png", "photo.jpg"):
         Image.new("RGB", (150, 90), "teal").save(folder / name)
 
@@ -238,4 +236,4 @@ def test_every_command_of_the_pages_was_typed_and_worked(shown):
     assert text.count("$ vispco ") == len(commands)
     helped = {command_of(words) for words in commands if words[-1] == "--help"}
     assert helped == {start.split()[0] for start in HELP_ONLY}
-    assert {command_of(words) for words in commands} == {*SMALL, "play", "serve"}
+    assert {command_of(words) for words in commands} == {*SMALL, "play", "serve", "vllm-args"}

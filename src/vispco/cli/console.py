@@ -241,13 +241,16 @@ def table(
     left: Sequence[str] = (),
     last: Sequence[str] = (),
 ) -> Any:
-    """A table. Numbers are right-aligned; the first column and those of `left` are not. last: a row under a line."""
+    """A table. Numbers are right-aligned; the first column and those of `left` are not, nor what is told layer by layer.
+
+    last: a row under a line.
+    """
     from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     found = Table(title=escape(title) or None, caption=escape(caption) or None, caption_justify="left")
     for place, name in enumerate(columns):
-        side: Literal["left", "right"] = "left" if place == 0 or name in left else "right"
+        side: Literal["left", "right"] = "left" if place == 0 or name in left or "by layer" in name else "right"
         words = [
             word
             for row in (rows if side == "left" else ())
