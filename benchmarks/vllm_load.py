@@ -94,8 +94,9 @@ class LoadedEngine:
     """`vllm.LLM` whose steps are taken here."""
 
     def __init__(self, folder: Path, keep: float, **given: Any) -> None:
-        import vispco
         from vllm import LLM
+
+        import vispco
 
         options = {"dtype": "float32", "load_format": "dummy", "max_num_seqs": 32, "block_size": 32} | given
         self.llm = LLM(str(folder), **options, **vispco.vllm.options("divprune", keep=keep))
