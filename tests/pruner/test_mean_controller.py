@@ -191,6 +191,11 @@ def test_inputs_without_a_picture_do_not_count(folder):
     assert planner.controller.running_mean <= CAP  # of the one with a picture; the other spends all of its cost
 
 
+def test_a_controller_without_a_search_is_refused():
+    with pytest.raises(InvalidInputError, match="without --pruner"):
+        PrunerSpec.choose(method="fastv", budget=0.5, controller="none")
+
+
 def test_a_ladder_has_the_fixed_multiplier_and_grows():
     from vispco.pruner.mean_budget import KlCurves, solve_multiplier
 

@@ -102,6 +102,11 @@ class PrunerSpec:
                 f"{pruner or method} has a scorer and a schedule of its own, and another was given. Keep one of them: "
                 "--pruner, --method, or --schedule with --scorer."
             )
+        if controller is not None and pruner is None:
+            raise InvalidInputError(
+                f"--controller {controller} was given without --pruner. It keeps the mean of a mean budget, which what a search "
+                "found can meet. Leave it out, or give --pruner."
+            )
         plain = None if budget is None else Budget.of(budget).plain
         options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
         if pruner is not None:

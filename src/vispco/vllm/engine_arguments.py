@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vispco.core.errors import InvalidInputError, MissingExtraError, UnsupportedModelError
-from vispco.core.runs import files
-from vispco.models.model_source import check_source
 from vispco.scorers import ChainLike
 from vispco.vllm.settings import FIELD, ServingSettings
 
@@ -140,13 +138,6 @@ def pruned_architecture(config: Mapping[str, Any]) -> str:
 
 def config_of(model: str | Path) -> Mapping[str, Any]:
     """The config of a shipped model, a folder or a hub id, as data."""
-    from vispco import models as zoo  # noqa: PLC0415 - not needed for a folder of another's
+    from vispco.models.model_source import read_config  # noqa: PLC0415 - seconds of import
 
-    if str(model) in zoo.names():
-        model = zoo.path(str(model))
-    if not Path(model).exists():
-        from transformers import AutoConfig  # noqa: PLC0415 - seconds of import
-
-        return dict(AutoConfig.from_pretrained(str(model)).to_dict())
-    check_source(Path(model))
-    return files.read_json_object(Path(model) / "config.json", what="config", remedy="Give the folder of a model.")
+    return dict(read_config(str(model)).to_dict())
