@@ -9,6 +9,8 @@ chosen one, and apart.divprune the smallest distance of two chosen ones, relativ
 root of the determinant ratio, per token. covered.scope: the sum that it maximises. kl.SCORER.MODEL: the KL to the unpruned
 model with blocks by that with the exact set, mean over 20, 35 and 50 % of the tokens. time.*: processor time of a choice by
 that of one layer of Qwen2.5-VL-3B's size on all tokens, on the host, one thread; share.*: by all of its 36 layers.
+selection_share.TOKENS: the largest share of divprune and cdpruner, one by one or in blocks; pruned_share.TOKENS: the same by 36
+layers on the tokens that stay, which is what is left of the prefill.
 """
 
 from __future__ import annotations
@@ -161,12 +163,15 @@ def judge_time() -> Iterator[dict[str, Any]]:
     for number, keep in SIZES:
         states = torch.randn(1, number, 2048)
         positions = rotary(states, torch.arange(number).expand(3, 1, -1))
+        few = [part[..., :keep, :] for part in positions]
         one = processor_seconds(lambda: layer(states, position_embeddings=positions), 2)  # noqa: B023
+        pruned = processor_seconds(lambda: layer(states[:, :keep], position_embeddings=few), 2)  # noqa: B023
+        layers = {"layer": one, "pruned_layer": pruned}
         for scorer in SCORERS:
             for exact in (True, False):
                 method = get(scorer, exact=exact)
                 spent = processor_seconds(lambda: method.select(context_of(states, keep)), 2)  # noqa: B023
-                yield {"tokens": number, "kept": keep, "scorer": scorer, "exact": exact, "seconds": spent, "layer": one}
+                yield {"tokens": number, "kept": keep, "scorer": scorer, "exact": exact, "seconds": spent, **layers}
 
 
 def main() -> None:
@@ -196,6 +201,11 @@ def main() -> None:
                 ratio, key = row["seconds"] / row["layer"], f"{row['scorer']}.{row['tokens']}"
                 figures[f"time.{key}"] = Figure(ratio, "lower", None, "layers")
                 figures[f"share.{key}"] = Figure(ratio / LAYERS, "lower", 0.02, "of the prefill")
+        for number, _ in SIZES:
+            rows = [row for row in details["time"] if row["tokens"] == number and row["scorer"] != "scope"]
+            for name, of, bar in (("selection_share", "layer", 0.02), ("pruned_share", "pruned_layer", None)):
+                share = max(row["seconds"] / row[of] for row in rows) / LAYERS
+                figures[f"{name}.{number}"] = Figure(share, "lower", bar, "of the prefill")
     write("selection", figures, details, SEED)
 
 

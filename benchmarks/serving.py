@@ -4,8 +4,8 @@ make vllm-bench NAME=serving        in the environment of `make vllm-test`; some
 
 A Qwen2.5-VL of 34 million random weights, pictures of three sizes, answers of four tokens. Concurrency is the number of
 requests in flight. Cold pictures are new to the engine; repeated ones were asked about before, with another question. All
-is measured in processor time and interleaved, since the machine may be busy; `vispco serve` answers one request at a time, so
-that its time to first token under load is a queue's and is left out.
+is measured in processor time and interleaved, since the machine may be busy. `vispco serve` answers one request at a time, so
+that its time to first token under load is mostly that of those who came before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor  # noqa: E402
 from typing import Any  # noqa: E402
 
 from figures import Figure, write  # noqa: E402
-from vllm_load import LoadedEngine, Server, pictures, write_model  # noqa: E402
+from vllm_load import Load, LoadedEngine, Server, pictures, write_model  # noqa: E402
 from vllm_plugin.pairs import ENVIRONMENT  # noqa: E402
 
 WIDTHS: dict[str, Any] = {
@@ -98,37 +98,40 @@ def measure_vllm(place: Path, requests: int, rounds: int) -> dict[str, Any]:
             for share in SHARES if number % 2 == 0 else SHARES[::-1]:
                 engine.forget()
                 for kind, text in zip(("cold", "repeated"), texts, strict=True):
-                    load = engine.run(prompts(share, text), concurrency, TOKENS)
-                    row = found.setdefault(f"{kind}.{concurrency}.{share}", {"rps": [], "p50": [], "p95": []})
-                    row["rps"].append(requests / load.seconds)
-                    row["p50"].append(load.percentile(0.5))
-                    row["p95"].append(load.percentile(0.95))
+                    add(found, f"{kind}.{concurrency}.{share}", engine.run(prompts(share, text), concurrency, TOKENS))
         print("vllm", number, {key: round(row["rps"][-1], 2) for key, row in found.items()}, flush=True)
     return found
 
 
-def rate(server: Server, shown: list[Any], concurrency: int) -> float:
-    """Requests per second of the server's processor time."""
+def load_server(server: Server, shown: list[Any], concurrency: int) -> Load:
+    """Processor time of the server for all requests, and until the first token of each."""
     begin = server.seconds
     with ThreadPoolExecutor(concurrency) as pool:
-        list(pool.map(lambda picture: server.ask(picture, QUESTIONS[0], TOKENS), shown))
-    return len(shown) / (server.seconds - begin)
+        first = list(pool.map(lambda picture: server.first_token(picture, QUESTIONS[0], TOKENS), shown))
+    return Load(server.seconds - begin, first)
 
 
-def measure_serve(place: Path, folder: Path, requests: int, rounds: int) -> dict[str, list[float]]:
-    """Requests per second of processor time, by concurrency and share."""
+def add(found: dict[str, Any], key: str, load: Load) -> None:
+    row = found.setdefault(key, {"rps": [], "p50": [], "p95": []})
+    row["rps"].append(len(load.first) / load.seconds)
+    row["p50"].append(load.percentile(0.5))
+    row["p95"].append(load.percentile(0.95))
+
+
+def measure_serve(place: Path, folder: Path, requests: int, rounds: int) -> dict[str, Any]:
+    """By concurrency and share: requests per second and times to first token, round by round."""
     shown = pictures([SIZES[number % len(SIZES)] for number in range(requests)])
     layers: int = WIDTHS["text_config"]["num_hidden_layers"]
     servers = {share: Server(str(place), share, layers, folder) for share in SHARES}
-    found: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
     try:
         for server in servers.values():
-            rate(server, shown[:2], 1)  # warms up
+            load_server(server, shown[:2], 1)  # warms up
         for number in range(rounds):
-            for concurrency in CONCURRENCIES[:2]:
+            for concurrency in CONCURRENCIES:
                 for share in SHARES if number % 2 == 0 else SHARES[::-1]:
-                    found.setdefault(f"{concurrency}.{share}", []).append(rate(servers[share], shown, concurrency))
-            print("serve", number, {key: round(row[-1], 2) for key, row in found.items()}, flush=True)
+                    add(found, f"{concurrency}.{share}", load_server(servers[share], shown, concurrency))
+            print("serve", number, {key: round(row["rps"][-1], 2) for key, row in found.items()}, flush=True)
     finally:
         for server in servers.values():
             server.close()
@@ -159,12 +162,13 @@ def main() -> None:
             figures[f"rps.{key}"] = Figure(ratio(vllm, key, "rps"), "higher", 1.0 if kind == "cold" else None, "ratio")
             for what in ("p50", "p95"):
                 figures[f"ttft_{what}.{key}"] = Figure(ratio(vllm, key, what), "lower", None, "ratio")
-    for concurrency in CONCURRENCIES[:2]:
-        pairs = zip(serve[f"{concurrency}.{SHARES[1]}"], serve[f"{concurrency}.{SHARES[0]}"], strict=True)
-        figures[f"serve_rps.{concurrency}"] = Figure(
-            statistics.median(a / b for a, b in pairs), "higher", None, "ratio"
-        )
-    over = statistics.median(vllm[f"cold.8.{SHARES[1]}"]["rps"]) / statistics.median(serve[f"8.{SHARES[1]}"])
+    for concurrency in CONCURRENCIES:
+        figures[f"serve_rps.{concurrency}"] = Figure(ratio(serve, f"{concurrency}", "rps"), "higher", None, "ratio")
+        for what in ("p50", "p95"):
+            figures[f"serve_ttft_{what}.{concurrency}"] = Figure(
+                ratio(serve, f"{concurrency}", what), "lower", None, "ratio"
+            )
+    over = statistics.median(vllm[f"cold.8.{SHARES[1]}"]["rps"]) / statistics.median(serve[f"8.{SHARES[1]}"]["rps"])
     figures["vllm_over_serve"] = Figure(over, "higher", None, "ratio")
     figures["minutes"] = Figure((time.process_time() - begin) / 60, "lower", None, "minutes of one core")
     write("serving", figures, {"vllm": vllm, "serve": serve, "shares": SHARES, "requests": given.requests}, seed=0)

@@ -182,18 +182,30 @@ class Server:
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, picture: Any, question: str, tokens: int) -> str:
+        with self._answer(picture, question, tokens) as response:
+            found: str = json.loads(response.read())["choices"][0]["message"]["content"]
+        return found
+
+    def first_token(self, picture: Any, question: str, tokens: int) -> float:
+        """Processor time of the server from a request to its first token, with all that it did for others meanwhile."""
+        begin, first = self.seconds, None
+        with self._answer(picture, question, tokens, stream=True) as response:
+            for line in response:
+                if first is None and b'"content":' in line and b'"content":""' not in line.replace(b" ", b""):
+                    first = self.seconds - begin
+        return self.seconds - begin if first is None else first
+
+    def _answer(self, picture: Any, question: str, tokens: int, **more: Any) -> Any:
         buffer = io.BytesIO()
         picture.save(buffer, "PNG")
         url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
         content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
         messages = [{"role": "user", "content": content}]
-        body = {"model": self.model, "messages": messages, "temperature": 0, "max_tokens": tokens}
+        body = {"model": self.model, "messages": messages, "temperature": 0, "max_tokens": tokens, **more}
         request = urllib.request.Request(  # noqa: S310
             f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=300) as response:  # noqa: S310
-            found: str = json.loads(response.read())["choices"][0]["message"]["content"]
-        return found
+        return urllib.request.urlopen(request, timeout=300)  # noqa: S310
 
     def close(self) -> None:
         self.process.terminate()

@@ -9,6 +9,8 @@ import pytest
 from cli.invoking import Invoke
 from vispco import __version__
 from vispco.report import build
+from vispco.timing.search_times import time_line, with_times
+from vispco.timing.timing import BenchRow
 
 SMALL = ("--tasks", "attribute", "--samples", "2", "--test", "2")
 
@@ -52,6 +54,20 @@ def test_its_page_shows_examples_and_provenance(run):
     assert source.command.startswith("vispco search tiny-llava")
     assert payload.runs[0].model == "tiny-llava"
     assert payload.methods[0].seconds > 0
+
+
+def test_it_ends_with_milliseconds_beside_flops(run, invoke):
+    """The same command of a finished run: only times are measured again."""
+    given = ("search", "--config", run / "config.json", "--out", run)
+    unpruned, pruned = invoke(*given, "--json").json["timing"]
+    assert (unpruned["configuration"], pruned["budget"]) == ("unpruned", 0.5)
+    assert min(unpruned["ttft_ms"]["p50"], pruned["ttft_ms"]["p50"]) > 0
+    assert pruned["flops"] <= 0.5
+    rows = [BenchRow(**unpruned), BenchRow(**pruned)]
+    columns, cells = with_times((("FLOPs", "accuracy"), [("49%", "90%")]), rows)
+    assert columns[1] == "first token, ms"
+    assert "×" in cells[0][1]
+    assert "unpruned" in time_line(rows)
 
 
 def test_its_config_repeats_it(run, invoke, tmp_path):

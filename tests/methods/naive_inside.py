@@ -165,6 +165,13 @@ def priortr_text(b):
     return priortr(b, text_rows(b))
 
 
+def knorm(b):
+    cache, facts = DynamicCache(), b.facts
+    naive_layer(facts["model"], facts["recorded"], b.layer - 1, b.previous, b.tokens, cache=cache)
+    mean = cache.layers[b.layer - 1].keys[0].mean(0).tolist()  # [n][d]
+    return best({v: -math.sqrt(sum(x * x for x in mean[b.at(v)])) for v in b.visual}, b.count)
+
+
 def dart(b):
     cache, facts = DynamicCache(), b.facts
     naive_layer(facts["model"], facts["recorded"], b.layer - 1, b.previous, b.tokens, cache=cache)

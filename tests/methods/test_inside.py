@@ -26,6 +26,7 @@ METHODS = {
     "priortr": naive.priortr,
     "priortr(rows=text)": naive.priortr_text,
     "dart": naive.dart,
+    "knorm": naive.knorm,
     "aim": naive.aim,
     "btp": naive.btp,
     "topv": naive.topv,

@@ -33,6 +33,7 @@ TABLE = [
     ("priortr", {"rows": "last"}, True, False, "entry", 2),
     ("priortr", {"rows": "text"}, True, False, "entry", 11),
     ("dart", {"visual_pivots": 4, "text_pivots": 4}, True, True, "entry", 0),
+    ("knorm", {}, True, False, "entry", 0),
     ("aim", {"steps": 5, "temperature": 0.1}, True, False, "entry", 0),
     ("btp", {"balance": 0.5}, True, True, "entry", 10),
     ("topv", {"iterations": 3, "smoothing": 0.1, "recovery": 0.1}, False, True, "entry", 0),

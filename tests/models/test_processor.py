@@ -1,4 +1,5 @@
 import json
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -6,14 +7,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers import pipeline
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.data import dataset
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.models import shipped
 from vispco.models.answers import answer, prompt
 from vispco.models.processor import JoinedProcessor, chat_text, load_processor
 from vispco.models.shipped import ONE_OF_EACH_CLASS
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco_zoo.definitions import build_image_processor, build_model
 from vispco_zoo.export import save_model
 from vispco_zoo.tokenizer import build_tokenizer
@@ -197,3 +202,23 @@ def test_unknown_words_are_spelled_and_known_text_survives_a_round_trip():
     assert tokenizer.tokenize("zebra") == ["z", "##e", "##b", "##r", "##a"]
     for text in ("top left", "exit", "42", "yes", "zebra"):
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_CLASS)
+def test_transformers_own_pipeline_answers_as_the_model_does_pruned_and_unpruned(name):
+    model, processor = shipped.load(name)
+    sample = dataset("test", "word", limit=1)[0]
+    chat = [
+        {
+            "role": "user",
+            "content": [{"type": "image", "image": sample.images[0]}, {"type": "text", "text": sample.question}],
+        }
+    ]
+    pipe = pipeline("image-text-to-text", model=model, processor=processor)
+    evaluator = TaskEvaluator(model, processor, [sample], "fastv", details=True)
+    pruner = PrunerSpec.usual(name).resolve(model)
+    for candidate, block in ((None, nullcontext()), (pruner, pruner(model))):
+        expected = evaluator(candidate).details["predictions"][sample.id]
+        with block:
+            said = pipe(text=chat, max_new_tokens=8, do_sample=False)[0]["generated_text"][-1]["content"]
+        assert said.strip() == expected.strip()

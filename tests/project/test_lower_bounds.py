@@ -31,7 +31,14 @@ def test_a_requirement_without_a_lower_bound_is_refused():
 
 
 def test_all_extras_of_users_are_in_it():
-    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {"dev", "docs", "lmms-eval", "vllm", "vllm-cpu"}
+    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {
+        "dev",
+        "docs",
+        "lmms-eval",
+        "vision",
+        "vllm",
+        "vllm-cpu",
+    }
     known = [re.split(r"[<>=]", each)[0] for each in PROJECT["optional-dependencies"]["dev"]]
     assert set(TOOLS) <= set(known)
     assert [path for path in SUBSET if not (ROOT / path).exists()] == []

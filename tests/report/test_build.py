@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from report.invented import BUDGETS, swept, write_run
+from report.invented import BUDGETS, searched, swept, write_run
 from vispco.compare.searches.search_comparison import Comparison, Row
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
@@ -247,3 +247,21 @@ def test_the_unpruned_model_and_a_verdict_are_on_the_page(tmp_path):
     assert all(row.items > 0 for row in run.unpruned_tasks)
     assert payload.runs[1].verdict == ""  # of a sweep, the same items are not known
     assert payload.bench[0].note == "Batches of 4."
+
+
+def test_full_servable_and_cacheable_searches_stand_side_by_side(tmp_path):
+    spaces = {"whole": {}, "served": {"servable": True}, "cached": {"cacheable": True}}
+    for number, (name, limits) in enumerate(spaces.items()):
+        folder = tmp_path / name
+        folder.mkdir()
+        searched(skill=1 - 0.1 * number).save(folder / "frontier.json")
+        config = {"format": "vispco-search", "mode": "joint", "model": "m", "scorers": ["divprune"], **limits}
+        (folder / "config.json").write_text(json.dumps(config))
+    folders = [tmp_path / name for name in spaces]
+    (table,) = build(folders, budgets=(0.5, 1.0)).spaces
+    assert table.columns == ("FLOPs, %", "full (whole), %", "servable (served), %", "cacheable (cached), %")
+    assert [row[0] for row in table.rows] == ["50", "100", "hypervolume"]
+    for place, folder in enumerate(folders, 1):
+        frontier = Frontier.load(folder / "frontier.json")
+        assert table.rows[0][place] == f"{100 * frontier.pick(0.5).evaluation.accuracy:.1f}"
+    assert build(folders[:1]).spaces == ()

@@ -1,11 +1,13 @@
 """The page in a real browser: it shows the payload's numbers, moves as one, and asks nobody for anything."""
 
 import base64
+import io
 import json
 import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from report import browser
 from vispco.report import build, write
@@ -102,11 +104,12 @@ def test_a_budget_that_nothing_meets_says_so(desktop, payload):
 
 
 def test_slider_and_scrubber_choose_the_tokens_that_are_shown(desktop, payload):
-    example = payload.examples[0]
+    first = payload.summary.example  # that the page begins with
+    example = payload.examples[first]
     for stop, layer in ((8, 0), (8, 7), (4, 11)):
         slide(desktop, "budget", stop)
         slide(desktop, "layer", layer)
-        kept = sum(value > layer for value in depth_of(payload, 0, stop))
+        kept = sum(value > layer for value in depth_of(payload, first, stop))
         assert text(desktop, "kept") == f"{kept} of {example.rows * example.columns} tokens"
         assert text(desktop, "layer-value") == f"{layer} ({layer + 1} of {example.layers})"
 
@@ -114,7 +117,8 @@ def test_slider_and_scrubber_choose_the_tokens_that_are_shown(desktop, payload):
 def test_veiled_pixels_are_those_of_dropped_tokens(desktop, payload):
     slide(desktop, "budget", 8)
     slide(desktop, "layer", 7)
-    example, depth = payload.examples[0], depth_of(payload, 0, 8)
+    first = payload.summary.example
+    example, depth = payload.examples[first], depth_of(payload, first, 8)
     paint = """
         const done = arguments[arguments.length - 1], [rows, columns] = arguments;
         setTimeout(() => {
@@ -295,3 +299,40 @@ def test_no_table_is_clipped(desktop):
         "return [...document.querySelectorAll('.scroll')].filter((n) => n.scrollWidth > n.clientWidth + 1).map((n) => n.getAttribute('aria-label'))"
     )
     assert wide == []
+
+
+def test_the_first_screen_is_a_picture_with_its_layers_and_what_pruning_gave(desktop, page, payload):
+    for width, height in ((1400, 900), (1920, 1080)):
+        browser.show(desktop, page, width, height)
+        wait(
+            desktop,
+            "return document.documentElement.dataset.ready === 'true' && document.getElementById('picture').width > 300",
+        )
+        assert text(desktop, "headline") == payload.summary.headline
+        top = "return document.getElementById(arguments[0]).getBoundingClientRect()[arguments[1]]"
+        assert desktop.execute_script(top, "layer", "bottom") < height
+        assert desktop.execute_script(top, "picture", "bottom") < desktop.execute_script(top, "frontier", "top")
+    example, summary = payload.examples[payload.summary.example], payload.summary
+    assert text(desktop, "question") == example.question
+    assert text(desktop, "pace") == summary.time
+    assert "kernel" not in text(desktop, "lede") + text(desktop, "headline")
+    assert "kernel" in text(desktop, "made")  # folded away, not lost
+
+
+def test_a_picture_to_share_is_saved(desktop):
+    desktop.execute_script(
+        "window.saved = []; HTMLAnchorElement.prototype.click = function () { window.saved.push([this.download, this.href]); };"
+        "document.getElementById('share').click()"
+    )
+    name, address = wait(desktop, "return window.saved[0]")
+    assert name == "vispco-invented-vl.png"
+    with Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))) as card:
+        assert card.size == (1200, 630)
+        assert len(card.convert("RGB").resize((120, 63)).getcolors(10_000)) > 50  # pictures, not an empty sheet
+
+
+@pytest.mark.parametrize("width", [1400, 1920])
+def test_no_table_is_clipped_on_a_wide_screen(desktop, page, width):
+    browser.show(desktop, page, width, 900)
+    wait(desktop, "return document.documentElement.dataset.ready === 'true'")
+    test_no_table_is_clipped(desktop)

@@ -141,8 +141,13 @@ def test_counts_are_those_of_a_schedule_and_never_none():
 
 
 def test_other_classes_are_refused():
-    with pytest.raises(UnsupportedModelError, match="Gemma3ForConditionalGeneration"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"Gemma3ForConditionalGeneration, whose .* both directions.*vispco serve"
+    ):
         arguments("tiny-gemma", "divprune", keep=0.5)
+    for name in ("InternVLForConditionalGeneration", "InternVLChatModel"):
+        with pytest.raises(UnsupportedModelError, match=rf"{name}, whose pictures are tiles between.*vispco serve"):
+            engine_arguments.pruned_architecture({"architectures": [name]})
 
 
 @pytest.mark.parametrize(

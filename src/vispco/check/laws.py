@@ -79,14 +79,18 @@ def masking_equals_dropping(subject: Subject) -> None:
 
 
 def kept_tokens_are_those_of_eager_attention(subject: Subject) -> None:
+    """For FastV, by whose rule the oracle chooses; other scorers keep other tokens."""
+    chain = Chain.of(subject.scorer)
+    if [scorer.name for scorer in chain.scorers] != ["fastv"]:
+        return
     inputs = subject.prompter([ONE])
     pruner = subject.pruner(record=True)
     with torch.no_grad(), pruner(subject.model):
         logits = _call(subject, inputs)
         live = [mask[0].tolist() for mask in pruner.survivors(subject.model)]
     visual = subject.prompter.visual(inputs)[0].nonzero()[:, 0].tolist()
-    beta = Chain.of(subject.scorer).compensate
-    expected, kept = oracle_prefill(subject.model, inputs, visual, subject.schedule.retention, compensate=beta)
+    retention = subject.schedule.retention
+    expected, kept = oracle_prefill(subject.model, inputs, visual, retention, compensate=chain.compensate)
     found = [[p for p, alive in zip(visual, mask, strict=True) if alive] for mask in live]
     if found != kept:
         layer = next(i for i, (a, b) in enumerate(zip(found, kept, strict=True)) if a != b)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vispco.cli.console import bar, open_in_browser, show, table
+from vispco.cli.console import bar, open_in_browser, say, show, table
 from vispco.cli.options import AsJson, spread
 from vispco.core.runs.files import check_writable
 from vispco.models.model_spec import ModelSpec
@@ -46,14 +46,17 @@ def ask(
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
     check_writable(target)
     from vispco.serving.ask import PictureQuestion, compare, rows, write_survivors  # noqa: PLC0415
+    from vispco.serving.ask.picture_question import outside_tasks  # noqa: PLC0415
 
-    spec, sample = pruning.spec(), PictureQuestion.read(picture, question)
+    spec, sample = pruning.spec(model.name, say), PictureQuestion.read(picture, question)
+    if (outside := outside_tasks(model.name, question)) is not None:
+        say(outside)
     with bar(f"{model.name}, {spec.title}"):
         loaded, processor = model.load()
         found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     files = write_survivors(found, sample, processor, spec.title, target, page=open_page)
     lines = [f"{name}: {path}" for name, path in files.items()] + ([NO_GRID] if found.depth is None else [])
-    columns, title = ("", "unpruned", found.method), f"{model.name}: {question}"
+    columns, title = ("", "unpruned", spec.title), f"{model.name}: {question}"
     shown = table(columns, rows(found), title, caption="\n".join(lines), left=columns)
     show({"model": model.name, **spec.named(), **found.to_dict(), "files": files}, as_json=json, table=shown)
     if open_page:

@@ -16,7 +16,7 @@ import typer
 
 from vispco.cli import console
 from vispco.cli.help_page import LAST
-from vispco.cli.names import Command, refuse_unknown_names
+from vispco.cli.names import Command, refuse_unknown_names, register_plugins
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.runs.option_files import read_options
 from vispco.version import __version__
@@ -46,6 +46,23 @@ class GeneralOptions:
 
 HELP = "Options from a YAML or JSON file (a run's config.json will do); the command line overrides them."
 _EFFECTIVE: dict[str, Any] = {}
+_NOT_IN_FILES = ("config", "help", "plugin")  # a plugin runs code: a person names it, never a file
+NAMES_METHODS = {"scorer", "scorers", "method", "methods", "pruner"}
+"""Commands with one of these parameters take `--plugin`."""
+PLUGIN = inspect.Parameter(
+    "plugin",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE",
+            help="Run this Python file first: it registers a scorer of your own; may be repeated.",
+            rich_help_panel=LAST,
+        ),
+    ],
+)
 
 
 def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -62,6 +79,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
     added = inspect.Parameter(
         "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option]
     )
+    plugin = [PLUGIN] if NAMES_METHODS & {*signature.parameters} else []
     hints = get_type_hints(GeneralOptions, include_extras=True)
     general = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
@@ -71,6 +89,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(command)
     def run(**given: Any) -> Any:
         given.pop("config", None)
+        plugins = given.pop("plugin", None) or ()
         asked = GeneralOptions(**{each.name: given.pop(each.name) for each in fields(GeneralOptions)})
         _EFFECTIVE.clear()
         _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
@@ -78,6 +97,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
+            register_plugins(plugins)
             refuse_unknown_names(given)
             return command(**given)
         except KeyboardInterrupt as error:
@@ -85,7 +105,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         finally:
             console.detail(f"{name} took {time.monotonic() - began:.1f} s")
 
-    parameters = [*signature.parameters.values(), added, *general]
+    parameters = [*signature.parameters.values(), *plugin, added, *general]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -124,11 +144,11 @@ def _chosen(
         opt.lstrip("-").replace("-", "_"): parameter.name
         for parameter in context.command.params
         for opt in (parameter.name or "", *parameter.opts)
-        if parameter.name not in (None, "config", "help")
+        if parameter.name not in (None, *_NOT_IN_FILES)
     }
     unknown = [str(key) for key in options if str(key).replace("-", "_") not in names]
     if unknown:
-        shown = {parameter.opts[0].lstrip("-") for parameter in context.command.params} - {"config", "help"}
+        shown = {parameter.opts[0].lstrip("-") for parameter in context.command.params} - {*_NOT_IN_FILES}
         raise InvalidInputError(
             f"The config {path} has unknown options: {', '.join(unknown)}. "
             f"`vispco {command}` takes {', '.join(sorted(shown))}.{did_you_mean(unknown[0], shown)}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import bar, say, show, table
-from vispco.cli.options import AsJson, BatchSize, Split, spread
+from vispco.cli.options import AsJson, Split, spread
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
 from vispco.evaluation.task_spec import TaskSpec, tell_skipped
@@ -28,7 +28,12 @@ def evaluate(
     split: Split = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many items of each task.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of drawn pictures, and of what a limit draws from a file.")] = 0,
-    batch_size: BatchSize = 32,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Prompts of a call. [32; 1 with a budget of time, which holds for a call]", show_default=False
+        ),
+    ] = None,
     kl: Annotated[bool, typer.Option(help="Also measure the KL divergence from the unpruned model.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result to this JSON file, too.")] = None,
     predictions: Annotated[
@@ -56,6 +61,7 @@ def evaluate(
         check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.core.schedule import Schedule  # noqa: PLC0415
+    from vispco.cost.floor import raised_budgets  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark  # noqa: PLC0415
     from vispco.metrics.benchmark_samples import (  # noqa: PLC0415
@@ -75,7 +81,7 @@ def evaluate(
         split=split,
         limit=limit,
         seed=seed,
-        batch_size=batch_size,
+        batch_size=batch_size or pruned.usual_batch,
         kl=kl,
         share=0,
         details=predictions is not None,
@@ -86,8 +92,11 @@ def evaluate(
         for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
             check_output(path, *FIRST)
         pruner = pruned.resolve(evaluator.model)
-        result = evaluator(None if pruned.unpruned else pruner)
+        with raised_budgets() as raised:
+            result = evaluator(None if pruned.unpruned else pruner)
     title = f"{model.name}, {pruned.title}" if pruned.fixed else f"{model.name}, {pruner.chain}, {pruned.title}"
+    title += f", {spec.batch_size} a call" if pruned.usual_batch == 1 else ""
+    unmet = [f"* The budget is not met. {raised[0]}"] if raised else []
     skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "format": FORMAT,
@@ -101,6 +110,8 @@ def evaluate(
         "metrics": {name: spec.asking().metric(benchmark(name, own=True)) for name in spec.files},
         **result.to_dict(),
         "skipped": skipped,
+        "batch_size": spec.batch_size,
+        "unmet": raised[0] if raised else None,
         "provenance": facts(evaluator.model.device),
     }
     if predictions is not None:
@@ -110,6 +121,7 @@ def evaluate(
         write_json(out, data)
         record_output(out)
     *rows, average = result.rows()
-    shown = table(COLUMNS, rows, title, caption=result.cost_lines(), last=average)
+    caption = "\n".join([result.cost_lines(), *unmet])
+    shown = table(COLUMNS, rows, title + (" *" if unmet else ""), caption=caption, last=average)
     show(data, as_json=json, table=shown)
     tell_skipped(evaluator.skipped, say)

@@ -23,8 +23,10 @@ from vispco.cli import (
     evaluate,
     info,
     method_table,
+    paper,
     play,
     profile,
+    recommend,
     report,
     search,
     serve,
@@ -40,7 +42,16 @@ from vispco.version import __version__
 FAILED, INTERRUPTED = 1, 130
 STOPPED = "Interrupted. What was finished is kept; run the same command again to continue."
 STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
-CONTINUES = ("demo", "search", "sweep", "compare", "zoo", "train")  # commands that keep their work
+CONTINUES = (
+    "demo",
+    "recommend",
+    "search",
+    "sweep",
+    "compare",
+    "zoo",
+    "train",
+    "paper",
+)  # commands that keep their work
 
 _NOTED: set[tuple[str, str]] = set()
 
@@ -59,6 +70,7 @@ app.command("ask", rich_help_panel=START)(ask.ask)
 app.command("play", rich_help_panel=START)(play.play)
 app.command("serve", rich_help_panel=START)(serve.serve)
 app.command("vllm-args", rich_help_panel=START)(vllm_args.vllm_args)
+app.command("recommend", rich_help_panel=FIND)(recommend.recommend)
 app.command("search", rich_help_panel=FIND)(search.search)
 app.command("sweep", rich_help_panel=FIND)(sweep.sweep)
 app.command("train", rich_help_panel=FIND)(train.train)
@@ -67,6 +79,7 @@ app.command("bench", rich_help_panel=MEASURE)(bench.bench)
 app.command("profile", rich_help_panel=MEASURE)(profile.profile)
 compare.app.command("methods")(method_table.methods)
 app.add_typer(compare.app, name="compare", rich_help_panel=MEASURE)
+app.command("paper", rich_help_panel=MEASURE)(paper.paper)
 app.command("report", rich_help_panel=SHOW)(report.report)
 app.command("plot", rich_help_panel=SHOW)(report.plot)
 app.command("export", rich_help_panel=SHOW)(search.export)

@@ -29,9 +29,12 @@ class MethodsOptions:
     """What is compared, and at which budgets."""
 
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2"
-    methods: Annotated[str | None, typer.Option(help="Names with commas between them (default: all): {methods}.")] = (
-        None
-    )
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Names with commas between them (default: all), or scorers and chains (divprune+fastv): {methods}."
+        ),
+    ] = None
     draws: Annotated[int, typer.Option(min=0, help="Random schedules of each method at each budget.")] = 3
     search: Annotated[
         str, typer.Option(help="The search on top of each method, or none; see vispco compare searches.")
@@ -42,6 +45,10 @@ class MethodsOptions:
     ] = "0.5,0.75,1"
     rounds: Annotated[int, typer.Option(min=0, help="Of timing, after one that warms up; 0 for none.")] = 3
     seed: Annotated[int, typer.Option(min=0, help="Of the schedules that are drawn.")] = 0
+    against: Annotated[
+        str,
+        typer.Option(help="The row that all are held against on the same items, as the table names it: 'fastv @50%'."),
+    ] = "unpruned"
 
 
 @spread
@@ -68,6 +75,8 @@ def methods(
         vispco compare methods tiny-qwen --budgets 0.9,0.5,0.3,0.2
 
         vispco compare methods tiny-qwen --methods fastv,pyramiddrop,sparsevlm:64 --search none
+
+        vispco compare methods tiny-qwen --plugin my_scorer.py --methods my-scorer,divprune+my-scorer,fastv
     """
     fractions, searched = budgets_of(options.budgets), budgets_of(options.search_budgets)
     folder = run_folder(out or RUNS / f"methods-{model.short_name}", overwrite=overwrite)
@@ -86,12 +95,12 @@ def methods(
     from vispco.compare.methods.table import continued  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.scorers import check_compensation  # noqa: PLC0415
+    from vispco.scorers.chain import split_outside  # noqa: PLC0415
 
     given = [each.strip() for each in options.compensations.split(",") if each.strip() and each.strip() != "none"]
     betas = tuple(map(check_compensation, given))
-    names = chosen_methods(
-        None if options.methods is None else [name.strip() for name in options.methods.split(",") if name.strip()]
-    )
+    asked_for = None if options.methods is None else split_outside(options.methods, ",")
+    names = chosen_methods(None if asked_for is None else [name.strip() for name in asked_for if name.strip()])
     if options.search != "none":
         rivals.get(options.search)  # a wrong name is told before a model is loaded
     on_top = None if options.search == "none" else options.search
@@ -132,12 +141,14 @@ def methods(
             found = fill_table(setup, settings, table, on_method=progress.begin, on_rows=keep)
         details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
         found = replace(found, details=details)
+        compared = {label: each.to_dict() for label, each in found.paired(options.against).items()}
+        found = replace(found, details={**details, "paired": {"against": options.against, "rows": compared}})
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))
-        write_text(folder.file("methods.tex"), latex_text(found))
+        write_text(folder.file("methods.tex"), latex_text(found, options.against))
         folder.finish()
     title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
-    show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found), title))
+    show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found, options.against), title))
     if not json:
         tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")
 

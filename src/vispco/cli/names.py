@@ -6,14 +6,16 @@ Commands look most names up before they load a model. `refuse_unknown_names` is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
 from vispco.cli.help_page import command_help, group_help
-from vispco.core.errors import UnknownNameError
+from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.plugins import load_plugin, loaded_plugins
 
 REGISTRIES = {  # by kind: the module and its attribute that hold the names
     "scorers": "vispco.scorers:SCORERS",
@@ -89,3 +91,18 @@ def refuse_unknown_names(given: Mapping[str, Any]) -> None:
         for name in value if isinstance(value, list | tuple) else (value,):
             if isinstance(name, str) and name not in (known := names(f"{option}s")):
                 raise UnknownNameError(option, name, known)
+
+
+def register_plugins(paths: Sequence[Path]) -> None:
+    """Run the files of `--plugin`. One that registers nothing is refused: a name of it would be unknown later."""
+    kinds = [kind for kind, place in REGISTRIES.items() if place.rpartition(":")[2].isupper()]
+    for path in paths:
+        if str(path.resolve()) in loaded_plugins():
+            continue
+        before = {kind: set(names(kind)) for kind in kinds}
+        load_plugin(path)
+        if all(set(names(kind)) == known for kind, known in before.items()):
+            raise InvalidInputError(
+                f"The plugin {path} registers nothing. Put `@vispco.scorers.register` above the class of a scorer "
+                "(see docs/adding-a-scorer.md)."
+            )

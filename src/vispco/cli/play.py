@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.console import say
 from vispco.cli.options import spread
 from vispco.models.model_source import model_names
 from vispco.models.model_spec import MODEL, ModelSpec
-from vispco.pruner.pruning_options import PrunerOptions, budget_option
+from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,10 @@ class SliderPruner(PrunerOptions):
     """The same, with a slider for the budget."""
 
     budget: Annotated[str, budget_option("Where the slider begins: 0.5 or 50%.")] = "0.5"
+
+    def check(self) -> None:
+        """Refuse what the slider cannot show."""
+        one_budget(self.budget)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def play(
     from vispco.serving.play.session import PlaySession  # noqa: PLC0415
 
     load_gradio()  # before a model is loaded for nothing
-    spec = pruning.spec()
+    spec = pruning.spec(model.name, say)
     session = PlaySession(*model.load(), spec, max_new_tokens=max_new_tokens)
     page = build_page(session, name=model.name)
     try:

@@ -55,12 +55,13 @@ def search(
     """
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
     from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.evaluation.frontier import verdict  # noqa: PLC0415
-    from vispco.evaluation.frontier_tables import points_table, tasks_table  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import cheapest_near, points_table, tasks_table, verdict  # noqa: PLC0415  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run_search import search as run  # noqa: PLC0415
     from vispco.timing.prediction import fraction_at_size  # noqa: PLC0415
+    from vispco.timing.search_times import time_budgets, time_line, with_times  # noqa: PLC0415
 
     settings.resolve(
         None, options.kernel, samples=1
@@ -105,17 +106,23 @@ def search(
             say(f"examples for the page: {examples}")
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
         folder.finish()
-    shown = None if json else table(*points_table(frontier, options.cost), f"{model.name}: {folder.path}")
-    show({**frontier.to_dict(), "out": str(folder.path)}, as_json=json, table=shown)
+    say("time to the first token, unpruned and at each budget")
+    timed = time_budgets(loaded, processor, questions, PrunerSpec.load(folder.path), frontier)
+    columns, cells = with_times(points_table(frontier, options.cost), timed)
+    shown = None if json else table(columns, cells, f"{model.name}: {folder.path}", caption=time_line(timed))
+    measured = [row.to_dict() for row in timed]
+    show({**frontier.to_dict(), "out": str(folder.path), "timing": measured}, as_json=json, table=shown)
     if not json:
         unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
         show(
             {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
         )
-        typer.echo(fill_lines(verdict(frontier, unpruned.accuracy, options.cost), sys.stdout))
+        typer.echo(fill_lines(verdict(frontier, unpruned, options.cost), sys.stdout))
+        best = cheapest_near(frontier, unpruned.accuracy, options.cost)  # the budget that the verdict is about
+        middle = fractions[len(fractions) // 2] if best is None else best.provenance["budget"]
         tell_next(
             folder.path,
-            f"vispco evaluate {model.name} --pruner {folder.path} --budget {fractions[len(fractions) // 2]:g}",
+            f"vispco evaluate {model.name} --pruner {folder.path} --budget {middle:g}",
             f"vispco report {folder.path}",
         )
 

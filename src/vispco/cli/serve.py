@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vispco.cli.console import say
 from vispco.cli.options import spread
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.models.model_spec import ModelSpec
@@ -20,7 +21,13 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 class ServedPruner(PrunerOptions):
     """The same, where a request may give another budget."""
 
-    budget: Annotated[str, budget_option("Of requests that give none: a fraction of the FLOPs, 0.5 or 50%.")] = "0.5"
+    budget: Annotated[
+        str,
+        budget_option(
+            "Of requests that give none: a fraction of the FLOPs (0.5, 50%), of the time (0.6t), milliseconds (40ms; see "
+            "vispco profile) or KV bytes (120MB)."
+        ),
+    ] = "0.5"
 
 
 @spread
@@ -47,7 +54,7 @@ def serve(
 ) -> None:
     """An OpenAI-compatible endpoint for a pruned model.
 
-    Chat completions with pictures and streaming, pruned at the budget of the server or of the request. A request gives its own budget with extra_body={"budget": 0.3}. Answers carry tokens kept, FLOPs and milliseconds in
+    Chat completions with pictures and streaming, pruned at the budget of the server or of the request. A request gives its own budget with extra_body={"budget": 0.3}, or "30%", "40ms", "0.6t". Answers carry tokens kept, FLOPs and milliseconds in
     usage.pruning. /metrics is for Prometheus. Listens on this machine alone unless --host says otherwise.
 
     Examples:
@@ -69,7 +76,7 @@ def serve(
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
-    spec = pruning.spec()
+    spec = pruning.spec(model.name, say)
     logging.get_logger("transformers").setLevel(logging.log_levels["error" if log_level == "warning" else log_level])
     rules = ServingRules(
         spec=spec,

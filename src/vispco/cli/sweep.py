@@ -12,6 +12,7 @@ from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, say, show, table
 from vispco.cli.options import AsJson, BatchSize, Split, spread
 from vispco.cli.place import tell_next
+from vispco.core.plugins import with_plugins
 from vispco.core.runs.run_folder import RunFolder
 from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
@@ -92,7 +93,7 @@ def sweep(
 
     with ProgressDisplay(draw=draws_bars()) as display:
         frontier = run(
-            spec.build,
+            with_plugins(spec.build),
             SweepSpec(
                 space=options.space,
                 strategy=options.strategy,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,3 +61,10 @@ def cut_tokens(value: Any, index: Tensor, batch: int, length: int) -> Any:
     if isinstance(value, Mapping) and type(value) is dict:
         return {key: cut_tokens(part, index, batch, length) for key, part in value.items()}
     return value
+
+
+def runs_of(mask: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
+    """(row, start, end) of each run of neighbouring marked tokens, row after row: bool [B, N]."""
+    edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    starts, ends = (np.argwhere(edges == change) for change in (1, -1))
+    return [(int(row), int(start), int(end)) for (row, start), (_, end) in zip(starts, ends, strict=True)]

@@ -46,6 +46,7 @@ class TokenLayout:
     device: where the tensors of this layout are.
     sizes: for each image or video in order of appearance, its merged token grid (frames, rows, columns), where the family
         knows it; a function where asking means to wait for a device.
+    tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
     """
 
@@ -56,6 +57,7 @@ class TokenLayout:
     sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None
     read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
+    tower: Callable[[TokenLayout], Array] | None = None
 
     @classmethod
     def build(
@@ -66,6 +68,7 @@ class TokenLayout:
         answers: Tensor | None = None,
         read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
+        tower: Callable[[TokenLayout], Array] | None = None,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N].
 
@@ -91,7 +94,7 @@ class TokenLayout:
         needed &= visible
         stays = needed if needed.any() else None
         known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, stays, known)
+        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower)
 
     @property
     def batch_size(self) -> int:
@@ -235,10 +238,7 @@ class TokenLayout:
 
     @_Shared
     def after_image(self) -> Tensor:
-        """Position of the first text token after the last visual one: int64 [B].
-
-        Where no text follows the pictures, the last instruction token stands in.
-        """
+        """Position of the first text token after the last visual one, else of the last instruction token: int64 [B]."""
         positions = np.arange(self.length)
         last = np.where(self.visual_map, positions, -1).max(axis=1, keepdims=True)
         first = np.where(self.prompt_map & (positions > last), positions, self.length).min(axis=1)
@@ -254,6 +254,15 @@ class TokenLayout:
         if found is None or sum(t * h * w for t, h, w in found) != sum(self.num_visual):
             return None
         return found
+
+    @cached_property
+    def tower_flops(self) -> Array:
+        """FLOPs of each sample's vision tower and projector: int64 [B] on the host."""
+        if self.tower is None:
+            raise InvalidInputError(
+                "The vision tower's FLOPs are not known here. Give a budget such as 0.4, without p."
+            )
+        return self.tower(self)
 
     @cached_property
     def _image_at(self) -> Array:
@@ -289,10 +298,7 @@ class TokenLayout:
 
     @cached_property
     def picture_at(self) -> Array:
-        """Which picture of its sample each visual slot belongs to, a frame of a video being one; int64 [B, V] on the host.
-
-        Slots without a token follow as one picture more.
-        """
+        """Which picture (or frame) of its sample each visual slot is of; empty slots follow as one more: int64 [B, V], host."""
         frames = np.zeros_like(self._image_at) if self._cell_at is None else self._cell_at[..., 0]
         changes = [np.diff(each, axis=1, prepend=each[:, :1]) != 0 for each in (self._image_at, frames)]
         found: Array = np.cumsum(changes[0] | changes[1], axis=1)
@@ -341,10 +347,3 @@ def packed(mask: Array, width: int) -> Array:
     found = np.full((len(mask), width), length, dtype=np.int64)
     found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < numbers[:, None], order, length)
     return found
-
-
-def runs_of(mask: Array) -> list[tuple[int, int, int]]:
-    """(row, start, end) of each run of neighbouring marked tokens, row after row: bool [B, N]."""
-    edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-    starts, ends = (np.argwhere(edges == change) for change in (1, -1))
-    return [(int(row), int(start), int(end)) for (row, start), (_, end) in zip(starts, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""Budget: what may be spent, as a person writes it: 0.5, 50%, 40ms, 0.6t, 120MB, or mean:0.2,max:0.5."""
+"""Budget: what may be spent, as a person writes it: 0.5, 50%, 0.4p, 40ms, 0.6t, 120MB, or mean:0.2,max:0.5."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from vispco.core.errors import InvalidInputError
 
-Kind: TypeAlias = Literal["flops", "time", "ms", "bytes"]
-"""A fraction of the unpruned language model's FLOPs, a fraction of its prefill's time, milliseconds, or KV bytes."""
+Kind: TypeAlias = Literal["flops", "prefill", "time", "ms", "bytes"]
+"""A fraction of the unpruned language model's FLOPs, or of the whole prefill's with the vision tower, a fraction of its prefill's time, milliseconds, or KV bytes."""
 BudgetLike: TypeAlias = "float | str | Budget"
 
 HOW_TO_WRITE = (
-    "Give a fraction of the unpruned FLOPs (0.5 or 50%), a fraction of the unpruned prefill's time (0.6t), milliseconds "
+    "Give a fraction of the unpruned FLOPs (0.5 or 50%), of the whole prefill's with its vision tower (0.4p), a fraction of the unpruned prefill's time (0.6t), milliseconds "
     "(40ms), KV bytes (120MB), or a mean with a cap (mean:0.2,max:0.5)."
 )
 BYTES = {
@@ -26,6 +26,8 @@ BYTES = {
 UNITS: dict[str, tuple[Kind, float]] = {
     "": ("flops", 1.0),
     "%": ("flops", 0.01),
+    "p": ("prefill", 1.0),
+    "%p": ("prefill", 0.01),
     "t": ("time", 1.0),
     "%t": ("time", 0.01),
     "ms": ("ms", 1.0),
@@ -40,7 +42,7 @@ _MEAN = re.compile(r"\s*mean:(?P<mean>[^,]+?)\s*(?:,\s*max:(?P<cap>[^,]+?)\s*)?"
 class Budget:
     """The largest cost that is allowed. It holds for every sample; with a `cap`, `amount` holds on average and `cap` for every sample.
 
-    kind: of `amount` and `cap`. amount: a fraction in (0, 1] for 'flops' and 'time', else a number above 0.
+    kind: of `amount` and `cap`. amount: a fraction in (0, 1] for 'flops', 'prefill' and 'time', else a number above 0.
     """
 
     kind: Kind
@@ -77,14 +79,19 @@ class Budget:
             return cls(*_parse(value, value))
         kind, amount = _parse(mean["mean"], value)
         cap_kind, cap = (kind, 1.0) if mean["cap"] is None else _parse(mean["cap"], value)
-        if cap_kind != kind or (mean["cap"] is None and kind not in ("flops", "time")):
+        if cap_kind != kind or (mean["cap"] is None and kind not in ("flops", "prefill", "time")):
             raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {HOW_TO_WRITE}")
         return cls(kind, amount, cap)
 
     @property
     def is_relative(self) -> bool:
         """Whether it is a fraction of what the unpruned model takes."""
-        return self.kind in ("flops", "time")
+        return self.kind in ("flops", "prefill", "time")
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is time, which a profile of the device turns into tokens."""
+        return self.kind in ("time", "ms")
 
     @property
     def is_mean(self) -> bool:
@@ -118,7 +125,7 @@ class Budget:
         return self._labelled(self.amount)
 
     def _written(self, number: float) -> str:
-        return f"{number:.12g}" + {"flops": "", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
+        return f"{number:.12g}" + {"flops": "", "prefill": "p", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
 
     def _labelled(self, number: float) -> str:
         if self.kind == "bytes":
@@ -126,7 +133,7 @@ class Budget:
             return f"{number / BYTES[unit.lower()]:.4g} {unit}"
         if self.kind == "ms":
             return f"{number:.4g} ms"
-        return f"{100 * number:.4g}%" + (" of the time" if self.kind == "time" else "")
+        return f"{100 * number:.4g}%" + {"time": " of the time", "prefill": " of the whole prefill"}.get(self.kind, "")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -2,6 +2,9 @@
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 import numpy as np
@@ -19,14 +22,29 @@ class BudgetWarning(UserWarning):
     """A budget lies under the floor and was raised to it."""
 
 
-def clamp_budget(budget: Tensor, workload: Workload, cost: Cost) -> Tensor:
+_RAISED: ContextVar[list[str] | None] = ContextVar("raised", default=None)
+
+
+@contextmanager
+def raised_budgets() -> Iterator[list[str]]:
+    """What was warned of inside the block, in this thread: empty where every budget was met."""
+    found: list[str] = []
+    token = _RAISED.set(found)
+    try:
+        yield found
+    finally:
+        _RAISED.reset(token)
+
+
+def clamp_budget(budget: Tensor, workload: Workload, cost: Cost, asked: Budget | None = None) -> Tensor:
     """Fractions [B] of the unpruned model's price, raised to each sample's floor; a warning names the highest floor.
 
+    asked: what the fractions come from, such as 40 ms; the warning is in its unit.
     A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
     """
     shape = workload.num_visual.shape
     pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
-    found = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)
+    found = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing, asked)
     return torch.from_numpy(found).reshape(shape)
 
 
@@ -47,12 +65,13 @@ def clamp(budget: Array, pricing: HostPricing, asked: Budget | None = None) -> A
             given, lowest = f"{budget[worst]:.4g}", f"{floor[worst]:.4g}"
         else:
             given, lowest = asked.label, _floor_of(asked, np.where(under, floor, 0.0), pricing).label
-        warnings.warn(
+        sentence = (
             f"A budget of {given} lies under the floor of {lowest}: what the text{_unprunable(pricing, margin)} cost "
-            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.size} samples). It was raised to the floor.",
-            BudgetWarning,
-            stacklevel=3,
+            f"({cost.name} {cost.unit}, {int(under.sum())} of {under.size} samples). It was raised to the floor."
         )
+        warnings.warn(sentence, BudgetWarning, stacklevel=3)
+        if (told := _RAISED.get()) is not None:
+            told.append(sentence)
     raised: Array = np.maximum(budget, floor)
     return raised
 

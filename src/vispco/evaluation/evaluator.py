@@ -47,7 +47,8 @@ class TaskEvaluator:
         answers there is no reference; the full model's own answer takes its place.
     share: bytes for the unpruned run of each batch, from which later candidates resume at their first pruned layer; 0 for
         none. `many` shares in any case, batch by batch.
-    details: keep every prediction in `Evaluation.details["predictions"]`.
+    details: keep every prediction in `Evaluation.details["predictions"]`, and what `scores` keeps.
+    scores: keep every item's score in `Evaluation.details["scores"]`, for `vispco.evaluation.paired`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TaskEvaluator:
         direction: Direction = "pruned||full",
         share: int = 0,
         details: bool = False,
+        scores: bool = False,
         store: FeatureStore | None = None,
         reference: Reference | None = None,
         progress: Progress | None = None,
@@ -81,6 +83,7 @@ class TaskEvaluator:
         self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
         self.score, self.with_kl, self.direction, self.details, self.progress = score, kl, direction, details, progress
+        self.scores = scores
         self.costs: Mapping[str, cost.Cost] = {name: cost.get(name, model.config) for name in costs}
         self.store = store if store is not None else FeatureStore(model, processor)
         self.reference = reference if reference is not None else Reference(model)
@@ -127,7 +130,9 @@ class TaskEvaluator:
                     tally.kl += self._divergences(run, batch, number, self.direction, hold=shared)
                     tally.seconds += time.perf_counter() - began
                 self.prefixes.release(("answer", number))
-        return [tally.evaluation(self.tasks, self.sample_set, details=self.details) for tally in tallies]
+        return [
+            tally.evaluation(self.tasks, self.sample_set, details=self.details, scores=self.scores) for tally in tallies
+        ]
 
     def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""

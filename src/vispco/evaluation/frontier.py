@@ -333,17 +333,3 @@ def frontier_info(frontier: Frontier) -> FrontierInfo:
     ]
     cost, accuracy, low, high, optimal, labels = zip(*rows, strict=True) if rows else ((),) * 6
     return FrontierInfo(str(frontier.axis), cost, accuracy, low, high, optimal, labels, tuple(corners))
-
-
-_WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
-
-
-def verdict(frontier: Frontier, unpruned: float, cost: str) -> str:
-    """The unpruned accuracy on the same items, and the cheapest schedule that stays within two points of it."""
-    start = f"The unpruned model reaches {unpruned:.1%} on the same items."
-    near = [point for point in frontier.points if point.accuracy >= unpruned - _WITHIN]
-    if not near:
-        return f"{start} No searched budget stays within {_WITHIN:.0%} of it."
-    best = min(near, key=lambda point: point.cost[cost]["fraction"])
-    fraction = best.cost[cost]["fraction"]
-    return f"{start} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}."

@@ -1,4 +1,4 @@
-"""Tables of a frontier for people, as texts: its points, and their accuracy by task."""
+"""A frontier for people, as texts: its points, their accuracy by task, and a verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from vispco.evaluation import Evaluation
-    from vispco.evaluation.frontier import Frontier
+    from vispco.evaluation.frontier import Frontier, Point
 
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Columns, and rows of as many cells."""
@@ -47,3 +47,26 @@ def points_table(frontier: Frontier, cost: str) -> Table:
         )
     columns = (f"FLOPs ({cost})", "accuracy", "95 % interval", *["KL"] * measured, layers)
     return columns, rows
+
+
+_WITHIN = 0.02  # of accuracy: a loss that the verdict calls small
+
+
+def verdict(frontier: Frontier, unpruned: Evaluation, cost: str) -> str:
+    """The unpruned accuracy on the same items, the cheapest schedule that stays within two points of it, and whether noise
+    explains the difference.
+    """
+    start = f"The unpruned model reaches {unpruned.accuracy:.1%} on the same items."
+    best = cheapest_near(frontier, unpruned.accuracy, cost)
+    if best is None:
+        return f"{start} No searched budget stays within {_WITHIN:.0%} of it."
+    fraction = best.cost[cost]["fraction"]
+    found = f"{start} With {fraction:.0%} of the FLOPs ({cost}) the pruned model reaches {best.accuracy:.1%}"
+    paired = best.evaluation.paired(unpruned)
+    return f"{found}." if paired is None else f"{found}: {paired.sentence}."
+
+
+def cheapest_near(frontier: Frontier, unpruned: float, cost: str) -> Point | None:
+    """The cheapest point that stays within two points of the unpruned accuracy; None where none does."""
+    near = [point for point in frontier.points if point.accuracy >= unpruned - _WITHIN]
+    return min(near, key=lambda point: point.cost[cost]["fraction"], default=None)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError, parsing
+from vispco.evaluation.paired import PairedDifference, paired_difference
 
 if TYPE_CHECKING:
     from vispco.core.schedule import Schedule
@@ -121,6 +122,13 @@ class Evaluation:
         if self.kl is not None:
             lines.append(f"KL to the unpruned model: {self.kl:.4g}")
         return "\n".join([*lines, f"{self.seconds:.1f} s"])
+
+    def paired(self, against: Evaluation) -> PairedDifference | None:
+        """This one held against another on the same items; None where their scores were not kept, or items differ."""
+        own, other = (each.details.get("scores") or {} for each in (self, against))
+        if not own or {task: len(s) for task, s in own.items()} != {task: len(s) for task, s in other.items()}:
+            return None
+        return paired_difference(own, other)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

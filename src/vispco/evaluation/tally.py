@@ -49,11 +49,13 @@ class Tally:
             self.scores.setdefault(sample.task, []).append(self.score_of[sample.id])
             self.predictions[sample.id] = text
 
-    def evaluation(self, order: Sequence[str], samples: SampleSet[Sample], *, details: bool) -> Evaluation:
+    def evaluation(
+        self, order: Sequence[str], samples: SampleSet[Sample], *, details: bool, scores: bool = False
+    ) -> Evaluation:
         """The result; tasks in the order given, each sample counting once in its task.
 
         What was skipped is counted in any case, by reason; with `details`, all of it is listed. Benchmarks may add figures
-        of their own, such as MME's points.
+        of their own, such as MME's points. scores: keep those of all items, by task, for `paired_difference`.
         """
         left_out = {task: report for task, report in samples.skipped.items() if report.count}
         tasks = [
@@ -61,6 +63,9 @@ class Tally:
             for task in order
         ]
         extra: dict[str, Any] = {"predictions": dict(sorted(self.predictions.items()))} if details else {}
+        if scores or details:
+            places = {sample.id: sample.task for sample in samples}
+            extra["scores"] = {task: [self.score_of[i] for i in sorted(places) if places[i] == task] for task in order}
         extra["spending"] = {name: spending(values) for name, values in self.fractions.items()}
         if left_out:
             extra["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import TokenLayout
+from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
 ImageSizes = tuple[tuple[int, int, int], ...]
@@ -189,8 +190,9 @@ class Family:
         if read is not None:
             read = read.to(visual.device).expand(shape) if read.shape[-1] == shape[1] else None
         # The sizes may lie on a device, and most scorers never ask for them.
+        sizes, tower = functools.partial(self.image_sizes, model, inputs), functools.partial(self.tower_shape, model)
         return TokenLayout.build(
-            visual, real, answers=answers, read=read, image_sizes=lambda: self.image_sizes(model, inputs)
+            visual, real, answers=answers, read=read, image_sizes=sizes, tower=lambda at: tower().sample_flops(at)
         )
 
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
@@ -253,6 +255,10 @@ class Family:
                     f"{type(module).__name__} does not run attention through transformers' attention functions, so its "
                     "attention cannot be read. Use a scorer without attention (e.g. 'random'), or add a model family."
                 )
+
+    def tower_shape(self, model: nn.Module) -> TowerShape:
+        """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""
+        return TowerShape.from_config(getattr(model, "config", None))
 
     def vision_tower(self, model: nn.Module) -> nn.Module:
         """The module that turns pixels into patches."""

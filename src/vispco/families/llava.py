@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vispco.core.layout import runs_of
+from vispco.core.indexing import runs_of
 from vispco.families.family import Family, ImageSizes, TowerFamily, square
 
 

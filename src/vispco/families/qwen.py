@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers.vision_utils import get_vision_window_index
 
-from vispco.core.layout import Array, runs_of
+from vispco.core.indexing import runs_of
+from vispco.core.layout import Array
 from vispco.families.family import Family, ImageSizes
 
 

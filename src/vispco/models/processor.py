@@ -173,9 +173,31 @@ class JoinedProcessor:
         begin = self.tokenizer.bos_token
         return not (begin and all(prompt.startswith(begin) for prompt in prompts))
 
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any:
-        kwargs.setdefault("tokenize", False)
-        return self.tokenizer.apply_chat_template(conversation, **kwargs)
+    def apply_chat_template(
+        self, conversation: Any, *, tokenize: bool = False, processor_kwargs: Any = None, **kwargs: Any
+    ) -> Any:
+        """The prompt as text; with `tokenize` the model's inputs, with the pictures that the conversation holds.
+
+        processor_kwargs: of `__call__`. kwargs: of the tokenizer's template, of which transformers' pipeline gives the most.
+        """
+        for name in ("return_tensors", "return_dict"):  # of transformers' processors: tensors in a BatchFeature here
+            kwargs.pop(name, None)
+        text = self.tokenizer.apply_chat_template(conversation, tokenize=False, **kwargs)
+        if not tokenize:
+            return text
+        several = [conversation] if isinstance(conversation[0], dict) else conversation
+        images = [image for turns in several for image in _pictures_of(turns)]
+        return self(text, images or None, **(processor_kwargs or {}))
+
+    def post_process_image_text_to_text(
+        self, outputs: Any, skip_special_tokens: bool = True, **kwargs: Any
+    ) -> list[str]:
+        return self.batch_decode(outputs, skip_special_tokens=skip_special_tokens, **kwargs)
+
+    @property
+    def chat_template(self) -> Any:
+        """The tokenizer's."""
+        return self.tokenizer.chat_template
 
     def batch_decode(self, *args: Any, **kwargs: Any) -> list[str]:
         return self.tokenizer.batch_decode(*args, **kwargs)  # type: ignore[no-any-return]
@@ -203,6 +225,19 @@ def _media(conversation: Any) -> list[str]:
     """The media of a conversation, in order: 'image' and 'video'."""
     parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
     return [part["type"] for part in parts if part["type"] in ("image", "video")]
+
+
+def _pictures_of(conversation: Any) -> list[Any]:
+    """The pictures that stand in a conversation, in order: `{"type": "image", "image": ...}`, or its "url" or "path"."""
+    from transformers.image_utils import load_image  # noqa: PLC0415 - only where a conversation holds its pictures
+
+    parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
+    given = [
+        next((part[name] for name in ("image", "url", "path") if part.get(name) is not None), None)
+        for part in parts
+        if part["type"] == "image"
+    ]
+    return [load_image(each) for each in given if each is not None]
 
 
 def _as_pictures(conversation: Any) -> list[dict[str, Any]]:

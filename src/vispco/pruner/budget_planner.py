@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
-from vispco.cost import Cost, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, BudgetWarning, Cost, MovableCurves, Workload
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.pruner.found_shape import deployed_gamma
@@ -22,6 +25,51 @@ from vispco.scorers.cost import workload_under
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
 _MAX_CACHED_PLANS = 1 << 16
+ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a whole prefill over its budget
+
+
+class SampleBudgets:
+    """The fraction of its language model's FLOPs that each sample of a batch may spend.
+
+    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model.
+    """
+
+    def __init__(self, budget: BudgetLike, cost: Cost) -> None:
+        self.budget, self.cost = Budget.of(budget), cost
+        if self.budget.kind not in ("flops", "prefill"):
+            raise InvalidInputError(
+                f"The budget {self.budget} was given where FLOPs are meant. Give 0.5, 50% or 0.4p, of the whole prefill."
+            )
+
+    def __call__(self, layout: TokenLayout) -> Array:
+        """float64 [B]."""
+        if self.budget.kind == "flops":
+            return np.full(layout.batch_size, self.budget.amount)
+        tower, full = layout.tower_flops, self._full(layout)
+        share = (self.budget.amount * (tower + full) - tower) / full
+        raised = np.maximum(share - ROUNDING, self._floor(share, tower, full, layout))
+        return np.where(share >= 1.0, 1.0, raised)
+
+    def _full(self, layout: TokenLayout) -> Array:
+        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
+        return np.maximum(self.cost.full(Workload(text, visual, "entry", 0)).numpy().astype(np.float64), 1.0)
+
+    def _floor(self, share: Array, tower: Array, full: Array, layout: TokenLayout) -> Array:
+        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget."""
+        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
+        floor = self.cost.lowest_fraction(Workload(text, visual, "entry", 0)).numpy()
+        under = (share < np.minimum(floor, 1.0)) & (visual.numpy() > 0)
+        if under.any():
+            lowest = float(np.where(under, (tower + floor * full) / (tower + full), 0.0).max())
+            warnings.warn(
+                f"A budget of {self.budget.label} lies under the floor of {math.ceil(1000 * lowest) / 10:.4g}% of the whole "
+                f"prefill: what the vision tower and the text cost ({int(under.sum())} of {under.size} samples). It was raised "
+                "to the floor.",
+                BudgetWarning,
+                stacklevel=2,
+            )
+        found: Array = np.minimum(floor, 1.0)
+        return found
 
 
 class BudgetPlanner:
@@ -32,9 +80,17 @@ class BudgetPlanner:
     """
 
     def __init__(
-        self, shape: Shape, kernel: Kernel, budget: float, cost: Cost, *, chain: Chain | None = None, fill: bool = True
+        self,
+        shape: Shape,
+        kernel: Kernel,
+        budget: BudgetLike,
+        cost: Cost,
+        *,
+        chain: Chain | None = None,
+        fill: bool = True,
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.fill = shape, kernel, budget, cost, fill
+        self._budgets = SampleBudgets(budget, cost)
         self.chain = chain
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
@@ -43,23 +99,26 @@ class BudgetPlanner:
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         found = self.shape(layout, embeddings).detach().double()
         params = found if found.device.type == "cpu" else found.cpu()
+        sizes, budget = layout.prompt_sizes, self._budgets(layout)
         keys = tuple(
-            (*size, row.tobytes()) for size, row in zip(layout.prompt_sizes.tolist(), params.numpy(), strict=True)
+            (*size, share, row.tobytes())
+            for size, share, row in zip(sizes.tolist(), budget.tolist(), params.numpy(), strict=True)
         )
-        return self._plans.recall(keys, lambda: self._plan(keys, params, layout.prompt_sizes))
+        return self._plans.recall(keys, lambda: self._plan(keys, params, sizes, budget))
 
-    def _plan(self, keys: Sequence[tuple[Any, ...]], params: Tensor, sizes: Array) -> TokenPlan:
+    def _plan(self, keys: Sequence[tuple[Any, ...]], params: Tensor, sizes: Array, budget: Array) -> TokenPlan:
         new = [row for row, key in enumerate(keys) if key not in self._solved]
         if new:
             if len(self._solved) > _MAX_CACHED_PLANS:
                 self._solved.clear()
                 new = list(range(len(keys)))
-            self._solved |= dict(zip([keys[row] for row in new], self._solve(params[new], sizes[new]), strict=True))
+            solved = self._solve(params[new], sizes[new], budget[new])
+            self._solved |= dict(zip([keys[row] for row in new], solved, strict=True))
         flops = tuple(self._planning_flops(sizes).tolist())
         return TokenPlan(torch.from_numpy(np.stack([self._solved[key] for key in keys])), planning_flops=flops)
 
-    def _solve(self, params: Tensor, sizes: Array) -> Array:
-        """Whole tokens [n, L] of shapes [n, P] for samples of sizes [n, 4]."""
+    def _solve(self, params: Tensor, sizes: Array, budget: Array) -> Array:
+        """Whole tokens [n, L] of shapes [n, P] for samples of sizes [n, 4] at fractions [n]."""
         columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T]
         planning = torch.from_numpy(self._planning_flops(sizes))
         if self.chain is None:
@@ -69,7 +128,6 @@ class BudgetPlanner:
         else:
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
         curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))
-        budget = np.full(len(sizes), self.budget)
         return curves.counts(np.arange(len(sizes)), budget, load, self.cost, fill=self.fill)
 
     def _planning_flops(self, sizes: Array) -> Array:
@@ -86,12 +144,13 @@ def static_shape(params: Tensor) -> Shape:
 class PredictedShape:
     """The shape that a predictor gives each sample for a budget."""
 
-    def __init__(self, predictor: Predictor, budget: float) -> None:
+    def __init__(self, predictor: Predictor, budget: BudgetLike) -> None:
         self.predictor, self.budget = predictor, budget
+        self._budgets = SampleBudgets(budget, predictor.config.make_cost())
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> Tensor:
         self.predictor.to(embeddings.device)
-        budgets = torch.full((layout.batch_size,), self.budget, device=embeddings.device)
+        budgets = torch.from_numpy(self._budgets(layout)).to(embeddings.device, torch.float32)
         params: Tensor = self.predictor(observe(layout, embeddings), budgets)
         return params
 

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Budget, BudgetLike, Cost, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, Exact, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
+from vispco.pruner.budget_planner import SampleBudgets
 from vispco.pruner.configurations import text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
@@ -51,12 +52,15 @@ class JointPlanner:
 
     def __init__(self, predictor: JointPredictor, budget: BudgetLike, controller: MeanController | None = None) -> None:
         self.predictor, self.budget = predictor, Budget.of(budget)
-        if self.budget.kind != "flops":
+        if self.budget.kind not in ("flops", "prefill"):
             raise InvalidInputError(
-                f"The budget {self.budget} was given. This planner is for FLOPs (0.5, 50% or mean:0.2,max:0.5); see "
+                f"The budget {self.budget} was given. This planner is for FLOPs (0.5, 50%, 0.4p or mean:0.2,max:0.5); see "
                 "JointMeasuredPlanner."
             )
         self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
+        if self.budget.kind == "prefill":  # FLOPs beside the tower's are exact ones
+            self.cost = Exact(self.cost.dimensions)
+        self._budgets = SampleBudgets(self.budget, self.cost)
         self.known = predictor.configurations
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
@@ -114,12 +118,19 @@ class JointPlanner:
 
     def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
         """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
-        return self._choose(layout.prompt_sizes, self.reader.estimate(layout, embeddings))
+        return self._choose(layout.prompt_sizes, self.reader.estimate(layout, embeddings), self._budgets(layout))
 
     def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
+        if self.budget.kind == "prefill":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given, and an observation does not tell what its vision tower takes. Give a "
+                "budget of the language model, such as 0.4."
+            )
         self.predictor.to(observation.visual.device)
-        return self._choose(as_array(observation.sizes), as_array(self.predictor.estimate(observation)))
+        sizes = as_array(observation.sizes)
+        budget = np.full(len(sizes), self.budget.amount)
+        return self._choose(sizes, as_array(self.predictor.estimate(observation)), budget)
 
     def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
         """Whole tokens for each sample, within its budget."""
@@ -131,11 +142,10 @@ class JointPlanner:
         usable: Tensor = self.predictor.kept & used
         return usable
 
-    def _choose(self, sizes: Array, estimate: Array) -> JointChoice:
-        """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration."""
+    def _choose(self, sizes: Array, estimate: Array, budget: Array) -> JointChoice:
+        """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration. budget: [B]."""
         floors = self._lowest(sizes)
         estimate = np.where(self._usable, estimate, np.inf)
-        budget = np.full(len(sizes), self.budget.amount)
         if self.multiplier is not None:
             spent = self._curves(estimate, floors[:, 0]).spend(self.multiplier)
             budget = np.minimum(spent, self.budget.cap or 1.0)

@@ -58,7 +58,7 @@ class Priced:
         return max(1, round(STEPS * self.flops_fraction(budget, workload, cost)))
 
 
-class _MeasuredCosts:
+class MeasuredCosts:
     """Milliseconds of batches, by the profiles of the devices where they run; each is read once."""
 
     def __init__(self, dimensions: Dimensions) -> None:
@@ -73,6 +73,12 @@ class _MeasuredCosts:
             profile = TimeProfile.load(self.dimensions, device_name(embeddings.device), dtype)
             self._known[key] = profile.cost(batch)
         return self._known[key]
+
+
+def check_profile(model: Any) -> None:
+    """Raise if times of this model on its device are not known; the error says how to measure them."""
+    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    TimeProfile.load(Dimensions.from_config(model.config), device_name(model.device), dtype)
 
 
 def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:
@@ -119,7 +125,7 @@ class TimeLimits:
 
     def __init__(self, budget: Budget, priced: Priced) -> None:
         self.budget, self.priced = budget, priced
-        self.costs = _MeasuredCosts(priced.dimensions)
+        self.costs = MeasuredCosts(priced.dimensions)
         self._known: dict[tuple[Any, ...], TimeLimit] = {}
 
     def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> TimeLimit:

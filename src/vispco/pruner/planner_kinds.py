@@ -18,7 +18,7 @@ from vispco.core.runs import files
 from vispco.core.runs.files import DamagedFileError
 from vispco.core.schedule import Schedule
 from vispco.core.weights import check_weights, hide_weight_bars
-from vispco.cost import Budget, Cost
+from vispco.cost import Budget, BudgetLike, Cost, Exact
 from vispco.engine import unwrap
 from vispco.engine.plan import Planner
 from vispco.families import family_of
@@ -54,7 +54,7 @@ def _build_schedule(spec: PrunerSpec, model: Any) -> Plan:
 @PLANNERS.register(name="steps")
 def _build_steps(spec: PrunerSpec, model: Any) -> Plan:
     """{}: one step for each scorer, without a search."""
-    return _chain_of(spec), steps_planner(model, _chain_of(spec), _budget(spec).fraction)
+    return _chain_of(spec), steps_planner(model, _chain_of(spec), _budget(spec))
 
 
 @PLANNERS.register(name="published")
@@ -63,8 +63,7 @@ def _build_published(spec: PrunerSpec, model: Any) -> Plan:
     from vispco.pruner.presets.planner import plan_method  # noqa: PLC0415 - only where a method is named
 
     _num_layers(model)  # says that it is missing
-    fraction = None if spec.budget is None else _budget(spec).fraction
-    return plan_method(str(spec.planner.get("method")), model, fraction)
+    return plan_method(str(spec.planner.get("method")), model, None if spec.budget is None else _budget(spec))
 
 
 @PLANNERS.register(name="shapes")
@@ -76,7 +75,7 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
 
     cost, budget = cost_of(spec), _budget(spec)
-    if budget.kind != "flops":
+    if budget.kind not in ("flops", "prefill"):
         chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
 
         def static(fraction: float) -> Shape:
@@ -84,8 +83,9 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
             return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
 
         return chain, MeasuredPlanner(_hard(budget), static, Priced(kernel, cost.dimensions, chain))
-    chain, kernel, shape = _nearest_shape(spec, budget.fraction)
-    return chain, BudgetPlanner(static_shape(shape.params), kernel, budget.fraction, cost, chain=chain)
+    whole = _flops_or_prefill(spec)
+    chain, kernel, shape = _nearest_shape(spec, whole.amount)
+    return chain, BudgetPlanner(static_shape(shape.params), kernel, whole, _counted(cost, whole), chain=chain)
 
 
 @PLANNERS.register(name="predictor")
@@ -95,11 +95,12 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
     predictor, budget = load_predictor(spec), _budget(spec)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
-    if budget.kind != "flops":
+    if budget.kind not in ("flops", "prefill"):
         priced = Priced(predictor.kernel, cost.dimensions, chain)
         return chain, MeasuredPlanner(_hard(budget), lambda fraction: PredictedShape(predictor, fraction), priced)
-    shape = PredictedShape(predictor, budget.fraction)
-    return chain, BudgetPlanner(shape, predictor.kernel, budget.fraction, cost, chain=chain)
+    whole = _flops_or_prefill(spec)
+    shape = PredictedShape(predictor, whole)
+    return chain, BudgetPlanner(shape, predictor.kernel, whole, _counted(cost, whole), chain=chain)
 
 
 @PLANNERS.register(name="joint")
@@ -113,7 +114,9 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
 
     budget, predictor = _budget(spec), load_predictor(spec)
-    if budget.kind != "flops":
+    if budget.kind == "prefill":
+        budget = _hard(budget)
+    elif budget.kind != "flops":
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
     state, controller = spec.planner.get("controller"), None
@@ -153,15 +156,20 @@ def read_schedule(text: str, num_layers: int) -> Schedule:
     return found
 
 
-def steps_planner(model: Any, chain: Chain, budget: float) -> BudgetPlanner:
+def steps_planner(model: Any, chain: Chain, budget: BudgetLike) -> Planner:
     """One step for each scorer of the chain, as deep as `first_layers` says, with heights that meet the budget."""
+    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
+
     chain = chain.for_model(unwrap(model))
     layers = _num_layers(model)
     where = first_layers(chain, layers)
     kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=chain.earliest_layer)
     heights = [0.5**step for step in range(1, len(where) + 1)]
     params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
-    return BudgetPlanner(static_shape(params), kernel, budget, costs.get("exact", model.config), chain=chain)
+    wanted, cost = _hard(Budget.of(budget)), costs.get("exact", model.config)
+    if wanted.kind not in ("flops", "prefill"):
+        return MeasuredPlanner(wanted, lambda _: static_shape(params), Priced(kernel, cost.dimensions, chain))
+    return BudgetPlanner(static_shape(params), kernel, wanted, cost, chain=chain)
 
 
 def first_layers(chain: Chain, num_layers: int) -> list[int]:
@@ -204,10 +212,24 @@ def _budget(spec: PrunerSpec) -> Budget:
     return Budget.of(1.0 if budget is None else budget)
 
 
+def _flops_or_prefill(spec: PrunerSpec) -> Budget:
+    """A fraction of the language model's FLOPs or of the whole prefill's; others are refused."""
+    budget = _budget(spec)
+    return _hard(budget) if budget.kind == "prefill" else Budget("flops", budget.fraction)
+
+
+def _counted(cost: Cost, budget: Budget) -> Cost:
+    """The cost of a planner: FLOPs beside the tower's are exact ones, whatever the language model was searched by."""
+    return Exact(cost.dimensions) if budget.kind == "prefill" else cost
+
+
 def _hard(budget: Budget) -> Budget:
-    """A budget of time or bytes that holds for every call; means of them are refused."""
+    """A budget of time, of bytes or of the whole prefill that holds for every call; means of them are refused."""
     if budget.is_mean:
-        raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
+        raise InvalidInputError(
+            f"The budget {budget} was given. A mean with a cap is of FLOPs (mean:0.2,max:0.5), for what a joint search found "
+            "(--pruner)."
+        )
     return budget
 
 

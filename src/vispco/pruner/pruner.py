@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vispco.core.errors import InvalidInputError, PrunerStateError
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
-from vispco.cost import Dimensions, Workload
+from vispco.cost import Budget, Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike, with_options
@@ -154,7 +154,12 @@ class Pruner:
         return model
 
     def check(self, model: nn.Module) -> None:
-        """Raise if the pruner was made for a model of another class or other sizes; warn if for other weights."""
+        """Raise if the pruner was made for a model of another class or other sizes, or for a budget of the whole prefill of
+        a model whose vision tower is not described; warn if for other weights.
+        """
+        budget = None if self._spec is None else self._spec.budget
+        if budget is not None and Budget.of(budget).kind == "prefill":
+            family_of(unwrap(model)).tower_shape(unwrap(model))
         if self._spec is not None and model not in self._checked:
             from vispco.pruner.model_fingerprint import check_model  # noqa: PLC0415 - only for what was made elsewhere
 

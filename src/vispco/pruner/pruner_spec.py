@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vispco.core.errors import InvalidInputError, UnknownNameError, check_version, parsing
+from vispco.core.errors import InvalidInputError, check_version, parsing
 from vispco.core.runs import files, provenance
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, BudgetLike
 from vispco.pruner.model_fingerprint import ModelFingerprint
-from vispco.scorers import SCORERS, Chain, ChainLike, check_allocation, check_compensation
+from vispco.scorers import Chain, ChainLike, check_allocation, check_compensation
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "vispco-pruner", 1
 NAME = "pruner.json"
 SCORER, BUDGET = "fastv", 0.5  # where a user names neither
+SEARCHED = Path(__file__).parent / "searched"  # what was found for the shipped models, by their names; see docs/zoo.md
+QUESTION_FREE = (
+    "divprune"  # for models that were not searched: it needs no attention, so that it is safe on any of them
+)
 REMEDY = "Give what Pruner.save_pretrained or `vispco export` wrote."
 
 
@@ -107,7 +111,13 @@ class PrunerSpec:
                 f"--controller {controller} was given without --pruner. It keeps the mean of a mean budget, which what a search "
                 "found can meet. Leave it out, or give --pruner."
             )
-        plain = None if budget is None else Budget.of(budget).plain
+        wanted = None if budget is None else Budget.of(budget)
+        if wanted is not None and wanted.is_mean and pruner is None:
+            raise InvalidInputError(
+                f"The budget {budget} was given without --pruner. What a joint search found can meet a mean; a method or a scorer "
+                "meets a budget for every prompt: 0.5, 40ms, 0.6t or 120MB."
+            )
+        plain = None if wanted is None else wanted.plain
         options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
@@ -118,12 +128,9 @@ class PrunerSpec:
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
 
+            parse(method)  # an unknown method, setting or scorer is refused here
             if plain is None or method.partition(":")[0].strip() in PRESETS:
-                parse(method)  # an unknown setting is refused here
                 return PrunerSpec(None, {"kind": "published", "method": method}, plain, **options)
-            known = [*PRESETS, *(name for name in SCORERS if name not in PRESETS)]
-            if method.isidentifier() and method not in known:
-                raise UnknownNameError("method", method, known)
             scorer, schedule = method, None
         chain = Chain.of(scorer or SCORER)
         if schedule is None:
@@ -133,6 +140,17 @@ class PrunerSpec:
                 "--budget goes with --pruner or --method. For a schedule of your own, give --schedule alone."
             )
         return PrunerSpec.of_schedule(chain, schedule, **options)
+
+    @staticmethod
+    def usual(model: str, budget: BudgetLike = BUDGET, **options: Any) -> PrunerSpec:
+        """What prunes a model where a user names nothing: what was searched for a shipped model, else one step of divprune.
+
+        options: allocation and compensate, as `choose` takes them.
+        """
+        if not (SEARCHED / model / NAME).is_file():
+            return PrunerSpec.choose(scorer=QUESTION_FREE, budget=budget, **options)
+        found = PrunerSpec.choose(pruner=str(SEARCHED / model), budget=budget, **options)
+        return replace(found, source=f"searched for {model}")
 
     @classmethod
     def of_schedule(cls, scorer: ChainLike, schedule: Schedule | str, **rest: Any) -> Self:
@@ -183,6 +201,11 @@ class PrunerSpec:
             name = "unpruned" if self.unpruned else f"{name}, {text if isinstance(text, str) else 'a schedule'}"
         return name if self.budget is None else f"{name} at {Budget.of(self.budget).label}"
 
+    @property
+    def usual_batch(self) -> int:
+        """Prompts of a call, where a user gives none: one with a budget of time, which holds for a call."""
+        return 1 if self.budget is not None and Budget.of(self.budget).is_time else 32
+
     def named(self) -> dict[str, Any]:
         """The user's choice, as a result keeps it."""
         steps = str(self.chain) if self.kind == "steps" else None
@@ -225,6 +248,10 @@ class PrunerSpec:
         from vispco.pruner.pruner import Pruner  # noqa: PLC0415 - it reads specs
 
         spec = self.at(None)
+        if model is not None and spec.budget is not None and Budget.of(spec.budget).is_time:
+            from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415 - only for budgets of time
+
+            check_profile(model)
         options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate}
         pruner = Pruner(*PLANNERS.get(self.kind)(spec, model), record=record, **options)
         pruner._spec = spec  # noqa: SLF001 - what it was made of

@@ -95,7 +95,11 @@ class PrunerOptions:
     """A saved pruner, a published method or a chain, at a budget."""
 
     budget: Annotated[
-        str, budget_option("A fraction of the unpruned language model's FLOPs, met by every prompt: 0.4 or 40%.")
+        str,
+        budget_option(
+            "Met by every prompt: a fraction of the unpruned language model's FLOPs (0.4, 40%), of the whole prefill's, vision "
+            "tower inside (0.4p), of its time (0.6t), milliseconds (40ms; see vispco profile) or KV bytes (120MB)."
+        ),
     ] = "0.5"
     pruner: Annotated[
         str | None, typer.Option(help="The folder of a search, or a saved predictor (in place of --method).")
@@ -103,24 +107,30 @@ class PrunerOptions:
     method: Annotated[
         str | None,
         typer.Option(
-            help="A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: fastv): {scorers}."
+            help="A published method (visionzip:64), or a chain such as divprune+fastv@9 (default: what was searched for a "
+            "shipped model, else divprune): {scorers}."
         ),
     ] = None
     allocation: OwnAllocation = None
     compensate: OwnCompensation = None
     controller: Annotated[str | None, typer.Option(help=CONTROLLER, show_default=False)] = None
 
-    def spec(self) -> PrunerSpec:
-        """How the model is pruned. What is wrong with it is refused now, before a model is loaded."""
-        from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - torch
+    def spec(self, model: str, say: Callable[[str], None] = lambda _: None) -> PrunerSpec:
+        """How the model of this name is pruned. What is wrong with it is refused now, before a model is loaded.
 
-        return PrunerSpec.choose(**asdict(self) | {"budget": self._budget()})
+        say: told in one line what prunes a model that was not searched, where nothing was named.
+        """
+        from vispco.pruner.pruner_spec import QUESTION_FREE, SEARCHED, PrunerSpec  # noqa: PLC0415 - torch
 
-    def _budget(self) -> float | str:
-        """Of what a run found any budget (mean:0.2,max:0.5, 40ms), else a fraction of the FLOPs."""
-        from vispco.cost.budget import Budget  # noqa: PLC0415 - torch
-
-        return one_budget(self.budget) if self.pruner is None else Budget.of(self.budget).plain
+        given = asdict(self)
+        if (self.pruner or self.method or self.controller) is not None:
+            return PrunerSpec.choose(**given)
+        if not (SEARCHED / model).is_dir():
+            say(
+                f"No search was given for {model}, so {QUESTION_FREE} prunes it in one step. `vispco search {model}` finds a better "
+                "way, for --pruner."
+            )
+        return PrunerSpec.usual(model, **{name: given[name] for name in ("budget", "allocation", "compensate")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +154,15 @@ class PruningOptions:
     method: Annotated[
         str | None,
         typer.Option(
-            help="A published method as its paper sets it, such as pyramiddrop or sparsevlm:64; see vispco info --methods."
+            help="A published method as its paper sets it, such as pyramiddrop or sparsevlm:64 (see vispco info --methods), or a "
+            "scorer or chain (divprune+fastv)."
         ),
     ] = None
     budget: Annotated[
         str | None,
         budget_option(
-            "With --pruner or --method: a fraction of the unpruned FLOPs (0.5, 50%); with --pruner also time (40ms, "
-            "0.6t; see vispco profile) or KV bytes (120MB)."
+            "With --pruner or --method: a fraction of the unpruned FLOPs (0.5, 50%), time of a call (40ms, 0.6t; see "
+            "vispco profile) or KV bytes (120MB)."
         ),
     ] = None
     allocation: Allocation = None

@@ -16,7 +16,8 @@ from vispco.compare.searches.comparison_views import CostCurve, equal_terms_rows
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import write_text
 from vispco.evaluation import Evaluation
-from vispco.evaluation.frontier import Axis, Frontier, Point, verdict
+from vispco.evaluation.frontier import Axis, Frontier, Point
+from vispco.evaluation.frontier_tables import verdict
 from vispco.report import progress
 from vispco.report.payload import (
     Bench,
@@ -29,9 +30,11 @@ from vispco.report.payload import (
     Payload,
     PointRow,
     Run,
+    Summary,
     TaskRow,
 )
 from vispco.report.run_files import RunFiles, areas, bench, comparison, method_table, provenance, read
+from vispco.report.summary import summarize
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
@@ -67,10 +70,12 @@ def build(
         budgets=tuple(
             BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
         ),
-        examples=_examples(entries),
+        summary=_summary(entries, pictures := _examples(entries)),
+        examples=pictures,
         convergence=_convergence(entries),
         hypervolume=(curves := _curves(entries)),
         equal_terms=tuple(_equal_terms(curves)),
+        spaces=_spaces(entries, budgets),
         method_budgets=_METHOD_BUDGETS,
         methods=_methods(entries),
         areas=tuple(areas(files) for files in folders if files.areas is not None),
@@ -139,7 +144,7 @@ def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
         solver=files.text("solver") if kind == "searched" else files.text("strategy", label.rpartition("/")[2]),
         unpruned=None if whole is None else whole.accuracy,
         unpruned_tasks=() if whole is None else _tasks(whole),
-        verdict="" if whole is None or not frontier.points else verdict(frontier, whole.accuracy, frontier.axis.model),
+        verdict="" if whole is None or not frontier.points else verdict(frontier, whole, frontier.axis.model),
         folder=str(files.path) if kind == "searched" and files.deployable else "",
     )
 
@@ -203,6 +208,12 @@ def _examples(entries: list[_Named]) -> tuple[Example, ...]:
     return tuple(replace(one, run=label) for files, label in _owners(entries) for one in files.examples)
 
 
+def _summary(entries: list[_Named], examples: tuple[Example, ...]) -> Summary | None:
+    """Of the first search that has one."""
+    found = (summarize(files, label, line, examples) for files, label, line, kind in entries if kind == "searched")
+    return next((one for one in found if one is not None), None)
+
+
 def _convergence(entries: list[_Named]) -> tuple[Convergence, ...]:
     return tuple(replace(one, run=label) for files, label in _owners(entries) for one in progress.convergence(files))
 
@@ -232,6 +243,27 @@ def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
                 tables.append(Bench(own.label, columns, tuple(rows)))
                 break
     return tables
+
+
+def _spaces(entries: list[_Named], budgets: Sequence[float]) -> tuple[Bench, ...]:
+    """For each model with joint searches of several spaces: what each of them reaches at a budget, side by side."""
+    by_model: dict[str, list[_Named]] = {}
+    for entry in entries:
+        if entry[3] == "searched" and entry[0].joint:
+            by_model.setdefault(entry[0].text("model"), []).append(entry)
+    tables = []
+    for model, found in by_model.items():
+        if len({files.space for files, _, _, _ in found}) < 2:
+            continue
+        columns = ("FLOPs, %", *(f"{files.space} ({label}), %" for files, label, _, _ in found))
+        rows = []
+        for budget in budgets:
+            picked = [(frontier, choice(frontier, budget)) for _, _, frontier, _ in found]
+            cells = ["" if at is None else f"{100 * front.points[at].evaluation.accuracy:.1f}" for front, at in picked]
+            rows += [(f"{100 * budget:g}", *cells)] if any(cells) else []
+        volumes = [f"{frontier.hypervolume():.3f}" for _, _, frontier, _ in found]
+        tables.append(Bench(model, columns, (*rows, ("hypervolume", *volumes))))
+    return tuple(tables)
 
 
 def _methods(entries: list[_Named]) -> tuple[MethodRow, ...]:
@@ -284,6 +316,7 @@ _SCRIPTS = (
     "frontier",
     "schedule",
     "survivors",
+    "card",
     "lines",
     "histogram",
     "tables",

@@ -231,6 +231,17 @@ class Provenance(_JsonRecord):
 
 
 @dataclass(frozen=True)
+class Summary(_JsonRecord):
+    """What the page opens with: a headline, what it rests on, what is known of time; where budget and picture begin."""
+
+    headline: str
+    accuracy: str
+    time: str
+    budget: float
+    example: int | None = None  # its place among the payload's; None where no picture has the same answer
+
+
+@dataclass(frozen=True)
 class Payload(_JsonRecord):
     """The page. cost_model: whose FLOPs these are. Empty tuples are parts that the page leaves out."""
 
@@ -238,6 +249,7 @@ class Payload(_JsonRecord):
     cost_model: str
     runs: tuple[Run, ...]
     budgets: tuple[BudgetRow, ...]
+    summary: Summary | None = None
     examples: tuple[Example, ...] = ()
     convergence: tuple[Convergence, ...] = ()
     hypervolume: tuple[Curve, ...] = ()
@@ -245,6 +257,7 @@ class Payload(_JsonRecord):
     methods: tuple[MethodRow, ...] = ()
     areas: tuple[Areas, ...] = ()
     equal_terms: tuple[Bench, ...] = ()  # other runs at the cost of a search, and what they pay for as much, as text
+    spaces: tuple[Bench, ...] = ()  # full, servable and cacheable searches side by side, as text
     comparisons: tuple[Bench, ...] = ()  # `vispco compare searches`, as text
     published: tuple[Bench, ...] = ()  # `vispco compare methods`, as text
     bench: tuple[Bench, ...] = ()

@@ -68,6 +68,12 @@ class RunFiles:
         """Whether a search chose among several chains of scorers."""
         return bool(self.config.get("mode") == "joint")
 
+    @property
+    def space(self) -> str:
+        """What the configurations of a joint search are limited to; "full" without a limit."""
+        limits = [name for name in ("servable", "cacheable") if self.config.get(name)]
+        return " and ".join(limits) or "full"
+
     def text(self, name: str, study: str | None = None) -> str:
         """A setting of the run, or of one of its sweeps, as a word; a scorer or kernel is known by its name."""
         settings = self.studies.get(study or "", {})

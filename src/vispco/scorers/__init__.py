@@ -16,6 +16,7 @@ _MODULES = {  # by module: the scorers in it. A module is imported when one of t
     "fitprune": ("fitprune",),
     "himap": ("himap",),
     "hiprune": ("hiprune",),
+    "knorm": ("knorm",),
     "learned.atp_llava": ("atp-llava",),
     "learned.dynamic_llava": ("dynamic-llava",),
     "learned.madtp": ("madtp",),

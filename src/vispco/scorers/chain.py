@@ -82,7 +82,7 @@ class Chain:
                 return cls.of(rest).with_allocation(prefix)
             if colon and prefix.startswith(COMPENSATE):
                 return cls.of(rest).with_compensation(prefix.removeprefix(COMPENSATE))
-            return cls._of_parts([_parse_part(part, given) for part in _split(given, "+")])
+            return cls._of_parts([_parse_part(part, given) for part in split_outside(given, "+")])
         if isinstance(given, Mapping):
             return cls._of_mapping(given)
         if isinstance(given, Sequence):
@@ -258,7 +258,7 @@ def check_compensation(beta: Any) -> float:
     return value
 
 
-def _split(text: str, at: str) -> list[str]:
+def split_outside(text: str, at: str) -> list[str]:
     """Cut at a letter outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
@@ -281,7 +281,7 @@ def _parse_part(part: str, whole: str) -> tuple[int | None, Scorer]:
 def _parse_options(text: str, whole: str) -> dict[str, Any]:
     """'recycle=true, seed=3' -> options. Values are JSON (true, 3, 0.5, [1, 2], "x") or plain words."""
     options: dict[str, Any] = {}
-    for pair in filter(str.strip, _split(text, ",")):
+    for pair in filter(str.strip, split_outside(text, ",")):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not equals or not key.isidentifier():
             raise InvalidInputError(f"{pair.strip()!r} in {whole!r} is not an option. Write name(option=value, ...).")

@@ -5,8 +5,8 @@ are numpy's, which cost less than torch's to begin.
 
 A device would wait for as many launches as there are picks. There `GreedyPicks.choose_blocks` makes several picks a step: of
 the candidates with the largest gains, those whose gain would still be large if every candidate before them were taken. The
-set is that of `choose` wherever no two tokens of a block change each other's gain; otherwise a token may be taken a block later
-or earlier than in turn. Blocks grow with what was taken, by sizes that depend on nothing else: a set of 100 begins with the set
+set is that of `choose` wherever no candidate before a pick changes its gain; otherwise a token may be taken a block later or
+earlier than in turn. `benchmarks/selection.py` measures what that loses. Blocks grow with what was taken, by sizes that depend on nothing else: a set of 100 begins with the set
 of 50, alone or in a batch. No value is brought to the host.
 """
 

@@ -74,7 +74,7 @@ def evaluate_planners(
     say: Callable[[str], None] = lambda _: None,
 ) -> Frontier:
     """Evaluate the planner of each budget on samples; a point's schedule is the mean retention over them."""
-    judge = evaluator or TaskEvaluator(model, processor, samples, scorer)
+    judge = evaluator or TaskEvaluator(model, processor, samples, scorer, scores=True)
     points = []
     for budget, planner in planners.items():
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")

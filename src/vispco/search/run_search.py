@@ -69,7 +69,9 @@ def search(
             return Frontier.load(place / disk.FRONTIER)
         journal = None if place is None else SearchJournal(place, read_only=folder is None)
         test_samples = samples if test is None else test
-        evaluator = TaskEvaluator(model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size)
+        evaluator = TaskEvaluator(
+            model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size, scores=True
+        )
         alone = ranks.rank_and_size()[1] == 1  # many ranks share this pass, too, at the end
         if folder is not None and alone:
             _tell_unpruned(evaluator(), folder, say)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco.core.errors import VispcoError
+from vispco.core.plugins import load_plugin, loaded_plugins
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prefill import time_generation
@@ -54,6 +55,7 @@ def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch
         "pruner": None if pruning is None else pruning.to_dict(),
         "folder": None if pruning is None else str(pruning.folder),
         "batch_size": batch_size,
+        "plugins": loaded_plugins(),
     }
     done = subprocess.run(  # noqa: S603 - this interpreter, this module
         [sys.executable, "-m", __spec__.name],
@@ -100,6 +102,8 @@ def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
 
+    for plugin in request["plugins"]:
+        load_plugin(plugin)
     judge = EvaluatorSpec.from_dict(request["spec"]).build()
     model, processor = judge.model, judge.processor
     encoded = encode(model, processor, judge.samples[: request["batch_size"]])

@@ -85,6 +85,11 @@ def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> f
     """
     if budget.kind == "flops":
         return budget.fraction
+    if budget.kind == "prefill":
+        raise InvalidInputError(
+            f"The budget {budget} was given where pruners are searched or selected by the language model's FLOPs. Give a "
+            "fraction of those, such as 0.5, and run what is found at a budget of the whole prefill."
+        )
     if budget.is_mean:
         raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
     dtype = next(model.parameters()).dtype

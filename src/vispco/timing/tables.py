@@ -24,6 +24,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
     speed, parts, ahead, held = [], [], [], []
     for row in rows:
         name, times, gain = row["configuration"], row["ttft_ms"], row["speedup"]
+        name += "" if row.get("unmet") is None else " *"
         gains = (f"{gain[part]:.2f} / {gain[f'{part}_implied']:.2f}" for part in ("ttft", "language"))
         speed.append((name, f"{row['flops']:.1%}", f"{times['p50']:.1f}", f"{times['p95']:.1f}", *gains))
         seconds = (f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values())
@@ -35,7 +36,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         (
             ("", "FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×"),
             speed,
-            "×: how much faster than unpruned, measured / as FLOPs imply",
+            "\n".join(["×: how much faster than unpruned, measured / as FLOPs imply", *_unmet_lines(rows)]),
         ),
         (("", "vision", "predictor", "scoring", "language", "tokens/s"), parts, "medians, in ms"),
         (
@@ -59,6 +60,11 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         columns = ("", "batch", "requests/s", "tokens/s", "KV")
         shown.append((columns, served, "a mixed queue of pictures; KV: of a batch"))
     return shown
+
+
+def _unmet_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the mark beside a row says."""
+    return [f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None]
 
 
 def _mebibytes(value: int | None) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
+from vispco.cost import Budget
+from vispco.cost.floor import raised_budgets
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
@@ -28,13 +30,14 @@ PARTS = ("vision", "predictor", "scoring", "language")
 class BenchRow:
     """Medians over rounds and prompts; speed-ups are medians of ratios, each to the unpruned run of the same round.
 
-    flops: the language model's, as a fraction of unpruned (cost `exact`). ttft_ms: p50 and p95 of the time to the
+    flops: the language model's, as a fraction of unpruned (cost `exact`), the mean over prompts as in `Evaluation`. ttft_ms: p50 and p95 of the time to the
     first token, pictures and words in, first word out. speedup: `ttft` and `language` as measured, `ttft_implied` by all
     FLOPs that torch counts in that prefill, `language_implied` by the cost model. peak_bytes: of a process that does only
     this, with its weights; prefill_bytes: by how much the prefill raised it. None where it was not measured.
     predicted_ms: of the language model's prefill, by the profile of this device (`vispco profile`): to be compared with
     predictor, scoring and language of `parts_ms`. break_even: from how many visual tokens on pruning like this pays, by
-    the same. None without a profile.
+    the same. None without a profile. unmet: how the row misses its budget, None where it meets it: a floor above it, or
+    more time for predictor, scoring and language than allowed, as measured.
     """
 
     configuration: str
@@ -50,6 +53,7 @@ class BenchRow:
     prefill_bytes: int | None = None
     predicted_ms: float | None = None
     break_even: int | None = None
+    unmet: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,6 +87,7 @@ class _Log:
     all_flops: list[int] = field(default_factory=list)
     predicted: list[float] = field(default_factory=list)
     break_even: list[int] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
 
 
 def time_candidates(
@@ -138,7 +143,9 @@ def _time(
 
 def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> None:
     """FLOPs and bytes do not depend on the round."""
-    parts = time_parts(model, encoded, pruner)
+    with raised_budgets() as raised:
+        parts = time_parts(model, encoded, pruner)
+    log.raised += raised
     log.layers_flops.append(int(cost.get("exact", model.config).bill(parts.counts, parts.workload).sum()))
     log.all_flops.append(count_flops(model, encoded, pruner))
     log.kv_bytes.append(parts.kv_bytes)
@@ -156,7 +163,7 @@ def _row(name: str, budget: float | str | None, pruner: Pruner | None, log: _Log
         configuration=name,
         scorer=None if pruner is None else pruner.scorer.name,
         budget=budget,
-        flops=sum(log.layers_flops) / sum(whole.layers_flops),
+        flops=statistics.fmean(a / b for a, b in zip(log.layers_flops, whole.layers_flops, strict=True)),
         ttft_ms=summarize(log.first),
         speedup={
             "ttft": paired_speedup(whole.first, log.first),
@@ -169,7 +176,19 @@ def _row(name: str, budget: float | str | None, pruner: Pruner | None, log: _Log
         parts_ms={part: 1e3 * statistics.median(log.parts[part]) for part in PARTS},
         predicted_ms=statistics.median(log.predicted) if log.predicted else None,
         break_even=round(statistics.median(log.break_even)) if pruner is not None and log.break_even else None,
+        unmet=None if budget is None else _unmet(Budget.of(budget), log, whole),
     )
+
+
+def _unmet(budget: Budget, log: _Log, whole: _Log) -> str | None:
+    """How a row misses its budget: the floor, or the time that was measured; None where it is met."""
+    if log.raised:
+        return log.raised[0]
+    own, full = (sum(1e3 * statistics.median(each.parts[part]) for part in PARTS[1:]) for each in (log, whole))
+    if budget.is_mean or not budget.is_time or own <= budget.amount * (1.0 if budget.kind == "ms" else full):
+        return None
+    took = f"{own:.3g} ms" if budget.kind == "ms" else f"{own / full:.1%} of the time"
+    return f"A budget of {budget.label} was planned, and {took} were measured."
 
 
 def summarize(seconds: Sequence[float]) -> dict[str, float]:

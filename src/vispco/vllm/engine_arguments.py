@@ -23,6 +23,14 @@ ARCHITECTURES = {
     "LlavaForConditionalGeneration": "VispcoLlavaForConditionalGeneration",
 }
 """Classes of vLLM that are pruned, and the names under which they are registered."""
+_INTERNVL = ", whose pictures are tiles between two tokens of their own and which was not tested,"
+REFUSED = {
+    "Gemma3ForConditionalGeneration": ", whose visual tokens see each other in both directions, which vLLM's attention for CPUs "
+    "does not do, so that no test could compare it,",
+    "InternVLForConditionalGeneration": _INTERNVL,
+    "InternVLChatModel": _INTERNVL,
+}
+"""Classes that vispco prunes in transformers but not inside vLLM, and why."""
 
 
 def options(
@@ -128,7 +136,8 @@ def pruned_architecture(config: Mapping[str, Any]) -> str:
     if given in ARCHITECTURES.values():
         return str(given)
     if given not in ARCHITECTURES or vision.get("model_type") == "pixtral":
-        kind = " with a Pixtral tower, whose pictures are several runs of tokens," if given in ARCHITECTURES else ""
+        pixtral = " with a Pixtral tower, whose pictures are several runs of tokens,"
+        kind = pixtral if given in ARCHITECTURES else REFUSED.get(str(given), "")
         raise UnsupportedModelError(
             f"{given}{kind} is not pruned inside vLLM. Allowed are {', '.join(ARCHITECTURES)}; other models run with "
             "`vispco serve`."

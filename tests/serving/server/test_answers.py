@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 import vispco
-from serving.server.conftest import messages
+from serving.server.conftest import Server, messages
+from vispco.cost import Dimensions, TimeProfile
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.pruner.measured_planner import device_name
 from vispco.pruner.pruner_spec import PrunerSpec
 
 CLIENTS = 8
@@ -29,7 +32,7 @@ def expected(samples):
     model, processor = vispco.load("tiny-qwen")
     found = {}
     for budget in BUDGETS:
-        pruner = PrunerSpec.choose(budget=budget or 0.5).resolve(model)
+        pruner = PrunerSpec.usual("tiny-qwen", budget or 0.5).resolve(model)
         judge = TaskEvaluator(model, processor, samples, "fastv", max_new_tokens=8, details=True, batch_size=1)
         told = judge(pruner).details["predictions"]
         found |= {(budget, sample.id): told[sample.id] for sample in samples}
@@ -110,3 +113,26 @@ def test_metrics_are_read_by_prometheus(server):
     parser = pytest.importorskip("prometheus_client.parser")
     families = {family.name for family in parser.text_string_to_metric_families(server.get("/metrics"))}
     assert {"vispco_requests", "vispco_flops", "vispco_request_seconds", "vispco_requests_waiting"} <= families
+
+
+def test_a_request_may_give_percent_or_milliseconds(samples, tmp_path, monkeypatch):
+    model, _ = vispco.load("tiny-qwen")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    TimeProfile(
+        dimensions=Dimensions.from_config(model.config), device=device_name(model.device), dtype="float32",
+        batches=(1, 2), tokens=(1, 1000), layer_ms=((0.01, 10.0), (0.02, 20.0)), fixed_ms=(0.1, 0.1), drop_ms=(0.01, 0.01),
+    ).save()  # fmt: skip
+    sample = max(samples, key=lambda s: s.area)
+    timed = Server("--method", "fastv", "--budget", "6ms")
+    try:
+        spent = {budget: ask(timed.client(), sample, budget).usage.pruning for budget in (None, "6ms", "30%")}
+        with pytest.raises(Exception, match=r"(one|every) prompt"):
+            ask(timed.client(), sample, "mean:0.2,max:0.5")
+    finally:
+        timed.process.terminate()
+        timed.process.wait(20)
+    assert spent[None]["budget"] == spent["6ms"]["budget"] == "6ms"
+    assert spent[None]["flops"] == spent["6ms"]["flops"]
+    assert spent["30%"]["budget"] == 0.3
+    assert spent["30%"]["flops_fraction"] <= 0.3

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 from PIL import Image
 from torch import Tensor
 
+from vispco.compare.methods.second_turn import SecondTurns
 from vispco.compare.methods.table import MethodTableRow
 from vispco.cost import Cost, Dimensions, Workload
+from vispco.evaluation.candidate import Candidate
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.features import FeatureStore
@@ -108,6 +110,14 @@ class ComparisonSetup:
         answers = evaluator(None).details["predictions"]
         return frozenset(sample.id for sample in self.test if sample.score(answers[sample.id]) < _RIGHT)
 
+    def second_turn(self, chain: Chain, candidate: Candidate) -> dict[str, float | None]:
+        """The field of a `MethodTableRow` that asks a second question on the tokens that the first one left."""
+        return {"second_turn": self._second_turns.accuracy(chain, candidate)}
+
+    @cached_property
+    def _second_turns(self) -> SecondTurns:
+        return SecondTurns(self.model, self.processor, self.test, self._store, self.num_layers, self.batch_size)
+
     def measures(self, found: Evaluation) -> dict[str, Any]:
         """The fields of a `MethodTableRow` that an evaluation gives."""
         answers, full = found.details["predictions"], self.unpruned.details["predictions"]
@@ -117,6 +127,7 @@ class ComparisonSetup:
             "low": found.low,
             "high": found.high,
             "tasks": {task.task: (task.accuracy, task.low, task.high) for task in found.tasks},
+            "scores": {task: tuple(scores) for task, scores in found.details["scores"].items()},
             "loyalty": statistics.fmean(answers[name] == full[name] for name in full),
             "hard_accuracy": statistics.fmean(hard) if hard else None,
             "fraction": found.fraction["exact"],
@@ -131,7 +142,7 @@ class ComparisonSetup:
         means: dict[str, Any] = {
             key: None if value is None else statistics.fmean(one[key] for one in each)
             for key, value in each[0].items()
-            if key != "tasks"
+            if key not in ("tasks", "scores")
         }
         tasks = {
             task: tuple(statistics.fmean(one["tasks"][task][place] for one in each) for place in range(3))
@@ -172,7 +183,8 @@ class ComparisonSetup:
         return {place: encode(self.model, self.processor, [self.test[place]]) for place in places}
 
     def unpruned_row(self) -> MethodTableRow:
-        return MethodTableRow(method="unpruned", kind="unpruned", **self.measures(self.unpruned))
+        measured = self.measures(self.unpruned) | self.second_turn(Chain.of("random"), None)
+        return MethodTableRow(method="unpruned", kind="unpruned", **measured)
 
 
 def _coarse(image: Image.Image) -> Image.Image:

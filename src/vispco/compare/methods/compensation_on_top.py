@@ -41,7 +41,8 @@ def compensation_on_top(
             return replace(scaled, kind="compensated", note=note)
         given = chain.with_compensation(beta)
         candidate = preset.at_budget(budget, tested.cost, tested.workload, setting)
-        measured = setup.measures(evaluator(Pruner(given, candidate)))
+        pruned = Pruner(given, candidate)
+        measured = setup.measures(evaluator(pruned)) | setup.second_turn(given, pruned)
         times = setup.times({row.kind: partial(pruner_at, given, candidate)}, settings.rounds)
     except VispcoError as error:
         return replace(row, note=f"not compensated: {error}")

@@ -27,6 +27,7 @@ from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
 
 _WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
+NO_PAPER = "no paper sets it: half of the tokens stay at each scorer's first layer"
 _Asked = tuple[Kind, float | None, Schedule]
 _OnRows = Callable[[MethodTable], None]
 """Told the table so far after each method, and after each search."""
@@ -89,14 +90,17 @@ def _measured(setup: ComparisonSetup, settings: TableSettings, method: str) -> t
         asked = _candidates(settings, method, SampleSizes.of(evaluator))
         found = evaluator.many([candidate for _, _, candidate in asked])
         times = _times(setup, settings, method, asked, chain)
+        second = {each[:2]: setup.second_turn(chain, each[2]) for each in asked if each[0] != "sampled"}
     except VispcoError as error:
         return (MethodTableRow(method=method, kind="published", note=f"not run: {error}"),)
     rows = []
     for kind, budget in dict.fromkeys((kind, budget) for kind, budget, _ in asked):
         mine = [each for (k, b, _), each in zip(asked, found, strict=True) if (k, b) == (kind, budget)]
         measured: dict[str, Any] = setup.sampled(mine) if kind == "sampled" else setup.measures(mine[0])
-        measured |= times.get(_timed_name(kind, budget), {})
-        rows.append(_noted(MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), **measured)))
+        measured |= times.get(_timed_name(kind, budget), {}) | second.get((kind, budget), {})
+        note = NO_PAPER if kind == "published" and presets.parse(method)[0].paper == "none" else ""
+        row = MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), note=note, **measured)
+        rows.append(_noted(row))
     return tuple(rows)
 
 

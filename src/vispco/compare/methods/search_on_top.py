@@ -53,7 +53,7 @@ def search_on_top(
         candidate = found.deploy(tested)
         if not better:
             candidate = preset.at_budget(budget, tested.cost, tested.workload, setting)
-        measured = setup.measures(evaluator(candidate))
+        measured = setup.measures(evaluator(candidate)) | setup.second_turn(chain, candidate)
         times = setup.times({row.kind: partial(pruner_at, chain, candidate)}, settings.rounds)
     except VispcoError as error:
         return replace(row, note=f"not searched: {error}")

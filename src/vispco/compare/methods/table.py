@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from vispco.core.errors import InvalidInputError, parsing
+from vispco.core.errors import InvalidInputError, UnknownNameError, parsing
 from vispco.core.runs import files
+from vispco.evaluation.paired import PairedDifference, paired_difference
 
 _FORMAT, _VERSION = "vispco-methods", 1
 Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "compensated", "searched"]
@@ -48,8 +49,10 @@ class MethodTableRow:
     """One method in one way. Means over the test items, or for 'sampled' over the draws, too.
 
     accuracy: the mean over tasks, with its 95 % interval, or for 'sampled' the standard deviation over draws. tasks: by task
-    (accuracy, low, high). loyalty: share of answers that are those of the unpruned model. hard_accuracy: on the items that the
-    unpruned model gets wrong on a downsampled picture; None where there are none. fraction, flops, kv_bytes: of the language
+    (accuracy, low, high). scores: by task, of every item, for paired differences; none for 'sampled'. loyalty: share of answers
+    that are those of the unpruned model. hard_accuracy: on the items that the unpruned model gets wrong on a downsampled picture;
+    None where there are none. second_turn: on another question about the same picture, with the tokens that were chosen while the
+    first was asked (`SecondTurns`); None for 'sampled'. fraction, flops, kv_bytes: of the language
     model's prefill; mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and
     how much faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
     budget is not met, or which search it was.
@@ -64,8 +67,10 @@ class MethodTableRow:
     high: float | None = None
     deviation: float | None = None
     tasks: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    scores: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     loyalty: float | None = None
     hard_accuracy: float | None = None
+    second_turn: float | None = None
     fraction: float | None = None
     flops: float | None = None
     kv_bytes: float | None = None
@@ -78,10 +83,17 @@ class MethodTableRow:
     def key(self) -> tuple[str, str, float | None]:
         return self.method, self.kind, self.budget
 
+    @property
+    def label(self) -> str:
+        """The name in a table: fastv, 'fastv @50%', 'fastv + search @50%'."""
+        suffix = {"sampled": " random", "compensated": " + compensation", "searched": " + search"}.get(self.kind, "")
+        return self.method + suffix + ("" if self.budget is None else f" @{100 * self.budget:g}%")
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MethodTableRow:
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
-        known["tasks"] = {task: tuple(values) for task, values in known.get("tasks", {}).items()}
+        for name in ("tasks", "scores"):
+            known[name] = {task: tuple(values) for task, values in (known.get(name) or {}).items()}
         return cls(**known)
 
 
@@ -98,6 +110,16 @@ class MethodTable:
 
     def row(self, method: str, kind: Kind, budget: float | None = None) -> MethodTableRow | None:
         return next((row for row in self.rows if row.key == (method, kind, budget)), None)
+
+    def paired(self, against: str = "unpruned") -> dict[str, PairedDifference]:
+        """By label: each row held against a chosen one, also given by its label, on the same items."""
+        base = next((row for row in self.rows if row.label == against), None)
+        if base is None and against != "unpruned":
+            raise UnknownNameError("row", against, [row.label for row in self.rows])
+        if base is None or not base.scores:
+            return {}
+        others = [row for row in self.rows if row.scores and row.label != against]
+        return {row.label: paired_difference(row.scores, base.scores) for row in others}
 
     @property
     def seconds(self) -> float:

@@ -8,23 +8,38 @@ from dataclasses import fields
 
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 
-_SUFFIXES = {"sampled": " random", "compensated": " + compensation", "searched": " + search"}
-_COLUMNS = ("method", "average, %", "loyal, %", "hard, %", "FLOPs, %", "KV, KiB", "tokens", "ms", "×")
+_COLUMNS = (
+    "method",
+    "average, %",
+    "Δ",
+    "loyal, %",
+    "hard, %",
+    "2nd turn, %",
+    "FLOPs, %",
+    "KV, KiB",
+    "tokens",
+    "ms",
+    "×",
+)
+_LATEX_COLUMNS = ("method", "average, %", "Δ", "loyal, %", "FLOPs, %", "KV, KiB", "ms", "×")
 
 
-def text_rows(table: MethodTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def text_rows(table: MethodTable, against: str = "unpruned") -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
     first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
     compensation or a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
-    standard deviation, behind all others the 95 % interval.
+    standard deviation, behind all others the 95 % interval. Δ: points more than `against` on the same items, with the paired 95 %
+    interval; a ~ says that it is within noise (see `vispco.evaluation.paired`).
     """
+    paired = table.paired(against)
     columns = (*_COLUMNS, *table.tasks)
-    return columns, tuple(_text(row, table.tasks) for row in table.rows)
+    deltas = {label: difference.text for label, difference in paired.items()}
+    return columns, tuple(_text(row, table.tasks, deltas.get(row.label, "")) for row in table.rows)
 
 
 def csv_text(table: MethodTable) -> str:
     """All numbers as they are, one line a row; three columns for each task: accuracy and the ends of its interval."""
-    names = [each.name for each in fields(MethodTableRow) if each.name != "tasks"]
+    names = [each.name for each in fields(MethodTableRow) if each.name not in ("tasks", "scores")]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*names, *(f"{part} {task}" for task in table.tasks for part in ("accuracy", "low", "high"))])
@@ -34,36 +49,51 @@ def csv_text(table: MethodTable) -> str:
     return stream.getvalue()
 
 
-def latex_text(table: MethodTable) -> str:
-    """A `tabular` for booktabs, with a rule between methods."""
-    columns, rows = text_rows(table)
+def latex_text(table: MethodTable, against: str = "unpruned") -> str:
+    """A `tabular` for booktabs that fits a column: eight columns, a rule between methods, the best of each budget in bold.
+
+    Accuracies by task are in the CSV file. A ~ behind a difference says that it is within noise.
+    """
+    columns, rows = text_rows(table, against)
+    places = [columns.index(name) for name in _LATEX_COLUMNS if any(row[columns.index(name)] for row in rows)]
+    best = _best(table)
     lines = [
-        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(places) - 1)}}}",
         r"\toprule",
-        " & ".join(map(_escaped, columns)) + r" \\",
+        " & ".join(latex_escaped(columns[place]) for place in places) + r" \\",
     ]
     before = None
-    for row, method in zip(rows, (row.method for row in table.rows), strict=True):
-        lines += [r"\midrule"] if method != before else []
-        lines.append(" & ".join(map(_escaped, row)) + r" \\")
-        before = method
+    for cells, row in zip(rows, table.rows, strict=True):
+        lines += [r"\midrule"] if row.method != before else []
+        shown = [latex_escaped(cells[place]) for place in places]
+        if row.key in best:
+            shown[1] = rf"\textbf{{{shown[1]}}}"
+        lines.append(" & ".join(shown) + r" \\")
+        before = row.method
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _label(row: MethodTableRow) -> str:
-    at = "" if row.budget is None else f" @{100 * row.budget:g}%"
-    return row.method + _SUFFIXES.get(row.kind, "") + at
+def _best(table: MethodTable) -> set[tuple[str, str, float | None]]:
+    """The keys of the most accurate rows of each budget, ties included."""
+    found: set[tuple[str, str, float | None]] = set()
+    for budget in {row.budget for row in table.rows if row.budget is not None}:
+        own = [row for row in table.rows if row.budget == budget and row.accuracy is not None]
+        most = max((row.accuracy for row in own if row.accuracy is not None), default=None)
+        found |= {row.key for row in own if row.accuracy == most}
+    return found
 
 
-def _text(row: MethodTableRow, tasks: tuple[str, ...]) -> tuple[str, ...]:
+def _text(row: MethodTableRow, tasks: tuple[str, ...], delta: str) -> tuple[str, ...]:
     if row.accuracy is None:
-        return (_label(row), row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
+        return (row.label, row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
     interval = f"±{100 * row.deviation:.1f}" if row.deviation is not None else _interval(row)
     return (
-        _label(row),
+        row.label,
         f"{100 * row.accuracy:.1f} {interval}",
+        delta,
         _percent(row.loyalty),
         _percent(row.hard_accuracy),
+        _percent(row.second_turn),
         _percent(row.fraction) + ("!" if "floor" in row.note else ""),
         "" if row.kv_bytes is None else f"{row.kv_bytes / 1024:.1f}",
         "" if row.mean_inputs is None else f"{row.mean_inputs:.1f}",
@@ -101,10 +131,12 @@ _LATEX = {
     "|": r"$|$",
     "±": r"$\pm$",
     "×": r"$\times$",
+    "Δ": r"$\Delta$",
     **{letter: "\\" + letter for letter in "&%#_$"},
 }
 """What the letters with a meaning of their own are written as, and those that not every font has."""
 
 
-def _escaped(text: str) -> str:
+def latex_escaped(text: str) -> str:
+    """Text with every letter that LaTeX reads as a command written out."""
     return "".join(_LATEX.get(letter, letter) for letter in text)

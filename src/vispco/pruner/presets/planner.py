@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +10,20 @@ from torch import Tensor, nn
 from vispco import cost as costs
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Cost
+from vispco.cost import Budget, BudgetLike, Cost, KvBytes
+from vispco.cost.host import HostPricing
 from vispco.engine import unwrap
 from vispco.engine.plan import TokenPlan
+from vispco.pruner.measured_planner import MeasuredCosts, covering_size, share_rows, time_share
 from vispco.pruner.presets.preset import Preset, parse
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vispco.cost import Workload
 
 
 class PresetPlanner:
@@ -32,45 +39,68 @@ class PresetPlanner:
         cost: Cost,
         *,
         setting: str | None = None,
-        budget: float | None = None,
+        budget: BudgetLike | None = None,
         chain: Chain | None = None,
     ) -> None:
-        if budget is not None and not 0.0 < budget <= 1.0:
+        self.preset, self.cost, self.setting = preset, cost, setting
+        self.budget = None if budget is None else Budget.of(budget)
+        if self.budget is not None and self.budget.is_mean:
             raise InvalidInputError(
-                f"budget={budget} was given. It is a fraction of the unpruned cost: above 0, up to 1."
+                f"The budget {budget} was given. A method meets a budget for every prompt: 0.5 or 40ms."
             )
-        self.preset, self.cost, self.setting, self.budget = preset, cost, setting, budget
+        if self.budget is not None and self.budget.kind == "prefill":
+            self.budget.fraction  # noqa: B018 - refused: methods are scaled by the language model's FLOPs
+        self._measured = MeasuredCosts(cost.dimensions)
         self.chain = chain or preset.chain_for(cost.num_layers, setting)
-        self._known: dict[tuple[int, ...], Tensor] = {}
+        self._known: dict[tuple[Any, ...], Tensor] = {}
 
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:  # noqa: ARG002
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if self.budget is None:
             layers = self.cost.num_layers
             return TokenPlan(self.preset.schedule(layers, layout.num_visual, self.setting).counts(layout.num_visual))
+        if self.budget.is_time:
+            return self._by_time(self.budget, layout, embeddings)
         return TokenPlan(torch.stack([self.counts(*size) for size in layout.prompt_sizes.tolist()]))
+
+    def _by_time(self, budget: Budget, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        """One length of rows for each layer, as `MeasuredPlanner` has it: time holds for the batch."""
+        rows = layout.prompt_sizes
+        cost, size = self._measured.at(len(rows), embeddings), covering_size(rows)
+        key = (*size, len(rows), embeddings.device, embeddings.dtype)
+        if key not in self._known:
+            load = self._workload(size)
+            share = float(time_share(budget, load, cost)[0])
+            self._known[key] = self.preset.counts_at_budget(share, cost, load, self.setting, asked=budget)[0]
+        return TokenPlan(torch.from_numpy(share_rows(self._known[key].numpy(), rows)))
+
+    def _workload(self, size: Sequence[int]) -> Workload:
+        return workload_under(self.chain, self.cost.dimensions, *([number] for number in size))
 
     def counts(self, *size: int) -> Tensor:
         """Whole tokens [L] of a sample of one size (see `TokenLayout.prompt_sizes`); those of a size are computed once."""
         if size not in self._known:
-            load = workload_under(self.chain, self.cost.dimensions, *([number] for number in size))
-            budget = 1.0 if self.budget is None else self.budget
-            self._known[size] = self.preset.counts_at_budget(budget, self.cost, load, self.setting)[0]
+            load, cost, asked = self._workload(size), self.cost, None
+            share = 1.0 if self.budget is None else self.budget.amount
+            if self.budget is not None and self.budget.kind == "bytes":
+                cost, asked = KvBytes(self.cost.dimensions), self.budget
+                share = min(1.0, share / float(HostPricing(cost, load).divisor[0]))
+            self._known[size] = self.preset.counts_at_budget(share, cost, load, self.setting, asked=asked)[0]
         return self._known[size]
 
 
 def pruner(
-    method: str | Preset, config: Any, *, budget: float | None = None, cost: str | Cost = "exact", **options: Any
+    method: str | Preset, config: Any, *, budget: BudgetLike | None = None, cost: str | Cost = "exact", **options: Any
 ) -> Pruner:
     """A pruner that runs a method as published, or at a budget.
 
     method: 'pyramiddrop', with a setting 'sparsevlm:64', or a `Preset`. config: of the model, or the model itself.
-    budget: a fraction of each sample's unpruned cost, met by every sample. options: of `Pruner` (`mode`, `record`).
+    budget: a fraction of each sample's unpruned cost, time (40ms, 0.6t) or KV bytes, met by every sample. options: of `Pruner` (`mode`, `record`).
     """
     return Pruner(*plan_method(method, config, budget, cost), **options)
 
 
 def plan_method(
-    method: str | Preset, config: Any, budget: float | None = None, cost: str | Cost = "exact"
+    method: str | Preset, config: Any, budget: BudgetLike | None = None, cost: str | Cost = "exact"
 ) -> tuple[Chain, PresetPlanner]:
     """The chain of a method, and its token plans; see `pruner`."""
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)

@@ -13,11 +13,13 @@ from torch import Tensor
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
 from vispco.core.schedule import Schedule
-from vispco.cost import Cost, Workload, clamp_budget, snap
+from vispco.cost import Budget, Cost, Workload, clamp_budget, snap
 from vispco.cost.solve import largest_fitting
-from vispco.pruner.presets.setting import PresetStage, Setting
-from vispco.scorers import Chain
+from vispco.pruner.presets.setting import ChainSetting, PresetStage, Setting
+from vispco.scorers import SCORERS, Chain
 
+OWN = "half"
+"""The setting of a chain that no paper sets."""
 FRONTS = 64
 """In how many steps stages are moved toward the input, where a budget asks for it."""
 
@@ -53,6 +55,8 @@ class Preset:
     def chain_for(self, num_layers: int, setting: str | None = None) -> Chain:
         """The scorers by depth, for a number of layers."""
         found, chosen = self.setting(setting), {}
+        if isinstance(found, ChainSetting) and found.chain is not None:
+            return found.chain
         places = [stage.layer for stage in found.for_depth(num_layers)]
         for number, (layer, text) in enumerate(self.chain):
             scorer = Chain.of(text.replace("{stages}", json.dumps(places))).scorers[0]
@@ -70,17 +74,24 @@ class Preset:
         return Schedule.from_counts(torch.stack(rows), num_visual)
 
     def counts_at_budget(
-        self, budget: float | Tensor, cost: Cost, workload: Workload, setting: str | None = None
+        self,
+        budget: float | Tensor,
+        cost: Cost,
+        workload: Workload,
+        setting: str | None = None,
+        *,
+        asked: Budget | None = None,
     ) -> Tensor:
         """Whole tokens [B, L] that cost at most the budget, a fraction of the unpruned price, for samples [B].
 
         The stages stay where they are, and one factor on their shares meets the budget; where all shares but those of 0 have
         grown to 1, what is left raises the others. Where the layers before the first stage cost too much already, the stages
         move toward the input until they do not. A method that removes everything (VTW) moves its stage in either case.
+        asked: what the budget comes from, such as 40 ms: a warning names the floor in its unit.
         """
         found = self.setting(setting)
         wanted = torch.as_tensor(budget, dtype=torch.float64).expand(workload.num_visual.shape)
-        wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, found.earliest)), cost)
+        wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, found.earliest)), cost, asked)
         rows = [
             _fit(found, float(share), cost, workload.each(lambda numbers, place=place: numbers[place]))  # type: ignore[misc]
             for place, share in enumerate(wanted)
@@ -188,12 +199,21 @@ def get(name: str) -> Preset:
 
 
 def parse(text: str) -> tuple[Preset, str]:
-    """A method as a person types it, 'sparsevlm' or 'sparsevlm:64' -> its preset and the name of the setting."""
-    name, colon, setting = text.strip().partition(":")
-    found = get(name.strip())
-    wanted = setting.strip() if colon else found.default
-    found.setting(wanted)  # an unknown one is refused here
-    return found, wanted
+    """A method as a person types it -> its preset and the name of the setting.
+
+    'sparsevlm', 'sparsevlm:64', or any registered scorer or chain ('divprune+fastv', 'my-scorer(width=2)'), see `ChainSetting`.
+    """
+    name, colon, setting = (part.strip() for part in text.partition(":"))
+    if name in PRESETS:
+        found = get(name)
+        wanted = setting if colon else found.default
+        found.setting(wanted)  # an unknown one is refused here
+        return found, wanted
+    known = [*PRESETS, *(scorer for scorer in SCORERS if scorer not in PRESETS)]
+    if name.replace("-", "_").isidentifier() and name not in known and not colon:
+        raise UnknownNameError("method", name, known)
+    chain = Chain.of(text.strip())
+    return Preset(name=str(chain), paper="none", chain=(), settings={OWN: ChainSetting.of(chain)}, after=True), OWN
 
 
 def method_chain(method: str, num_layers: int, scorer: str | None = None) -> Chain:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from vispco.core.errors import InvalidInputError
+from vispco.scorers import Chain
 
 Label: TypeAlias = Literal["kept", "inputs", "outputs"]
 """What the number in a setting's name counts: tokens kept by the last stage, or the mean over layer inputs or outputs."""
@@ -82,3 +83,27 @@ class Setting:
             return 0
         scaled = math.floor(front * layer * num_layers / self.num_layers + 0.5)
         return min(max(scaled, self.earliest), num_layers - 1)
+
+
+@dataclass(frozen=True)
+class ChainSetting(Setting):
+    """A chain that no paper sets: half of the tokens leave at the first layer of each scorer (see `first_layers`)."""
+
+    chain: Chain | None = None
+
+    @classmethod
+    def of(cls, chain: Chain) -> ChainSetting:
+        layers = [layer for layer, _ in chain.stages]
+        stages = tuple(PresetStage(layer, 0.5**step) for step, layer in enumerate(layers, 1))
+        return cls(stages, max(NUM_LAYERS, layers[-1] + 1), earliest=chain.earliest_layer, chain=chain)
+
+    def for_depth(self, num_layers: int, *, front: float = 1.0) -> tuple[PresetStage, ...]:
+        """A stage at the layer where its scorer drops; `front` moves it toward the input, as far as the scorer can choose."""
+        from vispco.pruner.planner_kinds import first_layers  # noqa: PLC0415 - it builds presets, too
+
+        assert self.chain is not None  # noqa: S101 - `of` sets it
+        found: list[PresetStage] = []
+        for layer, own in zip(first_layers(self.chain, num_layers), self.stages, strict=True):
+            lowest = max(own.layer, found[-1].layer + 1 if found else 0)
+            found.append(PresetStage(max(math.floor(front * layer + 0.5), lowest), own.keep))
+        return tuple(found)

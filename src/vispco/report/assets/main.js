@@ -70,10 +70,16 @@ function startTheme() {
 }
 
 function startWords() {
+  const opening = data.summary;
   byId("title").textContent = data.title;
+  byId("headline").textContent = opening ? opening.headline : `What ${data.title} can do without`;
   const told = (key) => [...new Set(data.runs.map((run) => run[key]).filter(Boolean))];
-  const parts = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `schedules from the ${listed(told("kernel"))} kernel` : null].filter(Boolean);
-  byId("lede").textContent = `Which visual tokens it can do without, at which layer, for a given budget${parts.length ? `: ${parts.join(", ")}` : ""}.`;
+  const found = [told("scorer").length ? `ranked by ${listed(told("scorer"))}` : null, told("kernel").length ? `schedules from the ${listed(told("kernel"))} kernel` : null].filter(Boolean);
+  byId("lede").textContent = opening ? opening.accuracy : "Which visual tokens a model can do without, at which layer, for a given budget.";
+  byId("pace").hidden = !opening;
+  byId("pace").textContent = opening ? opening.time : "";
+  byId("made-box").hidden = !found.length;
+  byId("made").textContent = `Visual tokens were ${found.join(", ")}.`;
   const verdicts = data.runs.filter((run) => run.verdict).map((run) => (data.runs.length > 1 ? `${run.label}: ` : "") + run.verdict);
   byId("verdict").hidden = !verdicts.length;
   byId("verdict").textContent = verdicts.join(" ");
@@ -89,6 +95,7 @@ if (data.runs.length) {
   startTasks();
   startSchedule();
   startSurvivors();
+  startCard();
   startConvergence();
   startHypervolume();
   startMethods();

@@ -2,7 +2,7 @@
 const data = JSON.parse(byId("payload").textContent);
 
 const state = {
-  budget: Math.max(0, data.budgets.findIndex((row) => row.budget >= 0.5)),
+  budget: Math.max(0, data.budgets.findIndex((row) => row.budget >= (data.summary ? data.summary.budget : 0.5) - 1e-9)),
   run: Math.max(0, data.runs.findIndex((run) => run.kind === "searched")),
   visible: data.runs.map(() => true),
   axis: "fraction",

@@ -75,7 +75,7 @@ function tellExample() {
   const picture = byId("picture");
   picture.setAttribute("aria-label", `Example picture: ${kept} of ${total} visual tokens are left at layer ${layer}`);
   const box = picture.parentElement;
-  const width = Math.max(120, Math.min(box.clientWidth, Math.round((520 * example.width) / example.height), 620));
+  const width = Math.max(120, Math.min(box.clientWidth, Math.round((400 * example.width) / example.height), 620));
   picture.style.width = `${width}px`;
   paint(picture, example, one, layer, width, true);
 }
@@ -128,10 +128,17 @@ function tellExamples() {
   byId("examples-note").textContent = `Veiled tokens have left before the layer that is shown${scorer ? `: ${scorer} decides which${whose}` : ""}. What has left does not come back.`;
 }
 
+// The deepest layer in which at least an eighth of the tokens is left: what pruning does shows best there.
+function tellingLayer(example) {
+  const [one, total] = [exampleState(example), example.rows * example.columns];
+  const layers = [...Array(example.layers).keys()].filter((layer) => keptAt(one, layer) >= total / 8);
+  return layers.length ? layers[layers.length - 1] : 0;
+}
+
 function startSurvivors() {
   if (!show("sec-examples", data.examples.length > 0)) return;
-  state.example = data.examples.indexOf(examplesNow()[0]);
-  state.layer = Math.floor(data.examples[state.example].layers / 2);
+  state.example = data.summary?.example ?? data.examples.indexOf(examplesNow()[0]);
+  state.layer = tellingLayer(data.examples[state.example]);
   drawThumbs();
   tellExamples();
   byId("layer").addEventListener("input", (event) => change({ layer: Number(event.target.value) }));

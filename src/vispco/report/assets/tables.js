@@ -64,10 +64,17 @@ function readable(one) {
   return [names, one.rows.map((row) => known.map((place, column) => (typeof row[place] === "number" ? texts[column](row[place]) : plain(row[place]))))];
 }
 
+// Measures as rows and configurations as columns, where there are more measures than a page is wide.
+function turned([names, rows]) {
+  if (names.length < 8 || rows.length >= names.length) return [names, rows];
+  return [["", ...rows.map((row) => row[0])], names.slice(1).map((name, place) => [name, ...rows.map((row) => row[place + 1])])];
+}
+
 function startBench() {
   startTables("bench", data.bench, "Bench of");
   startTables("published", data.published, "Published methods of");
   startTables("comparisons", data.comparisons, "Comparison");
+  startTables("spaces", data.spaces, "Searched spaces of");
   startTables("equal-terms", data.equal_terms, "Equal terms with");
 }
 
@@ -77,7 +84,7 @@ function startTables(name, tables, told) {
     if (tables.length > 1) byId(name).append(h("h3", {}, one.label));
     if (one.note) byId(name).append(h("p", { class: "hint", id: `${name}-batch` }, one.note));
     const node = h("table", {});
-    table(node, ...readable(one));
+    table(node, ...turned(readable(one)));
     byId(name).append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${told} ${one.label}` }, node));
   }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ _MARGIN = 0.12  # of a budget, within which a published setting is drawn with it
 class MethodsInfo:
     """accuracy by method, [budget]; None where it was not measured. methods: the best at the smallest budget first.
 
-    published: (method, place of the budget next to its cost, accuracy, fraction of the FLOPs).
+    published: (method, place of the budget next to its cost, accuracy, fraction of the FLOPs). intervals: of `scaled`.
     """
 
     budgets: tuple[float, ...]
@@ -26,6 +26,7 @@ class MethodsInfo:
     published: tuple[tuple[str, int, float, float], ...]
     unpruned: float | None
     model: str = ""
+    intervals: dict[str, tuple[tuple[float, float] | None, ...]] = field(default_factory=dict)
 
 
 def methods_info(table: MethodTable) -> MethodsInfo:
@@ -46,6 +47,11 @@ def methods_info(table: MethodTable) -> MethodsInfo:
         away, place = min((abs(budget - cost), place) for place, budget in enumerate(budgets))
         if away <= _MARGIN:
             published.append((row.method, place, accuracy, cost))
+    ends = {
+        (row.method, row.budget): (row.low, row.high)
+        for row in rows
+        if row.kind == "scaled" and row.low is not None and row.high is not None
+    }
     order = sorted(names, key=lambda name: [-(value or 0.0) for value in by_kind["scaled"][name]])
     whole = next((row.accuracy for row in rows if row.kind == "unpruned"), None)
     return MethodsInfo(
@@ -56,12 +62,15 @@ def methods_info(table: MethodTable) -> MethodsInfo:
         tuple(published),
         whole,
         str(table.details.get("model", "")),
+        {name: tuple(ends.get((name, budget)) for budget in budgets) for name in names},
     )
 
 
 def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
     """A panel for each budget and a line for each method: a dot for its accuracy, an arrow to what a search makes of it."""
-    size = (3.0 * len(info.budgets) + 1.4, 0.23 * len(info.methods) + 1.3)
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    size = (max(3.0 * len(info.budgets) + 1.4, 6.4), 0.23 * len(info.methods) + (1.6 if len(info.budgets) < 3 else 1.3))
     with style.canvas(path, size=size, columns=len(info.budgets)) as axes:
         for place, budget in enumerate(info.budgets):
             plot = axes[0, place]
@@ -76,6 +85,9 @@ def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
                         "shrinkB": 0,
                     }
                     plot.annotate("", (found, line), (own, line), arrowprops=arrow)
+                interval = info.intervals.get(name, (None,) * len(info.budgets))[place]
+                if interval is not None:
+                    plot.plot(interval, (line, line), color=style.COLOURS[0], linewidth=1.0, alpha=0.35, zorder=1)
                 if own is not None:
                     plot.plot(own, line, "o", color=style.COLOURS[0], markersize=5)
             for name, at, accuracy, _ in info.published:
@@ -90,6 +102,7 @@ def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
             plot.set_yticks(range(len(info.methods)), info.methods if place == 0 else [""] * len(info.methods))
             plot.set_ylim(len(info.methods) - 0.4, -0.6)
             plot.grid(visible=True, axis="both")
+            plot.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=2))
             style.percent_axis(plot.xaxis)
         _explain(axes[0, 0], info)
     return Path(path)
@@ -100,7 +113,7 @@ def _explain(plot: Any, info: MethodsInfo) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     entries = [
-        Line2D([], [], color=style.COLOURS[0], marker="o", linestyle="", label="scaled to the budget"),
+        Line2D([], [], color=style.COLOURS[0], marker="o", linestyle="", label="scaled to the budget, 95 % interval"),
         Line2D([], [], color=style.COLOURS[1], marker=">", linewidth=1.1, label="with a search on top"),
         Line2D(
             [], [], markeredgecolor=style.COLOURS[2], markerfacecolor="none", marker="D", linestyle="",
@@ -109,4 +122,10 @@ def _explain(plot: Any, info: MethodsInfo) -> None:
         Line2D([], [], color=style.SOFT, linestyle=(0, (4, 3)), label="unpruned"),
     ]  # fmt: skip
     title = f"{info.model}: accuracy" if info.model else "accuracy"
-    plot.figure.legend(handles=entries, loc="outside lower left", ncols=4, title=title, alignment="left")
+    plot.figure.legend(
+        handles=entries,
+        loc="outside lower left",
+        ncols=2 if len(info.budgets) < 3 else 4,
+        title=title,
+        alignment="left",
+    )

@@ -115,7 +115,7 @@ def legend(axes: Any, entries: Sequence[tuple[str, int]], title: str = "") -> No
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
-        ncols=max(1, min(len(handles), 90 // (longest + 8))),
+        ncols=max(1, min(len(handles), 72 // (longest + 8))),
         borderaxespad=0.2,
         columnspacing=1.6,
     )

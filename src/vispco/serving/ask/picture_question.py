@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
+from vispco.data import dataset
 from vispco.data.files.pictures import BrokenImageError, load_image
+from vispco.data.scene import COLORS, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vispco.data.sample import History
+
+
+EIGHT = (
+    "{model} was trained on eight synthetic tasks with drawn pictures, and on nothing else; this question is none of theirs, so "
+    "its answer means little. Ask as they do ('how many circles are there?', 'what color is the ring?'; docs/zoo.md), or give "
+    "a real model: vispco ask Qwen/Qwen2.5-VL-3B-Instruct PICTURE QUESTION."
+)
+
+
+def outside_tasks(model: str, question: str) -> str | None:
+    """The sentence for a question that a shipped model never learned to answer; None where it did, and for other models."""
+    from vispco.models import shipped  # noqa: PLC0415 - only where a question is asked
+
+    known = model not in shipped.names() or _form(question) in _known_forms()
+    return None if known else EIGHT.format(model=model)
+
+
+@cache
+def _known_forms() -> frozenset[str]:
+    return frozenset(_form(sample.question) for sample in dataset("test", "all", limit=24))
+
+
+def _form(question: str) -> str:
+    """A question without the colours, shapes and letters that it names."""
+    named = "|".join([*COLORS, *SHAPES, "[a-z]"])
+    return re.sub(rf"\b({named})(es|s)?\b", "_", " ".join(question.lower().split()).rstrip("?. "))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ def build_page(
     name: of a session's model; a shipped one begins with a picture that it knows.
     """
     gradio = load_gradio()
-    session = model if isinstance(model, PlaySession) else _session(model, spec or PrunerSpec.choose())
+    session = model if isinstance(model, PlaySession) else _session(model, spec or PrunerSpec.usual(model))
     layers = len(family_of(session.model).layers(session.model))
     picture, question = _first_question(session, model if isinstance(model, str) else name)
 
@@ -66,8 +66,7 @@ def build_page(
                     info="a fraction of the unpruned language model's FLOPs",
                 )  # fmt: skip
                 method = gradio.Dropdown(
-                    _methods(), value=session.spec.planner.get("method", PLAIN), label="Method", elem_id="method",
-                    visible=not session.spec.source,
+                    _methods(session), value=session.own_method, label="Method", elem_id="method",
                 )  # fmt: skip
                 button = gradio.Button("Ask", variant="primary", elem_id="ask")
             with gradio.Column(min_width=300):
@@ -124,10 +123,10 @@ def _session(model: str, spec: PrunerSpec) -> PlaySession:
     return PlaySession(*ModelSpec(model).load(), spec)
 
 
-def _methods() -> list[str]:
+def _methods(session: PlaySession) -> list[str]:
     from vispco.pruner.presets import PRESETS  # noqa: PLC0415
 
-    return [PLAIN, *PRESETS]
+    return list(dict.fromkeys([session.own_method, PLAIN, *PRESETS]))
 
 
 def _table(rows: list[list[str]]) -> str:

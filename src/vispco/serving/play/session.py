@@ -38,6 +38,12 @@ class PlaySession:
         self.model, self.processor, self.spec, self.max_new_tokens = model, processor, spec, max_new_tokens
         self._lock = threading.Lock()
 
+    @property
+    def own_method(self) -> str:
+        """The name of the pruner that it began with, among the methods to choose from."""
+        name = self.spec.source or self.spec.planner.get("method") or f"{self.spec.chain}, one step"
+        return str(name)
+
     def ask(self, file: str | Path | None, question: str, budget: float, method: str, last: Asked | None) -> Asked:
         """Both answers; the unpruned one only where picture or question are new."""
         if not file:
@@ -45,7 +51,7 @@ class PlaySession:
         sample = PictureQuestion.read(file, question)
         same = last is not None and (last.file, last.question) == (str(file), question)
         spec = self.spec.at(budget)
-        if not self.spec.source:
+        if method != self.own_method:
             named = None if method == PLAIN else method
             spec = PrunerSpec.choose(method=named, budget=budget, allocation=self.spec.allocation)
         with self._lock:

@@ -44,7 +44,7 @@ REQUESTS_HELD = 1024
 class PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  # type: ignore[call-arg, misc]
     """What a request may hold: OpenAI's fields, transformers' own, and the budget."""
 
-    budget: float
+    budget: float | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +157,15 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         if given is None:
             return self.rules.spec.budget or BUDGET
         try:
-            return Budget.of(given).fraction
+            budget = Budget.of(given)
+            self._pruner(budget.plain)  # a pruner that cannot meet it, or a device without a profile, is told here
         except InvalidInputError as error:
             raise RequestError(str(error), param="budget") from error
+        if budget.is_mean:
+            raise RequestError(
+                f"The budget {given} was given. A request is one prompt: give 0.3, 30%, 40ms or 0.6t.", param="budget"
+            )
+        return budget.plain
 
     def _inputs(self, model: Any, processor: Any, chat: Chat) -> dict[str, Any]:
         """The prompt as `vispco.evaluation` makes it, on the model's device. Its text is measured before its pictures."""

@@ -1,0 +1,104 @@
+"""Steps of `vispco paper`: which commands measure what the paper's tables and figures show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+METHODS = ("fastv", "sparsevlm", "fitprune")  # Table 1
+LEARNED = ("aim", "atp-llava", "madtp")  # rows of Table 2 that are methods, not searches
+SEARCHES = ("vtw", "g-search", "random-40", "random-80", "random-160", "vispco-paper", "vispco")  # Table 2
+KERNELS = ("single", "linear", "exponential", "p-sigmoid", "multi-step")  # Table 5
+BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
+HALF = 0.5  # the budget of Tables 2 to 5
+JOINT, GRID, SAMPLED, COMPARED, TIMES = "joint", "grid", "sampled", "searches", "bench.json"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and what it measures. passes: unpruned passes over one item that take about as long."""
+
+    label: str
+    command: tuple[str, ...]
+    passes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperSettings:
+    """How much is measured: test items of each task, random schedules of each method and budget, trials of the grid."""
+
+    test: int = 16
+    draws: int = 5
+    trials: int | None = None
+    samples: int | None = None
+    seed: int = 0
+
+
+def searched_folder(method: str) -> str:
+    """The folder of the published search with one method's scorer and multi-step curves."""
+    return f"vispco-{method}"
+
+
+def kernel_folder(kernel: str) -> str:
+    """The folder of the published search of FastV with one family of curves."""
+    return searched_folder("fastv") if kernel == "multi-step" else f"kernel-{kernel}"
+
+
+def plan(
+    model: str, folder: Path, settings: PaperSettings, asked: Sequence[str], calibration: Sequence[str]
+) -> list[Step]:
+    """The commands for one model, in order. asked, calibration: options of evaluation and calibration data, and of loading."""
+    budgets = ",".join(map(str, BUDGETS))
+    common = ("--seed", str(settings.seed), *asked)
+    test = ("--test", str(settings.test))
+    given = {"--samples": settings.samples}
+    some = _options(given)
+    grid = () if settings.trials is None else ("--strategy", "random", "--trials", str(settings.trials))
+
+    def search(label: str, name: str, *options: str, passes: int) -> Step:
+        out = ("--out", str(folder / name))
+        return Step(label, ("search", model, *options, "--budgets", budgets, *test, *some, *out, *common, *calibration), passes)  # fmt: skip
+
+    published = ("--mode", "predictor", "--solver", "lagrangian")
+    steps = [
+        Step(
+            "single-layer grid (Figures 1 and 3)",
+            ("sweep", model, "--limit", str(settings.test), "--workers", "0", "--out", str(folder / GRID), *common,
+             *grid),
+            26_000,
+        ),
+        Step(
+            "sampled configurations (Table 1)",
+            ("compare", "methods", model, "--methods", ",".join((*METHODS, *LEARNED)), "--budgets", budgets, *test,
+             "--draws", str(settings.draws), "--search", "none", "--compensations", "none", "--rounds", "0",
+             "--out", str(folder / SAMPLED), *common),
+            24_000,
+        ),
+    ]  # fmt: skip
+    for method in METHODS:
+        kernel = ("--scorer", method, *published, "--kernel", "multi-step")
+        steps.append(search(f"VisPCO with {method} (Table 1)", searched_folder(method), *kernel, passes=15_000))
+    for name in KERNELS[:-1]:
+        kernel = ("--scorer", "fastv", *published, "--kernel", name)
+        steps.append(search(f"{name} curves (Table 5)", kernel_folder(name), *kernel, passes=15_000))
+    steps += [
+        search("joint search", JOINT, passes=40_000),
+        Step(
+            "searches side by side (Table 2)",
+            ("compare", "searches", model, "--budget", str(HALF), "--budgets", "none", "--searches", ",".join(SEARCHES),
+             "--scorer", "fastv", *test, *some, "--out", str(folder / COMPARED), *common),
+            30_000,
+        ),
+        Step(
+            "time to first token (Table 4)",
+            ("bench", model, "--pruner", str(folder / searched_folder("fastv")), "--pruner", str(folder / JOINT),
+             "--budgets", str(HALF), "--no-memory", "--throughput", "--out", str(folder / TIMES), *asked),
+            4_000,
+        ),
+    ]  # fmt: skip
+    return steps
+
+
+def _options(given: Mapping[str, int | None]) -> tuple[str, ...]:
+    return tuple(word for name, value in given.items() if value is not None for word in (name, str(value)))
