@@ -1,7 +1,5 @@
 """The verdict of all laws on one model, as data."""
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal

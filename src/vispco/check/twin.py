@@ -4,8 +4,6 @@ Sizes are made small by the names that transformers' configs use for them. What 
 `overrides.yaml`.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import warnings

@@ -5,8 +5,6 @@ without --json, a line comes now and then. --quiet leaves errors and warnings, -
 it took, --log-file keeps all of it with the time.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

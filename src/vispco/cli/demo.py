@@ -1,7 +1,5 @@
 """`vispco demo`: all of it, on the shipped model or on your own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

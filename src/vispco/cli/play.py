@@ -1,7 +1,5 @@
 """`vispco play`: a page on this machine to ask a model about one's own pictures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`vispco serve`: an OpenAI-compatible endpoint for a pruned model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

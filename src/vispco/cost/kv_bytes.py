@@ -1,7 +1,5 @@
 """Bytes of the KV cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

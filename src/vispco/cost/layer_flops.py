@@ -3,8 +3,6 @@
 Each gives (attention per token, attention per pair of tokens, feed-forward network per token).
 """
 
-from __future__ import annotations
-
 LayerFlops = tuple[int, int, int]
 
 

@@ -1,7 +1,5 @@
 """Milliseconds of a prefill, from a table that was measured once on a device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Costs that are a polynomial in the tokens of each layer, with closed forms."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """`TimeProfile`: prefill times measured once on a device, kept in the user's cache for `Measured` costs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,19 +1,14 @@
 """A drawn picture: its vocabulary, the scene as plain data, the board that lays it out, and `draw`, which gives pixels."""
 
-from __future__ import annotations
-
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from random import Random
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
 
 RGB = tuple[int, int, int]
 

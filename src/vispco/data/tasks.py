@@ -1,18 +1,12 @@
 """Synthetic tasks: `Task`, and those of seeing (attribute, position, existence) and reasoning (counting, comparison)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from random import Random
+from typing import ClassVar
 
-from vispco.data.scene import COLORS, PLACES, SHAPES, Board, picture_size
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from vispco.data.sample import Question
-    from vispco.data.scene import Mark, Scene
+from vispco.data.sample import Question
+from vispco.data.scene import COLORS, PLACES, SHAPES, Board, Mark, Scene, picture_size
 
 
 class Task(ABC):

@@ -5,26 +5,19 @@ n + 1,000,000, n + 2,000,000, ..., or a column `g_index` with n. Its circular sc
 rotations are answered right. MME asks two questions about each picture; the answer to one is yes, to the other no.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
-from vispco.metrics.metric import METRICS
+from vispco.data.files.record import Record
+from vispco.metrics.metric import METRICS, Item
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vispco.data.files.record import Record
-    from vispco.metrics.metric import Item
-
-if TYPE_CHECKING:
-    Scored = Sequence[tuple[Record, float]]
+Scored = Sequence[tuple[Record, float]]
 
 _SHORT = "Answer with a single word or phrase."
 _LETTER = "Answer with the letter of the right option only."

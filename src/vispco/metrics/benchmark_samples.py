@@ -6,27 +6,23 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import within_pixels
-from vispco.data.files.record import Records, Skipped, SkipReport
+from vispco.data.files.record import Record, Records, Skipped, SkipReport
 from vispco.data.files.samples import SampleSet, context_length, decoded, leave_out, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
+from vispco.data.sample import History, Sample
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from PIL.Image import Image
-
-    from vispco.data.files.record import Record
-    from vispco.data.sample import History, Sample
 
 
 class EvaluationSet(Records):

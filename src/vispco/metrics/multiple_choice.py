@@ -8,17 +8,10 @@ Each rule gives a letter, UNDECIDED where it applies but the prediction does not
 apply and the next rule is asked. Some rules look for the letter of an option, others for its words.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from vispco.metrics.metric import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vispco.metrics.metric import Item
+from vispco.metrics.metric import METRICS, Item
 
 _UNDECIDED = ""
 

@@ -1,7 +1,5 @@
 """Names of models as a user gives them: a shipped model, a folder or a hub id; checked before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Planners for budgets that are no fraction of the FLOPs: of time (`0.6t`, `40ms`) or of KV bytes (`120MB`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Saved pruners, folders of searches, saved predictors and repositories on the hub, read as a `PrunerSpec`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -13,23 +13,19 @@ It differs from Optuna's own backend in four ways:
 The file format is Optuna's: `optuna-dashboard FILE` opens it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from optuna.storages.journal import JournalFileBackend
 
 from vispco.core.runs.checksums import decode_line, encode_line
 from vispco.core.runs.files import cut_unfinished_line
 from vispco.core.runs.run_record import wait_for_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _CREATE_STUDY, _SET_STUDY_ATTRIBUTE, _CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
 # by operation code: what a line must have besides "worker_id"

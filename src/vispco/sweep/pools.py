@@ -10,19 +10,15 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from vispco.core.errors import VispcoError
+from vispco.core.schedule import Schedule
 from vispco.evaluation.result import Evaluation, Evaluator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vispco.core.schedule import Schedule
 
 Factory = Callable[[], Evaluator]
 """Builds the evaluator with its model, once in each worker. It is sent there by pickle."""

@@ -1,17 +1,13 @@
 """Workers on a Ray cluster: one actor per worker, which holds the evaluator. The queue stays in this process."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, needs_extra
+from vispco.core.schedule import Schedule
+from vispco.evaluation.result import Evaluator
 from vispco.sweep.pools import Factory, Outcome, WorkerError, build, evaluate
 from vispco.sweep.study import connection_problem
-
-if TYPE_CHECKING:
-    from vispco.core.schedule import Schedule
-    from vispco.evaluation.result import Evaluator
 
 _MAX_FAILED_STARTS = 5  # actors in a row that may die before one becomes ready
 

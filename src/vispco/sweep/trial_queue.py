@@ -8,13 +8,11 @@ change:
 - An attempt runs only when all earlier attempts have ended without a result and without an error of the configuration.
 """
 
-from __future__ import annotations
-
 import json
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,14 +21,8 @@ from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Axis, Frontier, Point
 from vispco.evaluation.result import Evaluation
 from vispco.sweep.heartbeat import HeartbeatMonitor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vispco.core.schedule import Schedule
-    from vispco.evaluation.result import Evaluation
-    from vispco.sweep.spec import SweepPlan
-    from vispco.sweep.study import SweepStudy
+from vispco.sweep.spec import SweepPlan
+from vispco.sweep.study import SweepStudy
 
 _CONFIG = "config"  # STRATEGY:INDEX
 _ATTEMPT = "attempt"  # 0, 1, ...; a trial that a sampler made has none: it is attempt 0

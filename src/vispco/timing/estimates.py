@@ -5,8 +5,6 @@ as two FLOPs per weight. The vision tower (once per picture) and the predictor a
 the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,29 +1,25 @@
 """Peak memory of one prefill: from the allocator of a GPU, or of a new process that does nothing else on a CPU."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from vispco.core.errors import VispcoError
 from vispco.core.plugins import load_plugin, loaded_plugins
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.spec import EvaluatorSpec
+from vispco.pruner.pruner import Pruner
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prefill import time_generation
 from vispco.timing.timing import BenchRow
-
-if TYPE_CHECKING:
-    from vispco.evaluation.evaluator import TaskEvaluator
-    from vispco.evaluation.spec import EvaluatorSpec
-    from vispco.pruner.pruner import Pruner
-    from vispco.pruner.pruner_spec import PrunerSpec
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

@@ -1,7 +1,5 @@
 """The first token: from inputs (pixels and words) to the next word, as a whole and by part."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass

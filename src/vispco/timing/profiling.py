@@ -5,15 +5,13 @@ schedules, to which what stands around the layers, the price of a drop and the s
 Everything is run in rounds, and a figure is the median of its rounds, or their least where the medians cannot be true.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +19,7 @@ import torch
 from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, TimeProfile
 from vispco.cost.time_profile import ProfileError
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.measured_planner import device_name
@@ -28,9 +27,6 @@ from vispco.pruner.pruner import Pruner
 from vispco.scorers.base import VisionNeeds
 from vispco.timing.clock import now
 from vispco.timing.prefill import last_logits, without_pixels
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed

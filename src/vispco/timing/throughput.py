@@ -1,23 +1,19 @@
 """Requests per second with a mixed queue of pictures, decoded tokens per second and KV bytes: pruned against unpruned."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import encode, pad_token
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prefill import kv_bytes, last_logits, time_generation
 from vispco.timing.timing import resolve_candidates
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
-    from vispco.pruner.pruner_spec import PrunerSpec
 
 BATCHES = (1, 4, 16)
 SECONDS = 120.0  # about which all of it ends

@@ -4,8 +4,6 @@ Every file of the package is written through this module. A write goes to a temp
 to the disk and then renamed, so that a reader sees the old file or the new one. A failure removes the temporary file.
 """
 
-from __future__ import annotations
-
 import errno
 import glob
 import hashlib

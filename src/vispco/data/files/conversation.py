@@ -4,8 +4,6 @@ A video is a folder of frames, in the order of their names, or a list of frame f
 decoded: that needs a decoder, which vispco does not depend on, and a choice of frames, which is the user's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

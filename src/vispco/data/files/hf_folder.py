@@ -1,20 +1,16 @@
 """Saved `datasets` folders and Parquet files. Columns are found by their kind and name, or given."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import FIELDS, Place, Shown, read_item
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import ImageHandle, find_image
 from vispco.data.files.record import Record, Records, Skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 
 class HfFolder(Records):

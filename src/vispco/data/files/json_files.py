@@ -14,22 +14,17 @@ Other items are questions:
 | `id`, `task`, `hint` | optional; other fields are kept in `meta` |
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import Place, brief, field, find_shown, read_item
 from vispco.data.files.limits import MAX_SIDE, InputLimits
 from vispco.data.files.record import Record, Records, Skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHUNK = 1 << 16
 _LONGEST = 1 << 26  # characters in one element; a longer one is a broken file, not a conversation

@@ -1,26 +1,22 @@
 """Pictures of datasets: handles that load on use, decoded as upright 8-bit RGB; a broken one says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math
 import os
 import stat
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vispco.data.files.limits import MAX_SIDE, InputLimits, open_inside
 from vispco.data.files.record import Skipped, SkippedItemError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 # Pillow also opens formats that start other programs (EPS) or that no dataset has; these are read, nothing else.
 _FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")

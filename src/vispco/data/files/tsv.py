@@ -12,26 +12,20 @@
 | `category`, `split`, ... | kept in `meta` |
 """
 
-from __future__ import annotations
-
 import ast
 import binascii
 import json
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
 from vispco.data.files.record import Record, Records, Skipped, Turn
-from vispco.data.files.tsv_rows import RowIndex, read_header, read_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow
+from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow, read_header, read_rows
 
 _SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
 _NAMED = tuple(ending.encode() for ending in IMAGE_FILES)
