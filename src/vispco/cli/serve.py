@@ -16,7 +16,7 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedPruner(PrunerOptions):
+class _ServedPruner(PrunerOptions):
     """The same, where a request may give another budget."""
 
     budget: Annotated[
@@ -32,7 +32,7 @@ class ServedPruner(PrunerOptions):
 def serve(
     model: ModelSpec,
     *,
-    pruning: ServedPruner,
+    pruning: _ServedPruner,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
     ),

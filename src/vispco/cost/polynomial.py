@@ -97,7 +97,7 @@ class PolynomialCost(Cost):
     def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
         """By the root of a quadratic in place of a search."""
         full = np.maximum(pricing.full, 1)
-        slack = host_limit(budget, full) - pricing.price(counts)
+        slack = _host_limit(budget, full) - pricing.price(counts)
         N = counts + pricing.text[:, None]
         # m more tokens in n layers cost slope * m + n * quadratic * m^2
         slope = ((self._host_linear(pricing) + 2 * self.quadratic * N) * member).sum(axis=1)
@@ -154,7 +154,7 @@ def _weights(attention: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[i
     return torch.from_numpy(_host_weights(attention, ffn, networks))
 
 
-def host_limit(budget: Array, full: Array) -> Array:
+def _host_limit(budget: Array, full: Array) -> Array:
     """The largest integer price F with F / full <= budget in float64: budget [n], full [n] (int64) -> [n]."""
     whole = full.astype(np.float64)
     limit = np.floor(budget * whole).astype(np.int64)
@@ -163,5 +163,5 @@ def host_limit(budget: Array, full: Array) -> Array:
 
 
 def price_limit(budget: Tensor, full: Tensor) -> Tensor:
-    """`host_limit` of tensors."""
-    return torch.from_numpy(host_limit(as_array(budget), as_array(full)))
+    """`_host_limit` of tensors."""
+    return torch.from_numpy(_host_limit(as_array(budget), as_array(full)))

@@ -121,7 +121,7 @@ class PositionTask(Task):
         return [question for question, _ in questions]
 
 
-def third(value: float) -> int | None:
+def _third(value: float) -> int | None:
     """0, 1 or 2; None where it would be hard to say."""
     if min(abs(value - 1 / 3), abs(value - 2 / 3)) < _MARGIN:
         return None
@@ -129,7 +129,7 @@ def third(value: float) -> int | None:
 
 
 def place(x: float, y: float) -> str | None:
-    column, row = third(x), third(y)
+    column, row = _third(x), _third(y)
     return None if column is None or row is None else PLACES[row][column]
 
 

@@ -88,7 +88,7 @@ def _leading(text: str, options: Mapping[str, str]) -> str | None:
     return _UNDECIDED if others & set(options) - {letter} else letter
 
 
-def concluded(text: str, options: Mapping[str, str]) -> str | None:
+def _concluded(text: str, options: Mapping[str, str]) -> str | None:
     """As in "The answer is B", "B is correct": one conclusion, or several of which the last is said to be the final one."""
     found: list[tuple[int, str, bool]] = []
     for pattern in (_CONCLUDED, _CORRECT):
@@ -247,7 +247,7 @@ _RULES = (
     alone,
     _exact_text,
     _whole_text,
-    concluded,
+    _concluded,
     _concluded_text,
     _leading,
     _opening_text,

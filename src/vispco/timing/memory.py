@@ -24,7 +24,7 @@ from vispco.timing.timing import BenchRow
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class MemoryProbeError(VispcoError, RuntimeError):
+class _MemoryProbeError(VispcoError, RuntimeError):
     """The process that measures memory failed."""
 
 
@@ -62,7 +62,7 @@ def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MemoryProbeError(
+        raise _MemoryProbeError(
             f"The process that measures the memory of {UNPRUNED if pruning is None else pruning.title} ended with code {done.returncode}: {last} "
             "Leave it out with --no-memory."
         )

@@ -134,7 +134,7 @@ class _Measurement:
             for batch, encoded in self.prompts.items():
                 on_progress(done, self.steps, f"batch of {batch}, {'warming up' if number == 0 else f'round {number}'}")
                 for size in self.sizes:
-                    seconds = undisturbed(partial(_time_layers, model, layers, batch, size))
+                    seconds = _undisturbed(partial(_time_layers, model, layers, batch, size))
                     self.times[batch, size] += [seconds / len(layers)] if number else []
                 seconds_of_runs = _time_runs(model, encoded, self.scorer, self.runs)
                 self.prefills[batch] += [seconds_of_runs] if number else []
@@ -233,10 +233,10 @@ def many_drops(num_layers: int) -> Schedule:
 def _time_runs(model: Any, encoded: Encoded, scorer: str, runs: Sequence[Schedule]) -> list[float]:
     """Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner."""
     pruners = [None, *(Pruner(scorer, schedule) for schedule in runs[1:])]
-    return [undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners]
+    return [_undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners]
 
 
-def undisturbed(time: Callable[[], float]) -> float:
+def _undisturbed(time: Callable[[], float]) -> float:
     """Seconds of one call; of a short one the least of several, since another process can take as long as all of it."""
     found = [time()]
     while len(found) < REPEATS and sum(found) < SHORT:

@@ -74,12 +74,12 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any] | Skipped]:
     try:
         buffer.more()
         buffer.text = buffer.text.removeprefix("\ufeff")
-        yield from elements(buffer, path)
+        yield from _elements(buffer, path)
     finally:
         buffer.close()
 
 
-def elements(buffer: _Buffer, path: Path) -> Iterator[tuple[int, Any] | Skipped]:
+def _elements(buffer: _Buffer, path: Path) -> Iterator[tuple[int, Any] | Skipped]:
     start = buffer.peek()
     if start != "[":
         given = "does not start with [" if start else "is empty"
