@@ -262,7 +262,13 @@ def write_predictions(path: Path, samples: Sequence[Sample], predictions: Mappin
         if target.suffix.lower() == ".json":
             files.write_json(target, rows)
         else:
-            files.write_text(target, _as_table(rows))
+            # Tab-separated text, quoted as pandas reads it.
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            stream = io.StringIO()
+            writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n", restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+            files.write_text(target, stream.getvalue())
         written.append(target)
     return written
 
@@ -283,13 +289,3 @@ def _row_of(sample: Sample, prediction: str) -> dict[str, str]:
     if sample.task == "vizwiz":
         row["answers"] = row["answer"]
     return row
-
-
-def _as_table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Tab-separated text, quoted as pandas reads it."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()

@@ -95,26 +95,22 @@ class JointPlanner:
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if self.controller is None:
             return self._plan(layout.prompt_sizes, self.choose_batch(layout, embeddings))
-        return self._controlled_plan(self.controller, layout.prompt_sizes, self.reader.estimate(layout, embeddings))
-
-    def _controlled_plan(self, controller: MeanController, sizes: Array, estimate: Array) -> TokenPlan:
-        """A plan by the price that the inputs before have left; inputs without a picture do not take part."""
+        # A plan by the price that the inputs before have left; inputs without a picture do not take part.
         assert self._ladder is not None  # noqa: S101 - made with the mean budget
-        usable, floors, seen = np.where(self._usable, estimate, np.inf), self._lowest(sizes), sizes[:, 1] > 0
+        sizes = layout.prompt_sizes
+        usable = np.where(self._usable, self.reader.estimate(layout, embeddings), np.inf)
+        floors, seen = self._lowest(sizes), sizes[:, 1] > 0
         spend = self._ladder.spend(self._curves(usable, floors[:, 0]))
         given = spend[:, self._ladder.place].copy()
-        given[seen] = controller.budgets(self._ladder, spend[seen])
+        given[seen] = self.controller.budgets(self._ladder, spend[seen])
         budget = np.minimum(given, self.budget.cap or 1.0)
         anchor = self.known.best(usable, budget, floors)
         plan = self._plan(sizes, _JointChoice(anchor, self._chain[anchor], budget))
-        controller.settle(given[seen], self._spent_by(plan, sizes, anchor)[seen])
-        return plan
-
-    def _spent_by(self, plan: TokenPlan, sizes: Array, anchor: Array) -> Array:
-        """What the samples of a plan spend, as fractions: [B]. Plans come again, and are the same objects then."""
+        # What the samples of a plan spend, as fractions: [B]. Plans come again, and are the same objects then.
         if plan not in self._spent:
             self._spent[plan] = self._fractions(sizes, anchor, plan.counts.numpy())
-        return self._spent[plan]
+        self.controller.settle(given[seen], self._spent[plan][seen])
+        return plan
 
     def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> _JointChoice:
         """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""

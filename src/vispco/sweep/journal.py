@@ -97,15 +97,12 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
             if log is None:
                 log = self._replacement(line, logs[index + 1 :])
             if number >= self._num_read:
-                self._count(log, damaged=logs[index] is None)
+                self._num_read += 1
+                self.damaged_lines += logs[index] is None
+                if log["op_code"] == _CREATE_STUDY and log["study_name"] not in self._studies:
+                    self._studies.append(log["study_name"])
+                self._num_trials += log["op_code"] == _CREATE_TRIAL
             yield log
-
-    def _count(self, log: dict[str, Any], *, damaged: bool) -> None:
-        self._num_read += 1
-        self.damaged_lines += damaged
-        if log["op_code"] == _CREATE_STUDY and log["study_name"] not in self._studies:
-            self._studies.append(log["study_name"])
-        self._num_trials += log["op_code"] == _CREATE_TRIAL
 
     def _replacement(self, line: bytes, later: list[dict[str, Any] | None]) -> dict[str, Any]:
         """Return the operation that stands in for a damaged line, by what can be read of it and of the later lines."""

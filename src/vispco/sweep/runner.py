@@ -59,16 +59,13 @@ class Dispatcher:
         finally:
             self.pool.close()
             try:
-                self._release()
+                for claim in self._claims.values():
+                    self.queue.requeue(claim, "The sweep was stopped.", died=False)
+                self._claims = {}
+                self.queue.refresh()
             finally:  # even when the storage is gone
                 self.queue.frontier().save(self.path)
         return self.queue.frontier()
-
-    def _release(self) -> None:
-        for claim in self._claims.values():
-            self.queue.requeue(claim, "The sweep was stopped.", died=False)
-        self._claims = {}
-        self.queue.refresh()
 
     def _submit(self) -> None:
         if self._due("requeue", _REQUEUE_SECONDS):

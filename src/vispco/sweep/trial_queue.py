@@ -67,10 +67,6 @@ def failed(trial: FrozenTrial) -> bool:
     return bool(trial.state == TrialState.FAIL and ERROR in trial.user_attrs and _LOST not in trial.user_attrs)
 
 
-def _ended_without_result(trial: FrozenTrial) -> bool:
-    return bool(trial.state.is_finished() and not _succeeded(trial) and not failed(trial))
-
-
 def _settled(trials: Iterable[FrozenTrial], names: dict[int, str]) -> tuple[set[str], set[str]]:
     """Return the configurations that are done and those that failed."""
     done, errors = set(), set()
@@ -177,7 +173,11 @@ class TrialQueue:
             if self._monitor.is_abandoned(trial.number, trial.user_attrs.get(_RUN), heartbeats):
                 self._queue_again(trial, names[trial.number], "The sweep that ran it went away.", _deaths_of(trial))
         idle = {names[trial.number]: trial for trial in study_trials}
-        idle |= {names[trial.number]: None for trial in study_trials if not _ended_without_result(trial)}
+        idle |= {
+            names[trial.number]: None
+            for trial in study_trials
+            if not trial.state.is_finished() or _succeeded(trial) or failed(trial)
+        }
         for config, last in idle.items():
             if last is not None and config in self._wanted:
                 self._queue_again(last, config, "", _deaths_of(last))

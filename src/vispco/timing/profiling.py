@@ -65,7 +65,9 @@ def profile_model(
 
     tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     """
-    prompts = {batch: encode(model, processor, _repeated(samples, batch)) for batch in batches}
+    prompts = {
+        batch: encode(model, processor, [samples[place % len(samples)] for place in range(batch)]) for batch in batches
+    }
     return profile_prompts(model, prompts, tokens=tokens, rounds=rounds, scorer=scorer, on_progress=on_progress)
 
 
@@ -136,7 +138,11 @@ class _Measurement:
                 for size in self.sizes:
                     seconds = _undisturbed(partial(_time_layers, model, layers, batch, size))
                     self.times[batch, size] += [seconds / len(layers)] if number else []
-                seconds_of_runs = _time_runs(model, encoded, self.scorer, self.runs)
+                # Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner.
+                pruners = [None, *(Pruner(self.scorer, schedule) for schedule in self.runs[1:])]
+                seconds_of_runs = [
+                    _undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners
+                ]
                 self.prefills[batch] += [seconds_of_runs] if number else []
                 done += 1
         on_progress(self.steps, self.steps, "done")
@@ -230,12 +236,6 @@ def many_drops(num_layers: int) -> Schedule:
     return Schedule.stages({layer: 1.0 - 0.01 * layer for layer in layers}, num_layers)
 
 
-def _time_runs(model: Any, encoded: Encoded, scorer: str, runs: Sequence[Schedule]) -> list[float]:
-    """Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner."""
-    pruners = [None, *(Pruner(scorer, schedule) for schedule in runs[1:])]
-    return [_undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners]
-
-
 def _undisturbed(time: Callable[[], float]) -> float:
     """Seconds of one call; of a short one the least of several, since another process can take as long as all of it."""
     found = [time()]
@@ -321,10 +321,6 @@ def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> lis
     return [
         f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"
     ]
-
-
-def _repeated(samples: Sequence[Sample], number: int) -> list[Sample]:
-    return [samples[place % len(samples)] for place in range(number)]
 
 
 def _never_falling(values: Sequence[float]) -> list[float]:
