@@ -177,7 +177,11 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
         )
     present = {plain(path.stem): path for path in sorted([*root.glob("*/*.tsv"), *root.glob("*.tsv")])}
     wanted = [benchmark(name) for name in names] if names is not None else [BENCHMARKS.get(name) for name in BENCHMARKS]
-    found = {entry.name: path for entry in wanted if (path := _file_of(entry, present)) is not None}
+    found = {}
+    for entry in wanted:
+        stems = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
+        there = [present[stem] for stem in stems if stem in present]
+        found |= {entry.name: there[0]} if there else {}
     missing = [entry for entry in wanted if entry.name not in found]
     if not found or (names is not None and missing):
         looked = "; ".join(f"{entry.name}: {', '.join(name + '.tsv' for name in entry.files)}" for entry in missing)
@@ -185,11 +189,6 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
             f"{root} does not have the file of {', '.join(entry.name for entry in missing)}. Names looked for: {looked}."
         )
     return found
-
-
-def _file_of(entry: Benchmark, present: dict[str, Path]) -> Path | None:
-    names = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
-    return next((present[name] for name in names if name in present), None)
 
 
 def parse_tasks(tasks: str, data_root: str | Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:

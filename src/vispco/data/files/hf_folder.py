@@ -45,24 +45,18 @@ class HfFolder(Records):
             except Exception as error:  # noqa: BLE001  a damaged Arrow file fails in many ways
                 yield place.skip("damaged row", f"it cannot be read ({error})")
                 continue
-            handles = self._handles(place, row.pop("image"))
-            if isinstance(handles, Skipped):
-                yield handles
+            given = row.pop("image")
+            images = [image for image in (given if isinstance(given, list) else [given]) if image]
+            handles = [self._handle(place, each, image) for each, image in enumerate(images)]
+            wrong = next((handle for handle in handles if isinstance(handle, Skipped)), None)
+            if not handles:
+                wrong = place.skip("no image", "it has no image; only items with one can be pruned")
+            if wrong is not None:
+                yield wrong
                 continue
             row = {kind: value for kind, value in row.items() if value is not None}
-            yield read_item(row, Shown(handles), place, source=self.file.name, task=self.task)
-
-    def _handles(self, place: Place, given: Any) -> tuple[ImageHandle, ...] | Skipped:
-        images = [image for image in (given if isinstance(given, list) else [given]) if image]
-        if not images:
-            return place.skip("no image", "it has no image; only items with one can be pruned")
-        handles = []
-        for number, image in enumerate(images):
-            handle = self._handle(place, number, image)
-            if isinstance(handle, Skipped):
-                return handle
-            handles.append(handle)
-        return tuple(handles)
+            shown = Shown(tuple(handle for handle in handles if isinstance(handle, ImageHandle)))
+            yield read_item(row, shown, place, source=self.file.name, task=self.task)
 
     def _handle(self, place: Place, number: int, image: Any) -> ImageHandle | Skipped:
         """From the bytes that the dataset holds, or from the file that it names."""

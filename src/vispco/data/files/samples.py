@@ -60,7 +60,7 @@ def decoded(record: Record, report: SkipReport) -> list[Image] | None:
     try:
         return record.images()
     except SkippedItemError as error:
-        leave_out(report, error.skipped)
+        report.leave_out(error.skipped)
         return None
 
 
@@ -86,12 +86,6 @@ def refusal(
         detail = f"its image of {shown} pixels cannot be read by the model's processor ({error})"
         return Skipped("unusable shape", record.file, record.row, detail, record.id)
     return None
-
-
-def leave_out(report: SkipReport, skipped: Skipped) -> None:
-    """Count an item that was counted as used before."""
-    report.used -= 1
-    report.add(skipped)
 
 
 _READERS: dict[str, type[LlavaInstruct | Tsv]] = {
@@ -252,7 +246,7 @@ def _usable(
             if pictures is not None and processor is not None:
                 refused = refusal(record, [picture.size for picture in pictures], processor, context)
                 if refused is not None:
-                    leave_out(report, refused)
+                    report.leave_out(refused)
                     known[key] = False
         if known[key]:
             yield record, number

@@ -44,8 +44,7 @@ def read_areas(records: Records) -> array[float]:
         try:
             areas.append(float(record.area()))
         except SkippedItemError as error:
-            records.report.used -= 1
-            records.report.add(error.skipped)
+            records.report.leave_out(error.skipped)
             areas.append(float("nan"))
     return areas
 
