@@ -177,7 +177,7 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
         )
     present = {plain(path.stem): path for path in sorted([*root.glob("*/*.tsv"), *root.glob("*.tsv")])}
     wanted = [benchmark(name) for name in names] if names is not None else [BENCHMARKS.get(name) for name in BENCHMARKS]
-    found = {}
+    found: dict[str, Path] = {}
     for entry in wanted:
         stems = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
         there = [present[stem] for stem in stems if stem in present]
