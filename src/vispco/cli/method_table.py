@@ -25,7 +25,7 @@ FILE = "methods.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodsOptions:
+class _MethodsOptions:
     """What is compared, and at which budgets."""
 
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2"
@@ -55,7 +55,7 @@ class MethodsOptions:
 def methods(
     model: ModelSpec,
     *,
-    options: MethodsOptions,
+    options: _MethodsOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,

@@ -1,7 +1,5 @@
 """`vispco recommend`: from a target in time, bytes, FLOPs or accuracy to one configuration, and how to deploy it."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import redirect_stdout
 from dataclasses import fields
