@@ -43,7 +43,7 @@ UNKNOWN = {
     "profile": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "compare searches": (
         (MODEL, "--methods", "luck"),
-        "Known searches: autoprune, btp-layers, downsample, evolution, fitprune, g-search, p-sigmoid-bo",
+        "Known searches: autoprune, btp-layers, dop, downsample, evolution, fitprune, g-search, p-sigmoid-bo",
     ),
     "compare methods": ((MODEL, "--methods", "luck"), "luck"),
     "paper": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
