@@ -31,6 +31,12 @@ def _whole(retention: Any, num_visual: Any) -> Any:
     return np.minimum.accumulate(counts, axis=-1)
 
 
+def whole_cells(tower: Sequence[float], cells: int) -> tuple[int, ...]:
+    """Whole cells of one picture that each block of the vision tower processes, at least one; see `Schedule.tower`."""
+    counts = _whole(np.asarray(tower, dtype=np.float64), np.asarray(cells))
+    return tuple(np.maximum(counts, min(cells, 1)).tolist())
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The retention r_0..r_{L-1} of every layer's input, in [0, 1], non-increasing; one for all samples or one each.
@@ -92,11 +98,6 @@ class Schedule:
         found = Schedule.stages(stages, num_blocks, "Block").retention
         least = float(found[-1])  # type: ignore[arg-type]
         return type(self)(_nested(self.tensor().clamp(max=least)), found)  # type: ignore[arg-type]
-
-    def tower_counts(self, cells: int) -> tuple[int, ...]:
-        """Whole cells of a picture that each block of the tower processes, at least one: [num_blocks]."""
-        counts = _whole(np.asarray(self.tower or (), dtype=np.float64), np.asarray(cells))
-        return tuple(np.maximum(counts, min(cells, 1)).tolist())
 
     def counts(self, num_visual: Sequence[int], entering: Sequence[int] | None = None) -> Tensor:
         """Whole visual tokens that each layer processes: [B, L], int64, on the CPU.

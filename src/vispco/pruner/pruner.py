@@ -149,7 +149,8 @@ class Pruner:
     def apply(self, model: nn.Module) -> nn.Module:
         """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
         self.check(model)
-        options = EngineOptions(self.mode, self.relaxation, self.record)
+        tower = getattr(self.schedule, "tower", None)
+        options = EngineOptions(self.mode, self.relaxation, self.record, tower)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -220,8 +221,9 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes = self.schedule, layout.num_visual
-            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
+            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
+            entering = None if layout.shown is None else left
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:
