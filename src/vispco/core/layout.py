@@ -49,7 +49,7 @@ class TokenLayout:
     tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
     shown: the layout of all visual tokens, where a cut vision tower has left some; the others are neither visual nor real.
-    spent: FLOPs of each sample's cut tower, int64 [B].
+    passed, spent: of a cut tower, how many blocks have processed each visual slot of `shown`, int64 [B, V], and its FLOPs, [B].
     """
 
     visual_map: Array
@@ -61,6 +61,7 @@ class TokenLayout:
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
     tower: Callable[[TokenLayout], Array] | None = None
     shown: TokenLayout | None = None
+    passed: Array | None = None
     spent: Array | None = None
 
     @classmethod
@@ -105,8 +106,9 @@ class TokenLayout:
 
         spent: FLOPs of the tower, [T], whose sum over a sample's tokens is what it took.
         """
-        left = self.visual_map.copy()
+        left, blocks = self.visual_map.copy(), np.zeros(self.slots.shape, dtype=np.int64)
         left[self.visual_map] = passed >= num_blocks
+        blocks[self.slots < self.length] = passed
         gone = self.visual_map & ~left
         if self.read_map is not None and (self.read_map & gone).any():
             raise InvalidInputError(
@@ -117,9 +119,8 @@ class TokenLayout:
         if spent is not None:
             took = np.array([part.sum() for part in np.split(spent, np.cumsum(self.num_visual)[:-1])], dtype=np.int64)
         whole = self.tower and (lambda _: self.tower_flops)
-        return replace(
-            self, visual_map=left, real_map=self.real_map & ~gone, known={}, tower=whole, shown=self, spent=took
-        )
+        maps: dict[str, Any] = {"visual_map": left, "real_map": self.real_map & ~gone, "known": {}}
+        return replace(self, **maps, tower=whole, shown=self, passed=blocks, spent=took)
 
     @property
     def num_shown(self) -> tuple[int, ...]:
@@ -136,6 +137,14 @@ class TokenLayout:
         """The visual slot in `shown` of each slot here, any for an empty one: int64 [B, V] on the host."""
         assert self.shown is not None  # noqa: S101 - asked by the caller
         return np.take_along_axis(self.shown.slot_at, self.slots.clip(max=self.length - 1), axis=1)
+
+    def in_shown(self, slots: Tensor) -> Tensor:
+        """Values of the slots here, bool [B, V], at those of `shown`: the same where no tower was cut."""
+        if self.shown is None:
+            return slots
+        whole = torch.zeros_like(self.shown.visual)
+        whole = torch.nn.functional.pad(whole, (0, 1)).scatter(1, self.visual_index, slots)
+        return whole.gather(1, self.shown.visual_index)
 
     def _from_shown(self, values: Array) -> Array:
         """What `shown` says of its slots, [B, V, ...], for the slots here; -1 for empty ones."""

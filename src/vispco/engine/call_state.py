@@ -52,5 +52,6 @@ class CallState(threading.local):
     # of the last prefill:
     plan: TokenPlan | None = None
     sizes: Array | None = None  # see `TokenLayout.prompt_sizes`
+    tower: tuple[Array | None, Array | None] = (None, None)  # see `TokenLayout.passed`, `spent`
     counts: Tensor | None = None
     trace: list[Tensor] | None = None

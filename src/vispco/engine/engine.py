@@ -288,7 +288,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written, compensation),
         )
-        state.plan, state.sizes = plan, layout.prompt_sizes
+        state.plan, state.sizes, state.tower = plan, layout.prompt_sizes, (layout.passed, layout.spent)
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

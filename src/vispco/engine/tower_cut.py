@@ -52,7 +52,7 @@ class TowerRun:
     counts: Array
     cells: Array
     patches: Tensor | None = None
-    divided: dict[int, Array] = field(default_factory=dict)  # by block behind a cut, the group of each cell; see `segments`
+    divided: dict[int, tuple[Array, Array]] = field(default_factory=dict)  # by block behind a cut: its cells, their groups
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
 
@@ -71,7 +71,8 @@ class TowerRun:
         """What the tower has spent on one picture, the choices included."""
         segments = self.shape.segments((self.grids[number],))
         for block, (cells, groups) in self.divided.items():
-            segments[block] = np.bincount(groups[self.picture[cells] == number]).tolist()
+            inside = np.bincount(groups[self.picture[cells] == number])
+            segments[block] = inside[inside > 0].tolist()
         return self.shape.flops((self.grids[number],), segments=segments) + int(self.scoring[number])
 
     def record(self) -> TokenVision:
