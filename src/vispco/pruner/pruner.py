@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, PrunerStateError
-from vispco.core.layout import TokenLayout
+from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
@@ -149,7 +149,8 @@ class Pruner:
     def apply(self, model: nn.Module) -> nn.Module:
         """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
         self.check(model)
-        options = EngineOptions(self.mode, self.relaxation, self.record)
+        tower = getattr(self.schedule, "tower", None)
+        options = EngineOptions(self.mode, self.relaxation, self.record, tower)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -184,6 +185,25 @@ class Pruner:
                 "Nothing was recorded: make the pruner with record=True, and ask inside the block, after a prefill."
             )
         return engine.state.trace
+
+    def tower_survivors(self, model: nn.Module) -> list[Tensor]:
+        """For each block of a cut vision tower, the visual tokens that it processed in this thread's last prefill: bool [B, V]."""
+        passed = self._tower(model)[0]
+        return [torch.from_numpy(passed > block) for block in range(len(getattr(self.schedule, "tower", None) or ()))]
+
+    def tower_flops(self, model: nn.Module) -> Tensor:
+        """FLOPs of the cut vision tower and the choices in it in this thread's last prefill: int64 [B] on the host."""
+        return torch.from_numpy(self._tower(model)[1])
+
+    def _tower(self, model: nn.Module) -> tuple[Array, Array]:
+        engine = self._engine(model)
+        passed, spent = (None, None) if engine is None else engine.state.tower
+        if passed is None or spent is None:
+            raise PrunerStateError(
+                "No prefill with a cut vision tower was run under this pruner. Give a schedule with a tower part "
+                "(Schedule.with_tower), and ask inside the block, after a prefill."
+            )
+        return passed, spent
 
     def token_counts(self, model: nn.Module) -> Tensor:
         """The number of visual tokens that each layer of this thread's last prefill processed; int64 [B, L] on the host.
@@ -220,8 +240,9 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes = self.schedule, layout.num_visual
-            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
+            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
+            entering = None if layout.shown is None else left
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:
