@@ -48,6 +48,8 @@ class TokenLayout:
         knows it; a function where asking means to wait for a device.
     tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
+    whole: the same FLOPs for the whole pictures, and their visual tokens; asked for where `pixels`, the share of their pixels
+        with which the pictures entered, is less than 1.
     """
 
     visual_map: Array
@@ -58,6 +60,8 @@ class TokenLayout:
     read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
     tower: Callable[[TokenLayout], Array] | None = None
+    whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None
+    pixels: float = 1.0
 
     @classmethod
     def build(
@@ -69,6 +73,8 @@ class TokenLayout:
         read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
         tower: Callable[[TokenLayout], Array] | None = None,
+        whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None,
+        pixels: float = 1.0,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N].
 
@@ -94,7 +100,7 @@ class TokenLayout:
         needed &= visible
         stays = needed if needed.any() else None
         known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower)
+        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, whole, pixels)
 
     @property
     def batch_size(self) -> int:
@@ -263,6 +269,18 @@ class TokenLayout:
                 "The vision tower's FLOPs are not known here. Give a budget such as 0.4, without p."
             )
         return self.tower(self)
+
+    @cached_property
+    def whole_pictures(self) -> tuple[Array, Array]:
+        """FLOPs of the tower and visual tokens of each sample, had its pictures entered whole: int64 [B] each, on the host.
+
+        Where a side was shrunk from one of several, it is taken for the smallest, so that no budget is exceeded.
+        """
+        if self.pixels == 1.0:
+            return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
+        if self.whole is None:
+            raise InvalidInputError("The whole pictures are not known here. Give a budget in milliseconds or bytes.")
+        return self.whole(self)
 
     @cached_property
     def _image_at(self) -> Array:

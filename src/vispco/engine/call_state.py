@@ -23,12 +23,14 @@ class EngineOptions:
     """Options of an engine.
 
     mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
-    record: keep which visual tokens were live at each layer of the last prefill.
+    record: keep which visual tokens were live at each layer of the last prefill. pixels: the share of their pixels with which
+    pictures enter.
     """
 
     mode: Mode = "drop"
     relaxation: Relaxation | None = None
     record: bool = False
+    pixels: float = 1.0
 
 
 class CallState(threading.local):

@@ -31,7 +31,8 @@ ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a w
 class SampleBudgets:
     """The fraction of its language model's FLOPs that each sample of a batch may spend.
 
-    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model.
+    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model. Where
+    pictures enter with a share of their pixels, a budget is a fraction of what the whole pictures take.
     """
 
     def __init__(self, budget: BudgetLike, cost: Cost) -> None:
@@ -43,15 +44,22 @@ class SampleBudgets:
 
     def __call__(self, layout: TokenLayout) -> Array:
         """float64 [B]."""
-        if self.budget.kind == "flops":
+        if self.budget.kind == "flops" and layout.pixels == 1.0:
             return np.full(layout.batch_size, self.budget.amount)
-        tower, full = layout.tower_flops, self._full(layout)
-        share = (self.budget.amount * (tower + full) - tower) / full
+        full = self._full(layout)
+        whole_tower, whole = layout.whole_pictures
+        all_language = full if layout.pixels == 1.0 else self._full(layout, whole)
+        if self.budget.kind == "flops":
+            return np.minimum(1.0, self.budget.amount * all_language / full)
+        tower = layout.tower_flops
+        share = (self.budget.amount * (whole_tower + all_language) - tower) / full
         raised = np.maximum(share - ROUNDING, self._floor(share, tower, full, layout))
         return np.where(share >= 1.0, 1.0, raised)
 
-    def _full(self, layout: TokenLayout) -> Array:
+    def _full(self, layout: TokenLayout, whole: Array | None = None) -> Array:
+        """The language model's FLOPs without pruning, [B]. whole: visual tokens in place of those that entered."""
         text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
+        visual = visual if whole is None else torch.from_numpy(whole)
         return np.maximum(self.cost.full(Workload(text, visual, "entry", 0)).numpy().astype(np.float64), 1.0)
 
     def _floor(self, share: Array, tower: Array, full: Array, layout: TokenLayout) -> Array:

@@ -107,13 +107,18 @@ def time_candidates(
         raise InvalidInputError("No samples were given. Give at least one prompt to time.")
     pruners = resolve_candidates(candidates, model)
     size = settings.batch_size
-    prompts = [encode(model, processor, samples[at : at + size]) for at in range(0, len(samples), size)]
+    starts = range(0, len(samples), size)
+    prompts = {
+        name: [encode(model, processor, samples[at : at + size], pruner=pruner) for at in starts]
+        for name, pruner in pruners.items()
+    }
     logs = {name: _Log() for name in pruners}
-    steps, done = (settings.rounds + 1) * len(prompts) * len(pruners), 0
+    steps, done = (settings.rounds + 1) * len(starts) * len(pruners), 0
     for number in range(settings.rounds + 1):
-        for encoded in prompts:
+        for place in range(len(starts)):
             order = list(pruners) if number % 2 else list(reversed(pruners))
             for name in order:
+                encoded = prompts[name][place]
                 on_progress(done, steps, f"{name}, {'warming up' if number == 0 else f'round {number}'}")
                 if number == 0:
                     _count(model, encoded, pruners[name], logs[name])
