@@ -122,6 +122,14 @@ class TowerShape:
         return np.array([self.flops(row, each) for row, each in zip(rows, counts, strict=True)], dtype=np.int64)
 
 
+def account_sentence(share: float) -> str:
+    """What a tower with this share of the whole prefill's FLOPs means for pruning."""
+    return (
+        f"Vision tower and projector take {share:.0%} of the whole prefill: pruning in the language model alone makes it at most "
+        f"{1 / share:.2g} times cheaper."
+    )
+
+
 def _groups(pictures: ImageSizes, side: int | None) -> list[int]:
     if side is None:
         return [h * w for t, h, w in pictures for _ in range(t)]
