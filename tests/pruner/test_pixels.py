@@ -88,7 +88,7 @@ def test_pixels_are_saved_shown_and_never_ignored(tmp_path):
         pruner.apply(model)
     pruner.prepare(processor)
     whole = encode(model, processor, samples())
-    with pruner(model), pytest.raises(InvalidInputError, match="made for pictures with 0.5 of their pixels, 7 x 7"):
+    with pruner(model), pytest.raises(InvalidInputError, match=r"made for pictures with 0.5 of their pixels, 7 x 7"):
         model(**whole.inputs)
 
 

@@ -56,7 +56,7 @@ class Tally:
         tower: what its vision tower took, where that is known; then the whole prefill is accounted, too. Fractions are of what
         the whole pictures take.
         """
-        whole = workload if tower is None else replace(workload, num_visual=tower.num_visual)
+        whole = workload if tower is None else replace(workload, num_shown=tower.num_visual)
         for name, cost in self.costs.items():
             spent, full = cost.bill(counts, workload).double(), cost.full(whole).double()
             self._add(name, spent, full)

@@ -44,31 +44,27 @@ class SampleBudgets:
 
     def __call__(self, layout: TokenLayout) -> Array:
         """float64 [B]."""
-        if self.budget.kind == "flops" and layout.pixels == 1.0:
-            return np.full(layout.batch_size, self.budget.amount)
-        full = self._full(layout)
-        whole_tower, whole = layout.whole_pictures
-        all_language = full if layout.pixels == 1.0 else self._full(layout, whole)
         if self.budget.kind == "flops":
-            return np.minimum(1.0, self.budget.amount * all_language / full)
-        tower = layout.tower_flops
-        share = (self.budget.amount * (whole_tower + all_language) - tower) / full
-        raised = np.maximum(share - ROUNDING, self._floor(share, tower, full, layout))
+            return np.full(layout.batch_size, self.budget.amount)
+        tower, whole = layout.whole_pictures  # of the unpruned model
+        text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
+        size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
+        full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
+        spent = layout.tower_flops if layout.spent is None else layout.spent
+        share = (self.budget.amount * (tower + full) - spent) / full
+        raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
         return np.where(share >= 1.0, 1.0, raised)
 
-    def _full(self, layout: TokenLayout, whole: Array | None = None) -> Array:
-        """The language model's FLOPs without pruning, [B]. whole: visual tokens in place of those that entered."""
-        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
-        visual = visual if whole is None else torch.from_numpy(whole)
-        return np.maximum(self.cost.full(Workload(text, visual, "entry", 0)).numpy().astype(np.float64), 1.0)
+    def _floor(self, share: Array, prices: tuple[Array, Array, Array], size: Workload) -> Array:
+        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget.
 
-    def _floor(self, share: Array, tower: Array, full: Array, layout: TokenLayout) -> Array:
-        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget."""
-        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
-        floor = self.cost.lowest_fraction(Workload(text, visual, "entry", 0)).numpy()
-        under = (share < np.minimum(floor, 1.0)) & (visual.numpy() > 0)
+        prices: of the unpruned tower, of the tower as it ran, and of the unpruned language model.
+        """
+        tower, spent, full = prices
+        floor = self.cost.lowest_fraction(size).numpy()
+        under = (share < np.minimum(floor, 1.0)) & (size.num_visual.numpy() > 0)
         if under.any():
-            lowest = float(np.where(under, (tower + floor * full) / (tower + full), 0.0).max())
+            lowest = float(np.where(under, (spent + floor * full) / (tower + full), 0.0).max())
             warnings.warn(
                 f"A budget of {self.budget.label} lies under the floor of {math.ceil(1000 * lowest) / 10:.4g}% of the whole "
                 f"prefill: what the vision tower and the text cost ({int(under.sum())} of {under.size} samples). It was raised "
@@ -84,7 +80,8 @@ class BudgetPlanner:
     """The engine's `Planner` for one budget: the shape's parameters, moved so that F <= B for **every** sample.
 
     The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. What was solved
-    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free.
+    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free. tower: the retention
+    before each block of a cut vision tower, see `Schedule.tower`.
     """
 
     def __init__(
@@ -96,10 +93,11 @@ class BudgetPlanner:
         *,
         chain: Chain | None = None,
         fill: bool = True,
+        tower: tuple[float, ...] | None = None,
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.fill = shape, kernel, budget, cost, fill
         self._budgets = SampleBudgets(budget, cost)
-        self.chain = chain
+        self.chain, self.tower = chain, tower
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
 
@@ -130,9 +128,9 @@ class BudgetPlanner:
         columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T]
         planning = torch.from_numpy(self._planning_flops(sizes))
         if self.chain is None:
-            text, visual, _, read = columns
-            first = self.kernel.earliest_layer
-            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning)
+            text, visual, _, read, *shown = columns
+            first, of = self.kernel.earliest_layer, shown[0] if shown else None
+            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning, num_shown=of)
         else:
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
         curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))

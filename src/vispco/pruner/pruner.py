@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, PrunerStateError
-from vispco.core.layout import TokenLayout
+from vispco.core.layout import Array, TokenLayout
 from vispco.core.pixels import check_pixels
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Workload
@@ -166,7 +166,8 @@ class Pruner:
                 f"This pruner lets pictures enter with {self.pixels:g} of their pixels, and no processor was made for it. Read the "
                 "pictures with processor = pruner.prepare(processor), then prune."
             )
-        options = EngineOptions(self.mode, self.relaxation, self.record, self.pixels)
+        tower = getattr(self.schedule, "tower", None)
+        options = EngineOptions(self.mode, self.relaxation, self.record, tower, self.pixels)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -201,6 +202,25 @@ class Pruner:
                 "Nothing was recorded: make the pruner with record=True, and ask inside the block, after a prefill."
             )
         return engine.state.trace
+
+    def tower_survivors(self, model: nn.Module) -> list[Tensor]:
+        """For each block of a cut vision tower, the visual tokens that it processed in this thread's last prefill: bool [B, V]."""
+        passed = self._tower(model)[0]
+        return [torch.from_numpy(passed > block) for block in range(len(getattr(self.schedule, "tower", None) or ()))]
+
+    def tower_flops(self, model: nn.Module) -> Tensor:
+        """FLOPs of the cut vision tower and the choices in it in this thread's last prefill: int64 [B] on the host."""
+        return torch.from_numpy(self._tower(model)[1])
+
+    def _tower(self, model: nn.Module) -> tuple[Array, Array]:
+        engine = self._engine(model)
+        passed, spent = (None, None) if engine is None else engine.state.tower
+        if passed is None or spent is None:
+            raise PrunerStateError(
+                "No prefill with a cut vision tower was run under this pruner. Give a schedule with a tower part "
+                "(Schedule.with_tower), and ask inside the block, after a prefill."
+            )
+        return passed, spent
 
     def token_counts(self, model: nn.Module) -> Tensor:
         """The number of visual tokens that each layer of this thread's last prefill processed; int64 [B, L] on the host.
@@ -237,8 +257,9 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes = self.schedule, layout.num_visual
-            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
+            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
+            entering = None if layout.shown is None else left
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:
