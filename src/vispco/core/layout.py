@@ -48,6 +48,8 @@ class TokenLayout:
         knows it; a function where asking means to wait for a device.
     tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
+    whole: the same FLOPs for the whole pictures, and their visual tokens; asked for where `pixels`, the share of their pixels
+        with which the pictures entered, is less than 1.
     shown: the layout of all visual tokens, where a cut vision tower has left some; the others are neither visual nor real.
     passed, spent: of a cut tower, how many blocks have processed each visual slot of `shown`, int64 [B, V], and its FLOPs, [B].
     """
@@ -60,6 +62,8 @@ class TokenLayout:
     read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
     tower: Callable[[TokenLayout], Array] | None = None
+    whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None
+    pixels: float = 1.0
     shown: TokenLayout | None = None
     passed: Array | None = None
     spent: Array | None = None
@@ -74,6 +78,8 @@ class TokenLayout:
         read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
         tower: Callable[[TokenLayout], Array] | None = None,
+        whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None,
+        pixels: float = 1.0,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N].
 
@@ -99,7 +105,7 @@ class TokenLayout:
         needed &= visible
         stays = needed if needed.any() else None
         known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower)
+        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, whole, pixels)
 
     def entering(self, passed: Array, num_blocks: int, spent: Array | None = None) -> TokenLayout:
         """The layout of the visual tokens that have passed all blocks of a cut vision tower: int64 [T], of each one here.
@@ -195,10 +201,15 @@ class TokenLayout:
     def prompt_sizes(self) -> Array:
         """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host.
 
-        Where a cut vision tower has left some visual tokens, the number before it is a fifth column.
+        Where a cut vision tower has left some visual tokens, or pictures entered with fewer pixels, the number of the unpruned
+        model is a fifth column.
         """
         numbers = [self.num_prompt, self.num_visual, self.num_instruction, self.num_read]
-        return np.array(numbers if self.shown is None else [*numbers, self.num_shown], dtype=np.int64).T
+        if self.pixels != 1.0:
+            numbers.append(tuple(self.whole_pictures[1].tolist()))
+        elif self.shown is not None:
+            numbers.append(self.num_shown)
+        return np.array(numbers, dtype=np.int64).T
 
     @_Shared
     def read_slots(self) -> Tensor | None:
@@ -327,6 +338,20 @@ class TokenLayout:
                 "The vision tower's FLOPs are not known here. Give a budget such as 0.4, without p."
             )
         return self.tower(self)
+
+    @cached_property
+    def whole_pictures(self) -> tuple[Array, Array]:
+        """FLOPs of the tower and visual tokens of each sample in the unpruned model, on whole pictures: int64 [B] each, host.
+
+        Where a side was shrunk from one of several, it is taken for the smallest, so that no budget is exceeded.
+        """
+        if self.shown is not None:
+            return self.shown.whole_pictures
+        if self.pixels == 1.0:
+            return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
+        if self.whole is None:
+            raise InvalidInputError("The whole pictures are not known here. Give a budget in milliseconds or bytes.")
+        return self.whole(self)
 
     @cached_property
     def _image_at(self) -> Array:

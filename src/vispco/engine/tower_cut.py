@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import Array, ImageSizes, TokenLayout
+from vispco.core.pixels import shrunk_side
 from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions
 from vispco.engine.vision import TokenVision
@@ -52,7 +53,9 @@ class TowerRun:
     counts: Array
     cells: Array
     patches: Tensor | None = None
-    divided: dict[int, tuple[Array, Array]] = field(default_factory=dict)  # by block behind a cut: its cells, their groups
+    divided: dict[int, tuple[Array, Array]] = field(
+        default_factory=dict
+    )  # by block behind a cut: its cells, their groups
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
 
@@ -89,10 +92,18 @@ class _Local(threading.local):
 
 
 class TowerCut:
-    """Cuts the vision tower of a model while it is installed. retention: before each block, as `Schedule.tower`."""
+    """Cuts the vision tower of a model while it is installed. retention: before each block, as `Schedule.tower`.
 
-    def __init__(self, family: Family, model: nn.Module, chain: Chain, retention: tuple[float, ...]) -> None:
+    pixels: the share of their pixels with which pictures enter.
+    """
+
+    def __init__(
+        self, family: Family, model: nn.Module, chain: Chain, retention: tuple[float, ...], pixels: float = 1.0
+    ) -> None:
         self.shape, self.modules = family.tower_shape(model), family.tower_modules(model)
+        if family.interpolates and self.shape.tile is not None:
+            rows, columns = (shrunk_side(side, pixels) for side in self.shape.tile)
+            self.shape = replace(self.shape, tile=(rows, columns))
         self.base, self.chain, self.retention = family.base(model), chain, retention
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
         self._check()
@@ -108,7 +119,9 @@ class TowerCut:
                 f"The schedule has {len(self.retention)} retentions of the vision tower, which has {blocks} blocks. Give one before "
                 "each block, or use Schedule.with_tower."
             )
-        falls = [b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before]
+        falls = [
+            b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before
+        ]
         if falls and falls[-1] >= readable:
             raise InvalidInputError(
                 f"The schedule lets tokens leave before block {falls[-1]} of the vision tower, but the projector reads what enters "
@@ -180,7 +193,8 @@ class TowerCut:
         if times > 1:  # beams and several answers: every prompt several times in a row
             ends = np.cumsum(layout.num_visual[::times])[:-1]
             values = {
-                name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)]) for name, each in values.items()
+                name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)])
+                for name, each in values.items()
             }
         return layout.entering(values["passed"], self.shape.num_blocks, values["spent"])
 
@@ -254,9 +268,13 @@ class TowerCut:
         for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
             if few >= there:
                 continue
-            alike = np.flatnonzero((shown == size) & (left == there) & (wanted == few))  # pictures that are chosen together
+            alike = np.flatnonzero(
+                (shown == size) & (left == there) & (wanted == few)
+            )  # pictures that are chosen together
             rows = [np.flatnonzero(picture == number) for number in alike]
-            rows = np.stack([row[np.argsort(run.order[run.cells[row]])] for row in rows])  # [G, cells], as in the prompt
+            rows = np.stack(
+                [row[np.argsort(run.order[run.cells[row]])] for row in rows]
+            )  # [G, cells], as in the prompt
             first = (np.cumsum(shown) - shown)[alike][:, None]
             context = self._context(run, block, (alike, size, few), run.order[run.cells[rows]] - first, states[rows])
             keep[rows] = scorer.select(context).keep.cpu().numpy()
@@ -306,7 +324,9 @@ class TowerCut:
         run = self._local.run
         if run is None or run.patches is None:
             return hidden
-        whole = hidden.new_zeros(len(hidden), self.shape.class_tokens + int(run.sizes[0]) * self.shape.cell, hidden.shape[-1])
+        whole = hidden.new_zeros(
+            len(hidden), self.shape.class_tokens + int(run.sizes[0]) * self.shape.cell, hidden.shape[-1]
+        )
         return whole.scatter(1, run.patches[..., None].expand_as(hidden), hidden)
 
     def _narrow(self, cells: Tensor) -> Tensor:

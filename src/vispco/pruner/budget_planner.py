@@ -31,7 +31,8 @@ ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a w
 class SampleBudgets:
     """The fraction of its language model's FLOPs that each sample of a batch may spend.
 
-    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model.
+    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model. Where
+    pictures enter with a share of their pixels, a budget is a fraction of what the whole pictures take.
     """
 
     def __init__(self, budget: BudgetLike, cost: Cost) -> None:
@@ -45,12 +46,11 @@ class SampleBudgets:
         """float64 [B]."""
         if self.budget.kind == "flops":
             return np.full(layout.batch_size, self.budget.amount)
-        numbers = (layout.num_prompt, layout.num_visual, layout.num_shown)
-        text, visual, shown = (torch.tensor(each) for each in numbers)
-        size = Workload(text, visual, "entry", 0, num_shown=shown)
+        tower, whole = layout.whole_pictures  # of the unpruned model
+        text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
+        size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
         full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
-        tower = layout.tower_flops  # of the unpruned model
-        spent = tower if layout.spent is None else layout.spent
+        spent = layout.tower_flops if layout.spent is None else layout.spent
         share = (self.budget.amount * (tower + full) - spent) / full
         raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
         return np.where(share >= 1.0, 1.0, raised)
@@ -130,9 +130,7 @@ class BudgetPlanner:
         if self.chain is None:
             text, visual, _, read, *shown = columns
             first, of = self.kernel.earliest_layer, shown[0] if shown else None
-            load = Workload(
-                text, visual, earliest_layer=first, num_read=read, planning_flops=planning, num_shown=of
-            )
+            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning, num_shown=of)
         else:
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
         curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))
