@@ -64,6 +64,7 @@ def paper(
         raise InvalidInputError(
             "Two of the models have the same last name. Give each of them a folder of its own name."
         )
+    files.check_writable(out / _STATE)
     asked.spec()  # refuses a file that is not there before the work begins
     settings = PaperSettings(
         test=options.test, draws=options.draws, trials=options.trials, samples=options.samples, seed=options.seed

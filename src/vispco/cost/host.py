@@ -111,7 +111,10 @@ class HostPricing:
     @cached_property
     def full(self) -> Array:
         """The price of the unpruned model: [n]."""
-        return self.cost.host_price(self.whole, self)
+        given = self.workload.num_shown
+        if given is None:
+            return self.cost.host_price(self.whole, self)
+        return self.cost.host_price(np.repeat(given.numpy()[:, None], self.cost.num_layers, axis=1), self)
 
     @cached_property
     def divisor(self) -> Array:
@@ -125,7 +128,7 @@ class HostPricing:
 
     @property
     def whole(self) -> Array:
-        """The counts of the unpruned model: [n, L]."""
+        """The largest counts: [n, L]."""
         return np.repeat(self.visual[:, None], self.cost.num_layers, axis=1)
 
     @property

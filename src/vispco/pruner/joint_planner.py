@@ -211,8 +211,7 @@ class JointPlanner:
         for number in np.unique(self._chain[anchor]).tolist():
             rows = np.flatnonzero(self._chain[anchor] == number)
             load = self._workload(number, sizes[rows])
-            alone = Workload(load.num_text, load.num_visual, "entry", 0)
-            spent[rows] = as_array(self.cost.bill(torch.from_numpy(counts[rows]), load) / self.cost.full(alone))
+            spent[rows] = as_array(self.cost.bill(torch.from_numpy(counts[rows]), load) / self.cost.full(load))
         return spent
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
@@ -224,7 +223,8 @@ class JointPlanner:
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
             first = HostPricing(self.cost, self._workload(0, sizes))
-            text_alone = Workload(first.workload.num_text, first.workload.num_visual, "entry", 0)
+            given = first.workload
+            text_alone = Workload(given.num_text, given.num_visual, "entry", 0, num_shown=given.num_shown)
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
             loads = {chain: self._under(plain.index(chain), first.workload) for chain in dict.fromkeys(plain)}
             lowest = {chain: first.under(load).lowest for chain, load in loads.items()}

@@ -75,8 +75,8 @@ def add_peaks(
         on_progress(place, len(rows), f"{row.configuration}, memory")
         pruning = candidates.get(row.configuration)
         if model.device.type == "cuda":
-            encoded = encode(model, processor, judge.samples[:batch_size])
             pruner = None if pruning is None else pruning.resolve(model)
+            encoded = encode(model, processor, judge.samples[:batch_size], pruner=pruner)
             torch.cuda.reset_peak_memory_stats(model.device)
             before = torch.cuda.memory_allocated(model.device)
             time_generation(model, encoded, pruner, 1, pad_token(processor))
@@ -97,10 +97,10 @@ def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
         load_plugin(plugin)
     judge = EvaluatorSpec.from_dict(request["spec"]).build()
     model, processor = judge.model, judge.processor
-    encoded = encode(model, processor, judge.samples[: request["batch_size"]])
     pruner = None
     if request["pruner"] is not None:
         pruner = replace(PrunerSpec.from_dict(request["pruner"]), folder=Path(request["folder"])).resolve(model)
+    encoded = encode(model, processor, judge.samples[: request["batch_size"]], pruner=pruner)
     with torch.no_grad():
         words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
         model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools
