@@ -101,7 +101,9 @@ def test_questions_scorer_and_model_of_ones_own_go_through_every_command(mine, i
     page = run("report", "run", "methods", "--out", "page.html")
     assert "page.html" in page.out
     assert "own-norm" in (tmp_path / "page.html").read_text()
-    asked = run("ask", folder, mine.parent / "0.png", "what color is it?", "--pruner", "run", *own, "--rounds", "1", "--json")
+    asked = run(
+        "ask", folder, mine.parent / "0.png", "what color is it?", "--pruner", "run", *own, "--rounds", "1", "--json"
+    )
     assert asked.json["pruned"]["fraction"] <= 0.5
     assert [path.name for path in tmp_path.glob("*.png")] == ["0-survivors.png"]
     for entry in (LeaderboardEntry.load(tmp_path / name / "leaderboard.json") for name in ("run", "methods")):

@@ -1,7 +1,5 @@
 """`vispco demo`: all of it, on the shipped model or on your own."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from vispco.report.demo.demo_options import DemoOptions
 
 
 @dataclass(frozen=True)
-class DemoModel(ModelSpec):
+class _DemoModel(ModelSpec):
     """The same, with a model to begin with."""
 
     name: Annotated[str, typer.Option("--model", help=MODEL)] = "tiny-qwen"
@@ -28,7 +26,7 @@ class DemoModel(ModelSpec):
 @spread
 def demo(
     *,
-    model: DemoModel,
+    model: _DemoModel,
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Overwrite = False,
     options: DemoOptions,

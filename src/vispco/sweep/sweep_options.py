@@ -1,9 +1,7 @@
 """Options of a sweep, as a user types them: which configurations are evaluated, and by which workers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +14,7 @@ from vispco.pruner.pruning_options import (
     not_yet,
     window_of,
 )
-
-if TYPE_CHECKING:
-    from vispco.scorers import Chain
+from vispco.scorers import Chain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,12 @@
 """`DescribeOptions`: the sample, the run and the GPU that a model is described for, as a user types them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vispco.core.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from vispco.timing.estimates import DescribeSettings
+from vispco.timing.estimates import DescribeSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Methods that choose before the language model. Their labels are honest: as many tokens as they say enter every layer."""
 
-from __future__ import annotations
-
 from vispco.pruner.presets.preset import Preset, register
 from vispco.pruner.presets.setting import Setting
 

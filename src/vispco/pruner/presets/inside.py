@@ -1,7 +1,5 @@
 """Methods that choose inside the language model, some of them after a first stage before it."""
 
-from __future__ import annotations
-
 from vispco.pruner.presets.preset import Preset, register
 from vispco.pruner.presets.setting import NUM_VISUAL, PresetStage, Setting
 
