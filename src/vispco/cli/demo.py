@@ -1,5 +1,6 @@
 """`vispco demo`: all of it, on the shipped model or on your own."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import bar, fitted_table, say, show
+from vispco.cli.console import bar, fill_lines, fitted_table, say, show
 from vispco.cli.options import AsJson, Overwrite, spread
 from vispco.cli.place import run_folder
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
@@ -46,7 +47,7 @@ def demo(
     """
     folder = run_folder(out, overwrite=overwrite)
     from vispco.report.demo.forecast import Forecast  # noqa: PLC0415
-    from vispco.report.demo.outcome import caption, outcome, outcome_table  # noqa: PLC0415
+    from vispco.report.demo.outcome import caption, large_layers, outcome, outcome_table  # noqa: PLC0415
     from vispco.report.demo.run_demo import run  # noqa: PLC0415
 
     settings = options.settings(model, asked, calibration, folder, threads, say)
@@ -55,6 +56,8 @@ def demo(
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
     title = f"{model.name}, {options.scorer or 'joint search'}: {out}"
-    show(data, as_json=json, table=None if json else [fitted_table(*outcome_table(rows), title), caption(out)])
+    lead = fill_lines(large_layers(out), sys.stdout)
+    parts = [*([lead] if lead else []), fitted_table(*outcome_table(rows), title), caption(out)]
+    show(data, as_json=json, table=None if json else parts)
     if not json:
         typer.echo(f"{page} is ready: open it in a browser.")

@@ -32,7 +32,7 @@ from vispco.report.payload import (
     Summary,
     TaskRow,
 )
-from vispco.report.run_files import RunFiles, areas, bench, comparison, method_table, provenance, read
+from vispco.report.run_files import RunFiles, areas, bench, comparison, method_tables, provenance, read
 from vispco.report.summary import summarize
 from vispco.version import __version__
 
@@ -81,7 +81,7 @@ def build(
         methods=_methods(entries),
         areas=tuple(areas(files) for files in folders if files.areas is not None),
         comparisons=tuple(table for f in folders if f.comparison is not None for table in comparison(f, f.comparison)),
-        published=tuple(method_table(f, f.methods) for f in folders if f.methods is not None),
+        published=tuple(table for files in folders for table in method_tables(files)),
         bench=tuple(bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in provenance(files)),
         vispco=__version__,
