@@ -174,7 +174,8 @@ class Scorer:
 
     def to_dict(self) -> dict[str, Any]:
         """Name and options; `vispco.scorers.get(**d)` makes it again."""
-        options = _option_names(type(self))
+        kind: Any = type(self)
+        options = _option_names(kind)
         return {"name": self.name, **{k: v for k, v in vars(self).items() if k in options}}
 
     def __repr__(self) -> str:
