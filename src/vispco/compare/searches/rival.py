@@ -68,6 +68,15 @@ class RivalResult:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def label(self) -> str:
+        """The name of its row in a table."""
+        return self.method
+
+    def settings(self) -> Any:
+        """Return the settings that led to it; None where nobody said."""
+        return self.provenance.get("settings")
+
+    @property
     def schedule(self) -> Schedule | None:
         """The curve that was chosen; None for a planner, which makes one for each sample."""
         return self.choice.schedule
