@@ -1,6 +1,7 @@
 """Cuts inside the vision tower: the laws, on every family whose tower is described."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 import torch
@@ -90,7 +91,9 @@ class MaskedTower:
     def __init__(self, model, name, grids, passed):
         self.model, self.cells, self.passed = model, patches_of_cells(name, grids), passed
         base = model.model
-        self.tower = base.visual if name in QWEN else base.vision_model if hasattr(base, "vision_model") else base.vision_tower
+        self.tower = (
+            base.visual if name in QWEN else base.vision_model if hasattr(base, "vision_model") else base.vision_tower
+        )
         self.seen = {}
         AttentionInterface.register("masked-tower", self.attend)
 
@@ -107,7 +110,9 @@ class MaskedTower:
         block = list(self.seen).index(module) if module in self.seen else len(self.seen)
         start = self.seen.get(module, 0)
         self.seen[module] = start + query.shape[2]
-        logits = query.double() @ key.double().transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        logits = (
+            query.double() @ key.double().transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        )
         for (picture, patches), passed in zip(self.cells, self.passed, strict=True):
             for patch in patches:
                 inside = patch - start if len(query) == 1 and start else patch
@@ -220,7 +225,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
         last_logits(model, given)
         depth = [*one.tower_survivors(model), *(each.cpu() for each in one.survivors(model))]
         counts = one.token_counts(model)
-    for before, after in zip(depth, depth[1:], strict=False):
+    for before, after in pairwise(depth):
         assert not (after & ~before).any()
     assert torch.equal(torch.stack([each.sum(-1) for each in depth[DEPTH:]], -1), counts)
     assert (depth[1].sum(-1) < depth[0].sum(-1)).all()
@@ -263,7 +268,13 @@ def test_beams_over_a_cut_tower_are_each_cut_alike():
     with pruner("once")(model), torch.no_grad():
         one = model.generate(**given, max_new_tokens=2, do_sample=False, pad_token_id=0, eos_token_id=None)
         several = model.generate(
-            **given, max_new_tokens=2, do_sample=True, top_k=1, num_return_sequences=2, pad_token_id=0, eos_token_id=None
+            **given,
+            max_new_tokens=2,
+            do_sample=True,
+            top_k=1,
+            num_return_sequences=2,
+            pad_token_id=0,
+            eos_token_id=None,
         )
     assert torch.equal(several[::2], one)
     assert torch.equal(several[1::2], one)
@@ -271,7 +282,10 @@ def test_beams_over_a_cut_tower_are_each_cut_alike():
 
 def test_threads_cut_their_own_pictures():
     model = deep("qwen2_5_vl")
-    prompts = [tiny.inputs("qwen2_5_vl", [[tiny.words(2, 1), tiny.picture(r, c), tiny.words(4, 2)]]) for r, c in ((5, 5), (2, 6), (3, 7))]
+    prompts = [
+        tiny.inputs("qwen2_5_vl", [[tiny.words(2, 1), tiny.picture(r, c), tiny.words(4, 2)]])
+        for r, c in ((5, 5), (2, 6), (3, 7))
+    ]
     with pruner("once")(model):
         expected = [last_logits(model, x) for x in prompts]
         found = {}
@@ -312,7 +326,11 @@ def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
         ("fastv", Schedule.full(L).with_tower({1: 0.5}, 4), "has no scorer. Name one, such as 'divprune@tower.1"),
         ("divprune@tower.2+fastv", Schedule.full(L).with_tower({1: 0.5}, 4), "before block 1 of the vision tower"),
         (CHAIN, Schedule.full(L).with_tower({3: 0.5}, 4), "the projector reads what enters block 3"),
-        ("divprune@tower.1+visionzip", Schedule.full(L).with_tower({1: 0.5}, 4), "reads the states of the whole vision tower"),
+        (
+            "divprune@tower.1+visionzip",
+            Schedule.full(L).with_tower({1: 0.5}, 4),
+            "reads the states of the whole vision tower",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_sentence(chain, schedule, words):

@@ -277,6 +277,7 @@ class Engine:
         self._checkpointed.note()
         if self._tower is not None:
             layout = self._tower.entering(layout)
+            state.tower = (layout.passed, layout.spent)
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
         compensation = Compensation.of(plan, self.chain, layout)
@@ -288,7 +289,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written, compensation),
         )
-        state.plan, state.sizes, state.tower = plan, layout.prompt_sizes, (layout.passed, layout.spent)
+        state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

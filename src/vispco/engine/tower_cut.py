@@ -3,7 +3,7 @@
 A cell is the patches of one visual token. Cells leave picture by picture (or video by video), so that a picture is cut alike
 alone and among others. Blocks behind a cut are handed the cells that are left, with their rotary embeddings and with the bounds
 of their windows and frames; projectors run on those cells, and their outputs are put back into their places, with zeros for
-the others, which then never enter a layer of the language model (`TokenLayout.entering`).
+the others, which then never enter a layer of the language model (`CutLayout`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -20,67 +20,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.core.layout import Array, ImageSizes, TokenLayout
+from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions
+from vispco.engine.tower_run import TowerRun, choice_flops
 from vispco.engine.vision import TokenVision
 from vispco.families import Family
-from vispco.families.tower_modules import patch_order
-from vispco.families.tower_shape import TowerShape
-from vispco.scorers.base import Scorer
+from vispco.families.tower_modules import patch_order, tower_modules
 from vispco.scorers.chain import Chain
 from vispco.scorers.context import ScoringContext
 
 RECORD = "vispco_tower_cut"
 """The attribute of an encoder's output under which the record of a cut travels with features encoded beforehand."""
 ENCODERS = ("get_image_features", "get_video_features")
-
-
-@dataclass(eq=False)
-class TowerRun:
-    """One run of the tower on some pictures, by cells in the order of the tower.
-
-    order: the number of each cell in the prompt. counts: cells of each picture before each block, [I, blocks].
-    cells: int64 [n], those that are left. patches: where their patches were, in the tensors that the tower makes: [n * cell], or
-    [I, class tokens + n / I * cell] for towers of squares; None as long as nothing has left.
-    """
-
-    shape: TowerShape
-    grids: ImageSizes
-    order: Array
-    counts: Array
-    cells: Array
-    patches: Tensor | None = None
-    divided: dict[int, tuple[Array, Array]] = field(default_factory=dict)  # by block behind a cut: its cells, their groups
-    passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
-    scoring: Array = field(init=False)  # int64 [I], FLOPs
-
-    def __post_init__(self) -> None:
-        self.sizes = np.array([t * h * w for t, h, w in self.grids])
-        self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
-        self.passed = np.full(len(self.order), self.shape.num_blocks)
-        self.scoring = np.zeros(len(self.grids), dtype=np.int64)
-
-    @property
-    def places(self) -> Array:
-        """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
-        return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
-
-    def flops(self, number: int) -> int:
-        """What the tower has spent on one picture, the choices included."""
-        segments = self.shape.segments((self.grids[number],))
-        for block, (cells, groups) in self.divided.items():
-            inside = np.bincount(groups[self.picture[cells] == number])
-            segments[block] = inside[inside > 0].tolist()
-        return self.shape.flops((self.grids[number],), segments=segments) + int(self.scoring[number])
-
-    def record(self) -> TokenVision:
-        """By visual token in the order of the prompt: 'passed', and 'spent', the picture's FLOPs at its first token."""
-        passed, spent = np.empty_like(self.passed), np.zeros(len(self.order), dtype=np.int64)
-        passed[self.order] = self.passed
-        spent[np.cumsum(self.sizes) - self.sizes] = [self.flops(number) for number in range(len(self.grids))]
-        return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
 
 
 class _Local(threading.local):
@@ -92,7 +46,7 @@ class TowerCut:
     """Cuts the vision tower of a model while it is installed. retention: before each block, as `Schedule.tower`."""
 
     def __init__(self, family: Family, model: nn.Module, chain: Chain, retention: tuple[float, ...]) -> None:
-        self.shape, self.modules = family.tower_shape(model), family.tower_modules(model)
+        self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
         self.base, self.chain, self.retention = family.base(model), chain, retention
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
         self._check()
@@ -108,7 +62,9 @@ class TowerCut:
                 f"The schedule has {len(self.retention)} retentions of the vision tower, which has {blocks} blocks. Give one before "
                 "each block, or use Schedule.with_tower."
             )
-        falls = [b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before]
+        falls = [
+            b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before
+        ]
         if falls and falls[-1] >= readable:
             raise InvalidInputError(
                 f"The schedule lets tokens leave before block {falls[-1]} of the vision tower, but the projector reads what enters "
@@ -150,14 +106,14 @@ class TowerCut:
             handle.remove()
         self._handles.clear()
         for name in ENCODERS:
-            if isinstance(own := self.base.__dict__.get(name), Callable) and getattr(own, "cut", None) is self:
+            if getattr(self.base.__dict__.get(name), "cut", None) is self:
                 del self.base.__dict__[name]
         self._local = _Local()
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """At the entry of the model: take over the records that came with features encoded beforehand."""
         encoded = inputs.get("mm_encoder_outputs") or {}
-        found = [getattr(output, RECORD, None) for output in encoded.values() if output is not None]
+        found: list[Any] = [getattr(output, RECORD, None) for output in encoded.values() if output is not None]
         if None in found:
             raise UnsupportedModelError(
                 "The vision tower is cut by this pruner, but features came that were encoded without it. Encode the pictures with "
@@ -165,7 +121,7 @@ class TowerCut:
             )
         self._local.records = tuple(found)
 
-    def entering(self, layout: TokenLayout) -> TokenLayout:
+    def entering(self, layout: TokenLayout) -> CutLayout:
         """The layout of what the tower has left."""
         records, self._local.records = self._local.records, ()
         total = sum(len(record) for record in records)
@@ -180,25 +136,31 @@ class TowerCut:
         if times > 1:  # beams and several answers: every prompt several times in a row
             ends = np.cumsum(layout.num_visual[::times])[:-1]
             values = {
-                name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)]) for name, each in values.items()
+                name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)])
+                for name, each in values.items()
             }
-        return layout.entering(values["passed"], self.shape.num_blocks, values["spent"])
+        return CutLayout.of(layout, values["passed"], self.shape.num_blocks, values["spent"])
 
     def _recorded(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(own)
         def encode(*args: Any, **kwargs: Any) -> Any:
             self._local.run = None
             output = own(*args, **kwargs)
-            run, self._local.run = self._local.run, None
-            if run is not None:
-                record = run.record()
-                self._local.records += (record,)
-                if hasattr(output, "pooler_output"):
-                    setattr(output, RECORD, record)
+            if (record := self._finish()) is not None and hasattr(output, "pooler_output"):
+                setattr(output, RECORD, record)
             return output
 
         encode.cut = self  # type: ignore[attr-defined]
         return encode
+
+    def _finish(self) -> TokenVision | None:
+        """The record of the run that has ended; None if the tower did not run."""
+        run, self._local.run = self._local.run, None
+        if run is None:
+            return None
+        record = run.record()
+        self._local.records += (record,)
+        return record
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
@@ -254,11 +216,16 @@ class TowerCut:
         for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
             if few >= there:
                 continue
-            alike = np.flatnonzero((shown == size) & (left == there) & (wanted == few))  # pictures that are chosen together
-            rows = [np.flatnonzero(picture == number) for number in alike]
-            rows = np.stack([row[np.argsort(run.order[run.cells[row]])] for row in rows])  # [G, cells], as in the prompt
+            alike = np.flatnonzero(
+                (shown == size) & (left == there) & (wanted == few)
+            )  # pictures that are chosen together
+            own = [np.flatnonzero(picture == number) for number in alike]
+            own = [row[np.argsort(run.order[run.cells[row]])] for row in own]  # as in the prompt
+            rows: Array = np.stack(own)  # [G, m]
             first = (np.cumsum(shown) - shown)[alike][:, None]
-            context = self._context(run, block, (alike, size, few), run.order[run.cells[rows]] - first, states[rows])
+            context = self._context(
+                run, block, (alike, size, few), run.order[run.cells[rows]] - first, states[torch.from_numpy(rows)]
+            )
             keep[rows] = scorer.select(context).keep.cpu().numpy()
             run.scoring[alike] += choice_flops(scorer, there, few, self.sizes)
         return keep
@@ -274,7 +241,7 @@ class TowerCut:
         if places.shape[1] < size:
             there = np.zeros_like(everything)
             np.put_along_axis(there, places, values=True, axis=1)
-            layout = layout.entering(there.ravel().astype(np.int64), 1)
+            layout = CutLayout.of(layout, there.ravel().astype(np.int64), 1)
         counts = torch.full((len(alike),), few, device=states.device)
         return ScoringContext(
             *(block, layout, layout.is_visual_slot, counts, states, None, (few,) * len(alike)),
@@ -306,7 +273,9 @@ class TowerCut:
         run = self._local.run
         if run is None or run.patches is None:
             return hidden
-        whole = hidden.new_zeros(len(hidden), self.shape.class_tokens + int(run.sizes[0]) * self.shape.cell, hidden.shape[-1])
+        whole = hidden.new_zeros(
+            len(hidden), self.shape.class_tokens + int(run.sizes[0]) * self.shape.cell, hidden.shape[-1]
+        )
         return whole.scatter(1, run.patches[..., None].expand_as(hidden), hidden)
 
     def _narrow(self, cells: Tensor) -> Tensor:
@@ -328,12 +297,6 @@ class TowerCut:
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-
-
-def choice_flops(scorer: Scorer, there: int, kept: int, sizes: Dimensions) -> int:
-    """FLOPs of choosing `kept` of `there` cells of one picture. sizes: with the tower's width as `hidden`."""
-    once = scorer.setup_flops(0, there, sizes) + scorer.choice_flops(there, there, sizes)
-    return int(once + kept * scorer.flops_per_kept(there, sizes))
 
 
 def _cut_mask(mask: Any, patches: Tensor) -> Any:

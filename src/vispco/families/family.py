@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import TokenLayout
-from vispco.families.tower_modules import TowerModules, tower_modules
 from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
@@ -260,10 +259,6 @@ class Family:
     def tower_shape(self, model: nn.Module) -> TowerShape:
         """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""
         return TowerShape.from_config(getattr(model, "config", None))
-
-    def tower_modules(self, model: nn.Module) -> TowerModules:
-        """What a cut inside the vision tower hangs on; refused in a sentence where that is not known."""
-        return tower_modules(model, self.base(model))
 
     def vision_tower(self, model: nn.Module) -> nn.Module:
         """The module that turns pixels into patches."""

@@ -240,9 +240,8 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
-            entering = None if layout.shown is None else left
-            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
+            schedule, sizes, left = self.schedule, layout.whole.num_visual, layout.num_visual
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, left)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:
