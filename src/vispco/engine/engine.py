@@ -41,7 +41,7 @@ from vispco.engine.model_checks import check_model
 from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
-from vispco.engine.tower_cut import TowerCut
+from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, vision_record
 from vispco.engine.wrappers import Detours, unwrap
 from vispco.families import family_of
@@ -120,7 +120,7 @@ class Engine:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
         if self.options.tower is not None:
-            self._tower = TowerCut(self.family, self.model, self.chain, self.options.tower)
+            self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
             self._tower.install()
         self._detours.install()
         self._by_thread = per_thread.install(self.base, self.family.call_attributes)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -37,17 +37,30 @@ RECORD = "vispco_tower_cut"
 ENCODERS = ("get_image_features", "get_video_features")
 
 
+@dataclass(frozen=True)
+class TowerSetting:
+    """A cut of the vision tower. chain: whose scorers inside the tower choose. retention: before each block, `Schedule.tower`."""
+
+    chain: Chain
+    retention: tuple[float, ...]
+
+    @property
+    def key(self) -> str:
+        """The same for cuts that keep the same cells."""
+        return f"{'+'.join(f'{scorer!r}@{block}' for block, scorer in self.chain.tower)}: {self.retention}"
+
+
 class _Local(threading.local):
     run: TowerRun | None = None
     records: tuple[TokenVision, ...] = ()
 
 
 class TowerCut:
-    """Cuts the vision tower of a model while it is installed. retention: before each block, as `Schedule.tower`."""
+    """Cuts the vision tower of a model while it is installed."""
 
-    def __init__(self, family: Family, model: nn.Module, chain: Chain, retention: tuple[float, ...]) -> None:
+    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
         self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
-        self.base, self.chain, self.retention = family.base(model), chain, retention
+        self.base, self.chain, self.retention = family.base(model), setting.chain, setting.retention
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
         self._check()
         self.pools = self.shape.pools
@@ -109,6 +122,13 @@ class TowerCut:
             if getattr(self.base.__dict__.get(name), "cut", None) is self:
                 del self.base.__dict__[name]
         self._local = _Local()
+
+    def __enter__(self) -> Self:
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """At the entry of the model: take over the records that came with features encoded beforehand."""

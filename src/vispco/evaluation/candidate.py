@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -13,6 +14,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost import Workload
 from vispco.engine import Planner, TokenPlan
+from vispco.engine.tower_cut import TowerSetting
 from vispco.pruner.pruner import Pruner
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ class CandidateRun:
         candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
         self.chain, self.num_layers = chain, num_layers
         self.plan: Schedule | Planner | None = candidate
+        retention = getattr(candidate, "tower", None)
+        self.cut = None if retention is None else TowerSetting(chain, retention)  # of the vision tower
         self.counts: Tensor | None = None  # [B, L] of the last batch, as its layers processed them
         self.workload: Workload | None = None  # of the last batch
         self._rows: Sequence[int] = ()
@@ -49,7 +53,7 @@ class CandidateRun:
         """How many layers at most need not be computed where the unpruned run is known; host arithmetic."""
         if self.plan is None:
             return self.num_layers
-        if not isinstance(self.plan, Schedule):
+        if not isinstance(self.plan, Schedule) or self.cut is not None:
             return 0
         rows = self.plan.tensor().view(-1, self.num_layers)
         return first_drop((rows >= 1).long(), [1] * len(rows))
@@ -66,6 +70,7 @@ class CandidateRun:
         if self._given is not None:
             self._given.check(model)
         self.counts, pruner = None, Pruner(self.chain, self._make_plan)
+        pruner.tower = None if self.cut is None else self.cut.retention
         with pruner(model):
             yield
             self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)
@@ -74,10 +79,10 @@ class CandidateRun:
         if not isinstance(self.plan, Schedule):
             assert self.plan is not None  # noqa: S101 - `on` puts no pruner on the model then
             return self.plan(layout, embeddings)
-        if self.plan.per_sample:
-            own = tuple(self.plan.retention[row] for row in self._rows)
-            return TokenPlan(Schedule(own).counts(layout.num_visual))  # type: ignore[arg-type]
-        return TokenPlan(self.plan.counts(layout.num_visual))
+        plan = self.plan
+        if plan.per_sample:
+            plan = replace(plan, retention=tuple(plan.retention[row] for row in self._rows))  # type: ignore[arg-type]
+        return TokenPlan(plan.counts(layout.whole.num_visual, layout.num_visual))
 
     def _check(self, schedule: Schedule, num_samples: int) -> None:
         if schedule.num_layers != self.num_layers:

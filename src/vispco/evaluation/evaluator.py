@@ -116,7 +116,8 @@ class TaskEvaluator:
             encoded = self.store.encode(batch.samples)
             for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
                 began = time.perf_counter()
-                answers = self._generated(run, batch, encoded, number, hold=shared)
+                own = encoded if run.cut is None else self.store.encode(batch.samples, cut=run.cut)
+                answers = self._generated(run, batch, own, number, hold=shared)
                 tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 assert run.workload is not None  # noqa: S101 - likewise
@@ -190,8 +191,9 @@ class TaskEvaluator:
                 self.reference.learn(encoded)
 
         def forward() -> torch.Tensor:
+            own = encoded if run.cut is None else self.store.encode(batch.samples, answers=True, cut=run.cut)
             with torch.no_grad():
-                return answer_logits(self.model, encoded)
+                return answer_logits(self.model, own)
 
         logits = self._run(run, batch, encoded, key, forward, hold=hold)
         found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
@@ -208,6 +210,9 @@ class TaskEvaluator:
         hold: bool,
     ) -> torch.Tensor:
         """Run `action` under the candidate's pruner; if the unpruned run is kept, resume where pruning begins."""
+        if run.cut is not None:  # no layer is entered by what the unpruned model has
+            with run.on(self.model, batch.rows, encoded):
+                return action()
         if self.prefixes.wanted(key, hold=hold):
             with self.prefixes.recording(key, self.model, run.chain):
                 action()

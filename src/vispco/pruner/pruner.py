@@ -62,6 +62,9 @@ class Pruner:
             )
         self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
+        self.tower: tuple[float, ...] | None = getattr(
+            schedule, "tower", None
+        )  # see `Schedule.tower`; a planner may have one
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
@@ -149,8 +152,7 @@ class Pruner:
     def apply(self, model: nn.Module) -> nn.Module:
         """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
         self.check(model)
-        tower = getattr(self.schedule, "tower", None)
-        options = EngineOptions(self.mode, self.relaxation, self.record, tower)
+        options = EngineOptions(self.mode, self.relaxation, self.record, self.tower)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -189,7 +191,7 @@ class Pruner:
     def tower_survivors(self, model: nn.Module) -> list[Tensor]:
         """For each block of a cut vision tower, the visual tokens that it processed in this thread's last prefill: bool [B, V]."""
         passed = self._tower(model)[0]
-        return [torch.from_numpy(passed > block) for block in range(len(getattr(self.schedule, "tower", None) or ()))]
+        return [torch.from_numpy(passed > block) for block in range(len(self.tower or ()))]
 
     def tower_flops(self, model: nn.Module) -> Tensor:
         """FLOPs of the cut vision tower and the choices in it in this thread's last prefill: int64 [B] on the host."""
