@@ -18,6 +18,7 @@ from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
+from vispco.engine.tower_cut import TowerSetting
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
@@ -73,6 +74,11 @@ class Pruner:
     def scorer(self) -> Chain:
         """The chain of scorers; a single scorer is a chain of one."""
         return self.chain
+
+    @property
+    def cut(self) -> TowerSetting | None:
+        """How it cuts the vision tower; None where it does not."""
+        return None if self.tower is None else TowerSetting(self.chain, self.tower)
 
     @classmethod
     def from_pretrained(

@@ -75,7 +75,7 @@ class Chain:
             for (before, _), (after, scorer) in pairwise(stages):
                 if after <= before:
                     raise InvalidInputError(
-                        f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. They must grow."
+                        f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. {where.capitalize()}s must grow."
                     )
         for block, scorer in self.tower:
             if not scorer.serves_tower:
