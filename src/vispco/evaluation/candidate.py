@@ -14,6 +14,7 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Workload
 from vispco.engine import Planner, TokenPlan
 from vispco.pruner.pruner import Pruner
+from vispco.pruner.tower_setting import TowerSetting
 
 if TYPE_CHECKING:
     from vispco.core.layout import TokenLayout
@@ -29,7 +30,8 @@ class CandidateRun:
 
     def __init__(self, candidate: Candidate, chain: Chain, num_layers: int, num_samples: int) -> None:
         self._given = candidate if isinstance(candidate, Pruner) else None
-        self.pixels = 1.0 if self._given is None else self._given.pixels
+        setting = TowerSetting.of(candidate, chain)
+        self.pixels, self.tower = setting.pixels, setting.retention
         if isinstance(candidate, Pruner):
             chain, candidate = candidate.chain, candidate.schedule
         candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
@@ -66,20 +68,22 @@ class CandidateRun:
             return
         if self._given is not None:
             self._given.check(model)
-        self.counts, pruner = None, Pruner(self.chain, self._make_plan, pixels=self.pixels)
+        self.counts, pruner = None, Pruner(self.chain, self, pixels=self.pixels)
         pruner.prepared = True  # the evaluator reads pictures for it
         with pruner(model):
             yield
             self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)
 
-    def _make_plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        """The plan of a batch: this is the planner of the pruner that is put on the model."""
         if not isinstance(self.plan, Schedule):
             assert self.plan is not None  # noqa: S101 - `on` puts no pruner on the model then
             return self.plan(layout, embeddings)
         if self.plan.per_sample:
             own = tuple(self.plan.retention[row] for row in self._rows)
             return TokenPlan(Schedule(own).counts(layout.num_visual))  # type: ignore[arg-type]
-        return TokenPlan(self.plan.counts(layout.num_visual))
+        entering = None if layout.shown is None else layout.num_visual
+        return TokenPlan(self.plan.counts(layout.num_shown, entering))
 
     def _check(self, schedule: Schedule, num_samples: int) -> None:
         if schedule.num_layers != self.num_layers:

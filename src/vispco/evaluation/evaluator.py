@@ -21,7 +21,7 @@ from vispco.evaluation.kl_meter import Reference, answer_logits
 from vispco.evaluation.prefix_cache import PrefixCache
 from vispco.evaluation.tally import Tally, TowerFlops, mean
 from vispco.families import family_of
-from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.tower_setting import TowerSetting
 from vispco.scorers import Chain, ChainLike
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class TaskEvaluator:
         self.reference = reference if reference is not None else Reference(model)
         self.prefixes = PrefixCache(share)
         self._answered: set[str] = set()
-        self.pixels = 1.0
-        self.whole: TaskEvaluator | None = None  # of which this one shows the pictures smaller
-        self._smaller: dict[float, TaskEvaluator] = {}
+        self.setting = TowerSetting()
+        self.whole: TaskEvaluator | None = None  # the one on whole pictures, where this one is not
+        self._entering: dict[tuple[Any, ...], TaskEvaluator] = {}  # by the keys of their settings
         self._whole_pictures: dict[str, tuple[int, int]] = {}  # FLOPs of the tower and visual tokens, by sample
         self.num_layers = len(family_of(model).layers(model))
 
@@ -115,17 +115,19 @@ class TaskEvaluator:
 
     def many(self, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Several candidates in one pass over the data; what their unpruned first layers compute is computed once."""
-        shares = [1.0 if each is None else getattr(each, "pixels", 1.0) for each in candidates]
-        if self.whole is None and any(share != 1.0 for share in shares):
+        settings = [TowerSetting.of(candidate, self.chain) for candidate in candidates]
+        if self.whole is None and not all(setting.is_whole for setting in settings):
             found: dict[int, Evaluation] = {}
-            for share in dict.fromkeys(shares):
-                places = [place for place, own in enumerate(shares) if own == share]
-                evaluations = self.at_pixels(share).many([candidates[place] for place in places])
+            for key in dict.fromkeys(setting.key for setting in settings):
+                places = [place for place, own in enumerate(settings) if own.key == key]
+                judge = self.entering(settings[places[0]])
+                evaluations = judge.many([candidates[place] for place in places])
                 found |= dict(zip(places, evaluations, strict=True))
             return [found[place] for place in range(len(candidates))]
         runs = [self._run_of(candidate) for candidate in candidates]
         tallies = [Tally(self.costs) for _ in runs]
         shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
+        shared &= self.setting.retention is None  # an unpruned run would see what a cut tower has left behind
         for number, batch in enumerate(self.batches):
             encoded = self.store.encode(batch.samples)
             for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
@@ -148,37 +150,37 @@ class TaskEvaluator:
             tally.evaluation(self.tasks, self.sample_set, details=self.details, scores=self.scores) for tally in tallies
         ]
 
-    def at_pixels(self, share: float) -> TaskEvaluator:
-        """The same evaluator with pictures that enter with a share of their pixels; KL is to the model on whole pictures."""
-        if share == 1.0 or self.whole is not None:
+    def entering(self, setting: TowerSetting) -> TaskEvaluator:
+        """The same evaluator with pictures that reach the language model in another way; KL is to the model on whole ones."""
+        if setting.is_whole or self.whole is not None:
             return self
-        if share not in self._smaller:
+        if setting.key not in self._entering:
             found = copy.copy(self)
-            found.whole, found.pixels, found.prefixes = self, share, PrefixCache(self.prefixes.memory)
-            found.store = FeatureStore(self.model, shrink_processor(self.processor, share))
-            self._smaller[share] = found
-        return self._smaller[share]
+            found.whole, found.setting, found.prefixes = self, setting, PrefixCache(0)
+            found.store = FeatureStore(self.model, self.processor, setting=setting)
+            self._entering[setting.key] = found
+        return self._entering[setting.key]
 
     def _tower_flops(self, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
         """What the vision tower took for a batch; None for towers that are not described."""
         try:
-            spent = family_of(self.model).layout(self.model, encoded.inputs, pixels=self.pixels).tower_flops
+            layout = self.setting.layout(self.model, encoded.inputs)
+            spent = torch.from_numpy(layout.tower_flops if layout.spent is None else layout.spent)
         except UnsupportedModelError:
             return None
-        full, shown = torch.from_numpy(spent), torch.tensor(encoded.num_visual)
-        if self.whole is not None:
-            for sample in batch.samples:
-                if sample.id not in self._whole_pictures:
-                    tensors = read(self.model, self.processor, sample).tensors
-                    layout = family_of(self.model).layout(self.model, tensors)
-                    self._whole_pictures[sample.id] = (int(layout.tower_flops[0]), int(layout.num_visual[0]))
-            full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
-        return TowerFlops(torch.from_numpy(spent), full, shown)
+        if self.whole is None:
+            return TowerFlops(spent, spent, torch.tensor(encoded.num_visual))
+        for sample in batch.samples:
+            if sample.id not in self._whole_pictures:
+                whole = self.whole.setting.layout(self.model, read(self.model, self.processor, sample).tensors)
+                self._whole_pictures[sample.id] = (int(whole.tower_flops[0]), int(whole.num_visual[0]))
+        full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
+        return TowerFlops(spent, full, shown)
 
     def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
-        if self.whole is None and getattr(candidate, "pixels", 1.0) != 1.0:
-            return self.at_pixels(candidate.pixels).kl(candidate, direction)  # type: ignore[union-attr]
+        if self.whole is None and not (setting := TowerSetting.of(candidate, self.chain)).is_whole:
+            return self.entering(setting).kl(candidate, direction)
         run = self._run_of(candidate)
         found: list[float] = []
         for number, batch in enumerate(self.batches):

@@ -10,10 +10,13 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.core.errors import InvalidInputError
+from vispco.engine.tower_cut import RECORD as CUT_RECORD
 from vispco.engine.vision import RECORD, TokenVision, encode_pictures
 from vispco.evaluation.encoded import VIDEOS, Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
+from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.tower_setting import TowerSetting
 from vispco.scorers.base import VisionNeeds
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 VISION = "vision."  # how the names of what was kept of the tower begin
+CUT = "cut."  # of what was kept of a cut inside it
 DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
 PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
 
@@ -32,11 +36,20 @@ class FeatureStore:
 
     A sample is known by its `id`: use one store for one set of pictures and one model. `note` says why features are
     not kept, for models whose transformers class cannot take them; their batches carry pixels, and all else holds.
-    memory, folder: see `TensorCache`.
+    setting: how pictures reach the language model; default: whole. memory, folder: see `TensorCache`.
     """
 
-    def __init__(self, model: Any, processor: Any, *, memory: int = 2 * GIB, folder: str | Path | None = None) -> None:
-        self.model, self.processor = model, processor
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        *,
+        setting: TowerSetting | None = None,
+        memory: int = 2 * GIB,
+        folder: str | Path | None = None,
+    ) -> None:
+        self.setting = setting or TowerSetting()
+        self.model, self.processor = model, shrink_processor(processor, self.setting.pixels)
         self.base = family_of(model).base(model)
         self.cache = TensorCache(memory, folder)
         self.note = _refusal(model, self.base)
@@ -120,11 +133,15 @@ class FeatureStore:
     ) -> tuple[Sequence[Tensor | None], Sequence[dict[str, Tensor]]]:
         """Each sample's part of the encoder's output; its DeepStack levels, and its part of the record of the tower."""
         inputs = collate(self.model, self.processor, samples, prompts).inputs
-        ((kind, out),) = encode_pictures(self.model, inputs, self.vision).items()
+        with self.setting.on(self.model):
+            ((kind, out),) = encode_pictures(self.model, inputs, self.vision).items()
         record: TokenVision | None = getattr(out, RECORD, None)
         parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
         pictures = [1 if kind == "video" else sample.num_images for sample in samples]
         kept = [{VISION + name: value for name, value in part.items()} for part in parts]
+        cut: TokenVision | None = getattr(out, CUT_RECORD, None)
+        for mine, part in zip(kept, [] if cut is None else cut.split([p.num_visual for p in prompts]), strict=False):
+            mine |= {CUT + name: value for name, value in part.items()}
         features = self._pooled(out, pictures, prompts)
         if self.note is None and getattr(out, "deepstack_features", None) is not None:
             levels = iter(zip(*out.deepstack_features, strict=True))  # of each picture
@@ -163,6 +180,9 @@ class FeatureStore:
             if mine and self.vision:
                 records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in mine]
                 setattr(found[kind], RECORD, TokenVision.join(records))
+            if mine and self.setting.retention is not None:
+                parts = [{n.removeprefix(CUT): v for n, v in e.items() if n.startswith(CUT)} for e in mine]
+                setattr(found[kind], CUT_RECORD, TokenVision.join(parts))
         return found
 
     def _output(self, parts: list[Tensor]) -> BaseModelOutputWithPooling:
