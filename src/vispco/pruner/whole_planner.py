@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
-from vispco.cost import Budget, BudgetLike, Exact, Workload
+from vispco.cost import Budget, BudgetLike, Cost, Exact, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
 from vispco.pruner.joint_planner import JointChoice, JointPlanner
@@ -23,7 +23,7 @@ _LEAST_SHARE = 1e-6
 class WholePlanner(JointPlanner):
     """A joint planner under a tower setting. What entered the language model is to it what a whole prompt is to others.
 
-    budget: `0.4p`, which holds for every sample, or `mean:0.4p,max:0.6p`, of which the cap does. tower_share: the mean over
+    budget: `0.4p`, which holds for every sample, or `mean:0.4p,max:0.6p`, of which the cap does. shares: the mean over
     the calibration samples of what the tower spends under this setting, and of the language model on what enters, both of
     the unpruned whole prefill: a mean budget is solved by them.
     """
@@ -50,13 +50,12 @@ class WholePlanner(JointPlanner):
             inner = Budget("flops", amount, cap)
         super().__init__(predictor, inner)
         self.cost = Exact(self.cost.dimensions)
-        most = self.whole.amount if self.whole.cap is None else self.whole.cap
-        self._most = SampleBudgets(Budget("prefill", most), self.cost)
+        self._most = self.whole.amount if self.whole.cap is None else self.whole.cap
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         entered = entered_layout(layout)
-        sizes, most = entered.prompt_sizes, self.shares(layout)
+        sizes, most = entered.prompt_sizes, entering_shares(self.cost, layout, self._most)
         estimate = np.where(self._usable, self.reader.estimate(entered, embeddings), np.inf)
         floors, budget = self._lowest(sizes), most
         if self.multiplier is not None:
@@ -64,13 +63,16 @@ class WholePlanner(JointPlanner):
         anchor = self.known.best(estimate, budget, floors)
         return self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
 
-    def shares(self, layout: TokenLayout) -> Array:
-        """What each sample's language model may spend at most, of what it takes on all that entered: float64 [B]."""
-        text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
-        whole = torch.from_numpy(layout.whole_pictures[1])
-        entered, full = (self.cost.full(Workload(text, n, "entry", 0)).double().numpy() for n in (visual, whole))
-        found: Array = np.minimum(1.0, self._most(layout) * full / np.maximum(entered, 1.0))
-        return found
+
+def entering_shares(cost: Cost, layout: TokenLayout, budget: float) -> Array:
+    """What each sample's language model may spend of a budget of the whole prefill, of what it takes on all that entered: [B]."""
+    text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
+    whole = torch.from_numpy(layout.whole_pictures[1])
+    entered, full = (cost.full(Workload(text, n, "entry", 0)).double().numpy() for n in (visual, whole))
+    found: Array = np.minimum(
+        1.0, SampleBudgets(Budget("prefill", budget), cost)(layout) * full / np.maximum(entered, 1.0)
+    )
+    return found
 
 
 def entered_layout(layout: TokenLayout) -> TokenLayout:
