@@ -1,6 +1,7 @@
 """Cuts inside the vision tower: the laws, on every family whose tower is described."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 import torch
@@ -224,7 +225,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
         last_logits(model, given)
         depth = [*one.tower_survivors(model), *(each.cpu() for each in one.survivors(model))]
         counts = one.token_counts(model)
-    for before, after in zip(depth, depth[1:], strict=False):
+    for before, after in pairwise(depth):
         assert not (after & ~before).any()
     assert torch.equal(torch.stack([each.sum(-1) for each in depth[DEPTH:]], -1), counts)
     assert (depth[1].sum(-1) < depth[0].sum(-1)).all()

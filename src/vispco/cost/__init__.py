@@ -20,7 +20,7 @@ from vispco.cost.paper import Paper
 from vispco.cost.polynomial import PolynomialCost
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
-from vispco.cost.workload import Site, Workload
+from vispco.cost.workload import CutWorkload, Site, Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):
@@ -48,6 +48,7 @@ __all__ = [
     "BudgetLike",
     "BudgetWarning",
     "Cost",
+    "CutWorkload",
     "Dimensions",
     "Exact",
     "KvBytes",

@@ -21,7 +21,7 @@ from vispco.evaluation.kl_meter import Reference, answer_logits
 from vispco.evaluation.prefix_cache import PrefixCache
 from vispco.evaluation.tally import Tally, TowerFlops, mean
 from vispco.families import family_of
-from vispco.pruner.tower_setting import TowerSetting
+from vispco.pruner.picture_size import shrink_processor
 from vispco.scorers import Chain, ChainLike
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class TaskEvaluator:
         self.reference = reference if reference is not None else Reference(model)
         self.prefixes = PrefixCache(share)
         self._answered: set[str] = set()
-        self.setting = TowerSetting()
-        self.whole: TaskEvaluator | None = None  # the one on whole pictures, where this one is not
-        self._entering: dict[tuple[Any, ...], TaskEvaluator] = {}  # by the keys of their settings
+        self.pixels = 1.0
+        self.whole: TaskEvaluator | None = None  # of which this one shows the pictures smaller
+        self._smaller: dict[float, TaskEvaluator] = {}
         self._whole_pictures: dict[str, tuple[int, int]] = {}  # FLOPs of the tower and visual tokens, by sample
         self.num_layers = len(family_of(model).layers(model))
 
@@ -115,28 +115,27 @@ class TaskEvaluator:
 
     def many(self, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Several candidates in one pass over the data; what their unpruned first layers compute is computed once."""
-        settings = [TowerSetting.of(candidate, self.chain) for candidate in candidates]
-        if self.whole is None and not all(setting.is_whole for setting in settings):
+        shares = [getattr(candidate, "pixels", 1.0) for candidate in candidates]
+        if self.whole is None and any(share != 1.0 for share in shares):
             found: dict[int, Evaluation] = {}
-            for key in dict.fromkeys(setting.key for setting in settings):
-                places = [place for place, own in enumerate(settings) if own.key == key]
-                judge = self.entering(settings[places[0]])
-                evaluations = judge.many([candidates[place] for place in places])
+            for share in dict.fromkeys(shares):
+                places = [place for place, own in enumerate(shares) if own == share]
+                evaluations = self.at_pixels(share).many([candidates[place] for place in places])
                 found |= dict(zip(places, evaluations, strict=True))
             return [found[place] for place in range(len(candidates))]
         runs = [self._run_of(candidate) for candidate in candidates]
         tallies = [Tally(self.costs) for _ in runs]
         shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
-        shared &= self.setting.retention is None  # an unpruned run would see what a cut tower has left behind
         for number, batch in enumerate(self.batches):
             encoded = self.store.encode(batch.samples)
             for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
                 began = time.perf_counter()
-                answers = self._generated(run, batch, encoded, number, hold=shared)
+                own = encoded if run.cut is None else self.store.encode(batch.samples, cut=run.cut)
+                answers = self._generated(run, batch, own, number, hold=shared)
                 tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 assert run.workload is not None  # noqa: S101 - likewise
-                tally.add_cost(run.counts, run.workload, self._tower_flops(batch, encoded))
+                tally.add_cost(run.counts, run.workload, self._tower_flops(run, batch, encoded))
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
@@ -150,37 +149,38 @@ class TaskEvaluator:
             tally.evaluation(self.tasks, self.sample_set, details=self.details, scores=self.scores) for tally in tallies
         ]
 
-    def entering(self, setting: TowerSetting) -> TaskEvaluator:
-        """The same evaluator with pictures that reach the language model in another way; KL is to the model on whole ones."""
-        if setting.is_whole or self.whole is not None:
+    def at_pixels(self, share: float) -> TaskEvaluator:
+        """The same evaluator with pictures that enter with a share of their pixels; KL is to the model on whole pictures."""
+        if share == 1.0 or self.whole is not None:
             return self
-        if setting.key not in self._entering:
+        if share not in self._smaller:
             found = copy.copy(self)
-            found.whole, found.setting, found.prefixes = self, setting, PrefixCache(0)
-            found.store = FeatureStore(self.model, self.processor, setting=setting)
-            self._entering[setting.key] = found
-        return self._entering[setting.key]
+            found.whole, found.pixels, found.prefixes = self, share, PrefixCache(self.prefixes.memory)
+            found.store = FeatureStore(self.model, shrink_processor(self.processor, share))
+            self._smaller[share] = found
+        return self._smaller[share]
 
-    def _tower_flops(self, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
+    def _tower_flops(self, run: CandidateRun, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
         """What the vision tower took for a batch; None for towers that are not described."""
+        family = family_of(self.model)
         try:
-            layout = self.setting.layout(self.model, encoded.inputs)
-            spent = torch.from_numpy(layout.tower_flops if layout.spent is None else layout.spent)
+            own = torch.from_numpy(family.layout(self.model, encoded.inputs, pixels=self.pixels).tower_flops)
         except UnsupportedModelError:
             return None
+        spent = own if run.tower_flops is None else run.tower_flops
         if self.whole is None:
-            return TowerFlops(spent, spent, torch.tensor(encoded.num_visual))
+            return TowerFlops(spent, own, torch.tensor(encoded.num_visual))
         for sample in batch.samples:
             if sample.id not in self._whole_pictures:
-                whole = self.whole.setting.layout(self.model, read(self.model, self.processor, sample).tensors)
+                whole = family.layout(self.model, read(self.model, self.processor, sample).tensors)
                 self._whole_pictures[sample.id] = (int(whole.tower_flops[0]), int(whole.num_visual[0]))
         full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
         return TowerFlops(spent, full, shown)
 
     def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
-        if self.whole is None and not (setting := TowerSetting.of(candidate, self.chain)).is_whole:
-            return self.entering(setting).kl(candidate, direction)
+        if self.whole is None and getattr(candidate, "pixels", 1.0) != 1.0:
+            return self.at_pixels(candidate.pixels).kl(candidate, direction)  # type: ignore[union-attr]
         run = self._run_of(candidate)
         found: list[float] = []
         for number, batch in enumerate(self.batches):
@@ -235,8 +235,9 @@ class TaskEvaluator:
                 self.reference.learn(self._whole_encoded(batch, encoded))
 
         def forward() -> torch.Tensor:
+            own = encoded if run.cut is None else self.store.encode(batch.samples, answers=True, cut=run.cut)
             with torch.no_grad():
-                return answer_logits(self.model, encoded)
+                return answer_logits(self.model, own)
 
         logits = self._run(run, batch, encoded, key, forward, hold=hold)
         found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
@@ -257,6 +258,9 @@ class TaskEvaluator:
         hold: bool,
     ) -> torch.Tensor:
         """Run `action` under the candidate's pruner; if the unpruned run is kept, resume where pruning begins."""
+        if run.cut is not None:  # no layer is entered by what the unpruned model has
+            with run.on(self.model, batch.rows, encoded):
+                return action()
         if self.prefixes.wanted(key, hold=hold):
             with self.prefixes.recording(key, self.model, run.chain):
                 action()

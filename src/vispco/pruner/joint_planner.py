@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Budget, BudgetLike, Cost, Exact, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, CutWorkload, Exact, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
@@ -227,8 +227,8 @@ class JointPlanner:
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
             first = HostPricing(self.cost, self._workload(0, sizes))
-            given = first.workload
-            text_alone = Workload(given.num_text, given.num_visual, "entry", 0, num_shown=given.num_shown)
+            shown = first.workload.full(1)[..., 0]
+            text_alone = CutWorkload(first.workload.num_text, first.workload.num_visual, "entry", 0, num_shown=shown)
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
             loads = {chain: self._under(plain.index(chain), first.workload) for chain in dict.fromkeys(plain)}
             lowest = {chain: first.under(load).lowest for chain, load in loads.items()}

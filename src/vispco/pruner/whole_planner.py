@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from vispco.engine.plan import TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
 from vispco.pruner.joint_planner import JointChoice, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
-from vispco.pruner.tower_setting import TowerSetting
+from vispco.pruner.picture_setting import PictureSetting
 
 _LEAST_SHARE = 1e-6
 
@@ -32,7 +32,7 @@ class WholePlanner(JointPlanner):
         self,
         predictor: JointPredictor,
         budget: BudgetLike,
-        setting: TowerSetting,
+        setting: PictureSetting,
         shares: tuple[float, float],
     ) -> None:
         self.whole, self.setting, self.tower = Budget.of(budget), setting, setting.retention
@@ -77,6 +77,9 @@ def entering_shares(cost: Cost, layout: TokenLayout, budget: float) -> Array:
 
 def entered_layout(layout: TokenLayout) -> TokenLayout:
     """The layout of a prompt that has only what entered the language model."""
-    if layout.shown is None and layout.pixels == 1.0:
-        return layout
-    return replace(layout, shown=None, passed=None, spent=None, pixels=1.0, known={})
+    given = {each.name: getattr(layout, each.name) for each in fields(TokenLayout)}
+    return (
+        layout
+        if type(layout) is TokenLayout and layout.pixels == 1.0
+        else TokenLayout(**{**given, "pixels": 1.0, "known": {}})
+    )

@@ -111,16 +111,15 @@ class Chain:
             return chain.with_compensation(given.get("compensate", 0.0))
         if "name" in given:
             return cls._of_parts([_read_part(given)])
-        stages = []
-        for layer, scorer in given.items():
-            place = _place(layer)
+        stages: list[tuple[Place | None, Scorer]] = []
+        for layer, scorer in sorted(given.items(), key=lambda item: (not _place(item[0])[0], _place(item[0])[1])):
             inner = cls.of(scorer)
             if len(inner.stages) != 1 or inner.tower:
                 raise InvalidInputError(
                     f"{scorer!r} was given at layer {layer}; give one scorer there. {_HOW_TO_WRITE}"
                 )
-            stages.append((place, inner.stages[0][1]))
-        return cls._of_parts(sorted(stages, key=lambda stage: (not stage[0][0], stage[0][1])))
+            stages.append((_place(layer), inner.stages[0][1]))
+        return cls._of_parts(stages)
 
     @classmethod
     def _of_parts(cls, parts: Sequence[tuple[Place | None, Scorer]]) -> Chain:

@@ -20,8 +20,8 @@ from vispco.families import family_of
 from vispco.pruner.configurations import level_of, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import saturating_loss
+from vispco.pruner.picture_setting import PictureSetting, tower_spent
 from vispco.pruner.pruner import Pruner
-from vispco.pruner.tower_setting import TowerSetting
 from vispco.pruner.whole_planner import WholePlanner, entering_shares
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table
@@ -54,11 +54,11 @@ class TowerSpace:
     samples: tuple[int, int] = (48, 128)
     finalists: int = 3
 
-    def settings(self, num_blocks: int) -> list[TowerSetting]:
+    def settings(self, num_blocks: int) -> list[PictureSetting]:
         """The whole tower first; then smaller pictures, and cuts, without those that come twice."""
         places = dict.fromkeys(min(num_blocks - 1, round(share * num_blocks)) for share in self.blocks)
-        cuts = [TowerSetting.cut(*cut, num_blocks) for cut in product(self.scorers, places, self.keeps)]
-        found = [replace(cut, pixels=share) for share in self.pixels for cut in (TowerSetting(), *cuts)]
+        cuts = [PictureSetting.cut_at(*cut, num_blocks) for cut in product(self.scorers, places, self.keeps)]
+        found = [replace(cut, pixels=share) for share in self.pixels for cut in (PictureSetting(), *cuts)]
         return sorted(found, key=lambda each: not each.is_whole)
 
 
@@ -70,7 +70,7 @@ class WholePart:
     """
 
     budget: Budget
-    setting: TowerSetting
+    setting: PictureSetting
     predictor: JointPredictor
     shares: tuple[float, float]
     ranking: list[tuple[str, float]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class WholePart:
 class _Candidate:
     """A setting under comparison: its batches, and the language model's objective for each chain."""
 
-    setting: TowerSetting
+    setting: PictureSetting
     batches: TowerBatches
     objectives: dict[str, Objective]
     losses: dict[Budget, float] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def search_whole(
     run: SearchRun, processor: Any, budgets: Sequence[Budget], space: TowerSpace | None = None
 ) -> list[WholePart]:
     """Find a tower setting and configurations of the language model for each budget of the whole prefill."""
-    space, model = space or TowerSpace(), run.objective.model
+    space = space or TowerSpace()
     for budget in budgets:
         if budget.kind != "prefill":
             raise InvalidInputError(
@@ -130,7 +130,6 @@ def search_whole(
                 ((each.setting.name, each.losses[budget]) for each in candidates), key=lambda pair: pair[1]
             )
             parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
-    del model
     return [parts[budget] for budget in budgets]
 
 
@@ -140,8 +139,8 @@ def _candidates(run: SearchRun, processor: Any, space: TowerSpace) -> list[_Cand
     blocks = family_of(model).tower_shape(model).num_blocks
     for setting in space.settings(blocks):
         try:
-            with setting.on(model):
-                batches = TowerBatches(run.batches, processor, setting)  # type: ignore[arg-type]
+            setting.check(model)
+            batches = TowerBatches(run.batches, processor, setting)  # type: ignore[arg-type]
         except (UnsupportedModelError, InvalidInputError) as error:
             refused = refused or str(error)
             continue
@@ -151,7 +150,7 @@ def _candidates(run: SearchRun, processor: Any, space: TowerSpace) -> list[_Cand
     return found
 
 
-def _objective(run: SearchRun, setting: TowerSetting, chain: str | Chain) -> Objective:
+def _objective(run: SearchRun, setting: PictureSetting, chain: str | Chain) -> Objective:
     objective = run.objective.with_chain(setting.join(Chain.of(chain)))
     objective.cost, objective.tower = Exact(objective.cost.dimensions), setting.retention
     return objective
@@ -236,7 +235,6 @@ def _shares(cost: Any, entered: Sequence[Any]) -> tuple[float, float]:
         full, own = (
             cost.full(Workload(text, n, "entry", 0)).double().numpy() for n in (torch.from_numpy(whole), visual)
         )
-        took = layout.tower_flops if layout.spent is None else layout.spent
-        spent.append(took / (tower + full))
+        spent.append(tower_spent(layout) / (tower + full))
         language.append(own / (tower + full))
     return float(np.concatenate(spent).mean()), float(np.concatenate(language).mean())
