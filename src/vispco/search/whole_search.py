@@ -15,19 +15,24 @@ import numpy as np
 import torch
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.cost import Budget, Exact, Workload
+from vispco.core.runs import files
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.weights import hide_weight_bars
+from vispco.cost import Budget, Cost, Exact, Workload
 from vispco.families import family_of
 from vispco.pruner.configurations import level_of, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.picture_setting import PictureSetting, tower_spent
+from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.pruner import Pruner
+from vispco.pruner.pruner_spec import NAME, PrunerSpec
 from vispco.pruner.whole_planner import WholePlanner, entering_shares
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.space import chain_shapes, joint_kernel
-from vispco.search.modes import SearchRun
+from vispco.search.modes import SearchResult, SearchRun
 from vispco.search.objective import Objective
 from vispco.search.progress_bar import ProgressBar
 from vispco.search.shape_pool import measure_shapes, median_size
@@ -57,7 +62,10 @@ class TowerSpace:
     def settings(self, num_blocks: int) -> list[PictureSetting]:
         """The whole tower first; then smaller pictures, and cuts, without those that come twice."""
         places = dict.fromkeys(min(num_blocks - 1, round(share * num_blocks)) for share in self.blocks)
-        cuts = [PictureSetting.cut_at(*cut, num_blocks) for cut in product(self.scorers, places, self.keeps)]
+        cuts = [
+            PictureSetting.cut_at(scorer, block, keep, num_blocks)
+            for scorer, block, keep in product(self.scorers, places, self.keeps)
+        ]
         found = [replace(cut, pixels=share) for share in self.pixels for cut in (PictureSetting(), *cuts)]
         return sorted(found, key=lambda each: not each.is_whole)
 
@@ -75,9 +83,13 @@ class WholePart:
     shares: tuple[float, float]
     ranking: list[tuple[str, float]] = field(default_factory=list)
 
-    def pruner(self) -> Pruner:
-        """What is deployed, on pictures that are read by the caller."""
-        planner = WholePlanner(self.predictor, self.budget, self.setting, self.shares)
+    def planner(self, budget: Budget | None = None) -> WholePlanner:
+        """What is deployed, at its budget or another one."""
+        return WholePlanner(self.predictor, budget or self.budget, self.setting, self.shares)
+
+    def pruner(self, budget: Budget | None = None) -> Pruner:
+        """The same, on pictures that are read by the caller."""
+        planner = self.planner(budget)
         return Pruner(planner.chain, planner, pixels=self.setting.pixels)
 
 
@@ -99,16 +111,33 @@ class _Candidate:
         return self.known[place]
 
 
-def search_whole(
-    run: SearchRun, processor: Any, budgets: Sequence[Budget], space: TowerSpace | None = None
-) -> list[WholePart]:
-    """Find a tower setting and configurations of the language model for each budget of the whole prefill."""
-    space = space or TowerSpace()
-    for budget in budgets:
-        if budget.kind != "prefill":
-            raise InvalidInputError(
-                f"The budget {budget} was given beside budgets of the whole prefill. Give all of them with p, such as 0.4p, or none."
-            )
+@dataclass(frozen=True, eq=False)
+class WholeResult(SearchResult):
+    """What was found for each budget of the whole prefill."""
+
+    parts: list[WholePart] = field(default_factory=list)
+
+    def facts(self) -> dict[str, Any]:
+        return {"parts": [{"budget": str(part.budget), "folder": f"part-{n}"} for n, part in enumerate(self.parts)]}
+
+    def planner(self, run: SearchRun, budget: float | str) -> WholePlanner:  # type: ignore[override]  # noqa: ARG002
+        return next(part.planner() for part in self.parts if part.budget == Budget.of(budget))
+
+    def save_parts(self, folder: RunFolder) -> None:
+        """A saved pruner for each budget."""
+        for entry, part in zip(self.facts()["parts"], self.parts, strict=True):
+            plan = {"kind": "whole", "setting": part.setting.to_dict(), "shares": part.shares, "folder": PREDICTOR}
+            chain, cost = part.predictor.chains[0], part.predictor.make_cost().to_dict()
+            spec = PrunerSpec(chain, plan, entry["budget"], cost, pixels=part.setting.pixels)
+            with hide_weight_bars(), folder.staging(entry["folder"]) as unfinished:
+                part.predictor.save_pretrained(unfinished / PREDICTOR)
+                files.write_json(unfinished / NAME, spec.to_dict())
+
+
+def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None) -> WholeResult:
+    """Find a setting of pictures and configurations of the language model for each budget of the run's spec."""
+    budgets = [Budget.of(budget) for budget in run.spec.whole]
+    space = space or TowerSpace(pixels=run.spec.pixels)
     candidates = _candidates(run, processor, space)
     for number, samples in enumerate(space.samples):
         for budget in budgets:
@@ -130,7 +159,11 @@ def search_whole(
                 ((each.setting.name, each.losses[budget]) for each in candidates), key=lambda pair: pair[1]
             )
             parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
-    return [parts[budget] for budget in budgets]
+    records = [
+        {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
+        for budget in budgets
+    ]
+    return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
 
 
 def _candidates(run: SearchRun, processor: Any, space: TowerSpace) -> list[_Candidate]:
@@ -177,7 +210,7 @@ def _loss(candidate: _Candidate, budget: Budget, samples: int, space: TowerSpace
     return best
 
 
-def _floor(batches: Sequence[Any], cost: Exact) -> float:
+def _floor(batches: Sequence[Any], cost: Cost) -> float:
     floors = [text_floor(batch.num_text, batch.num_visual, cost) for batch in batches]
     return float(torch.cat(floors).mean()) + 1e-3
 
