@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import MethodProgress, bar, fitted_table, show
+from vispco.cli.console import MethodProgress, bar, fill_lines, fitted_table, show
 from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
 from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.core.runs.files import write_text
@@ -94,6 +95,7 @@ def methods(
     from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
     from vispco.compare.methods.table import continued  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.families.tower_shape import account_sentence  # noqa: PLC0415
     from vispco.scorers import check_compensation  # noqa: PLC0415
     from vispco.scorers.chain import split_outside  # noqa: PLC0415
 
@@ -140,6 +142,7 @@ def methods(
 
             found = fill_table(setup, settings, table, on_method=progress.begin, on_rows=keep)
         details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
+        details["tower_share"] = setup.tower_share
         found = replace(found, details=details)
         compared = {label: each.to_dict() for label, each in found.paired(options.against).items()}
         found = replace(found, details={**details, "paired": {"against": options.against, "rows": compared}})
@@ -150,6 +153,8 @@ def methods(
     title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found, options.against), title))
     if not json:
+        if setup.tower_share is not None:
+            typer.echo(fill_lines(account_sentence(setup.tower_share), sys.stdout))
         tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")
 
 

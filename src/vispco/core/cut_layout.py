@@ -59,7 +59,8 @@ class CutLayout(TokenLayout):
     @cached_property
     def prompt_sizes(self) -> Array:
         """Those of a `TokenLayout`, and the visual tokens before the cut: int64 [B, 5]."""
-        numbers = (self.num_prompt, self.num_visual, self.num_instruction, self.num_read, self.whole.num_visual)
+        shown = self.whole.num_visual if self.pixels == 1.0 else self.whole_pictures[1]
+        numbers = (self.num_prompt, self.num_visual, self.num_instruction, self.num_read, shown)
         return np.array(numbers, dtype=np.int64).T
 
     @cached_property
@@ -69,6 +70,10 @@ class CutLayout(TokenLayout):
     @cached_property
     def tower_flops(self) -> Array:
         return self.whole.tower_flops
+
+    @cached_property
+    def whole_pictures(self) -> tuple[Array, Array]:
+        return self.whole.whole_pictures
 
     @cached_property
     def image_at(self) -> Array:

@@ -49,6 +49,8 @@ class TokenLayout:
         knows it; a function where asking means to wait for a device.
     tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
+    pixels: the share of their pixels with which the pictures entered. unshrunk: where it is less than 1, the same FLOPs for the
+        whole pictures, and their visual tokens.
     """
 
     visual_map: Array
@@ -59,6 +61,8 @@ class TokenLayout:
     read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
     tower: Callable[[TokenLayout], Array] | None = None
+    unshrunk: Callable[[TokenLayout], tuple[Array, Array]] | None = None
+    pixels: float = 1.0
     gone: ClassVar[Tensor | None] = None  # tokens that have left inside the vision tower, bool [B, N]
 
     @classmethod
@@ -71,6 +75,8 @@ class TokenLayout:
         read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
         tower: Callable[[TokenLayout], Array] | None = None,
+        unshrunk: Callable[[TokenLayout], tuple[Array, Array]] | None = None,
+        pixels: float = 1.0,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N].
 
@@ -96,7 +102,7 @@ class TokenLayout:
         needed &= visible
         stays = needed if needed.any() else None
         known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower)
+        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
 
     @property
     def batch_size(self) -> int:
@@ -146,8 +152,12 @@ class TokenLayout:
 
     @_Shared
     def prompt_sizes(self) -> Array:
-        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host."""
-        return np.array([self.num_prompt, self.num_visual, self.num_instruction, self.num_read], dtype=np.int64).T
+        """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host.
+
+        Where pictures entered with fewer pixels, the visual tokens of whole pictures are a fifth column.
+        """
+        numbers: list[Any] = [self.num_prompt, self.num_visual, self.num_instruction, self.num_read]
+        return np.array(numbers + ([] if self.pixels == 1.0 else [self.whole_pictures[1]]), dtype=np.int64).T
 
     @_Shared
     def read_slots(self) -> Tensor | None:
@@ -274,6 +284,18 @@ class TokenLayout:
                 "The vision tower's FLOPs are not known here. Give a budget such as 0.4, without p."
             )
         return self.tower(self)
+
+    @cached_property
+    def whole_pictures(self) -> tuple[Array, Array]:
+        """FLOPs of the tower and visual tokens of each sample in the unpruned model, on whole pictures: int64 [B] each, host.
+
+        Where a side was shrunk from one of several, it is taken for the smallest, so that no budget is exceeded.
+        """
+        if self.pixels == 1.0:
+            return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
+        if self.unshrunk is None:
+            raise InvalidInputError("The whole pictures are not known here. Give a budget in milliseconds or bytes.")
+        return self.unshrunk(self)
 
     @cached_property
     def image_at(self) -> Array:

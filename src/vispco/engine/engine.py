@@ -42,7 +42,7 @@ from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
-from vispco.engine.vision import VisionTap, vision_record
+from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
 from vispco.engine.wrappers import Detours, unwrap
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
@@ -116,6 +116,8 @@ class Engine:
         for index, layer in enumerate(self.layers):
             self._hook_layer(index, layer)
         self._after(self.text, self._after_text)
+        if self.options.pixels != 1.0:
+            self._handles += interpolate_positions(self.family, self.model)
         if self.chain.needs_vision:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
@@ -232,7 +234,10 @@ class Engine:
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
             read = read_positions(answers, asked, self.family.given(inputs).shape[1])
             answers = self._written(inputs, past) if answers is None else answers
-            state.layout = self.family.layout(self.model, inputs, answers=answers, read=read, visual=visual)
+            pixels, given = self.options.pixels, {"answers": answers, "read": read, "visual": visual}
+            state.layout = self.family.layout(self.model, inputs, **given, pixels=pixels)
+            if pixels != 1.0:
+                self.family.check_pixels(self.model, state.layout)
         else:
             state.expected = self.family.check_without_pictures(self.model, inputs)
         for tap in (self._vision, self._tower):

@@ -64,6 +64,8 @@ class TowerCut:
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
         self._check()
         self.pools = self.shape.pools
+        config: Any = getattr(model.config, "vision_config", None)
+        self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
         self._handles: list[Any] = []
         self._local = _Local()
@@ -188,9 +190,14 @@ class TowerCut:
             grids, order = self.modules.order({**bound, **bound.pop("kwargs", {})})
         else:
             assert self.shape.tile is not None  # noqa: S101 - of every tower that packs nothing
-            number = len(next(iter(bound.values())))
-            grids = ((1, *self.shape.tile),) * number
-            order = np.arange(number * self.shape.tile[0] * self.shape.tile[1])
+            pixels = next(iter(bound.values()))  # [I, C, H, W], or of more axes before the last two
+            rows, columns = self.shape.tile
+            if self.side:  # squares of another size than the tower's own: it interpolates its positions
+                rows, columns = (
+                    int(side) * n // self.side for side, n in zip(pixels.shape[-2:], (rows, columns), strict=True)
+                )
+            grids = ((1, rows, columns),) * len(pixels)
+            order = np.arange(len(pixels) * rows * columns)
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
 

@@ -36,10 +36,12 @@ class CandidateRun:
         candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
         self.chain, self.num_layers = chain, num_layers
         self.plan: Schedule | Planner | None = candidate
+        self.pixels = 1.0 if self._given is None else self._given.pixels
         retention = getattr(candidate, "tower", None)
         self.cut = None if retention is None else TowerSetting(chain, retention)  # of the vision tower
         self.counts: Tensor | None = None  # [B, L] of the last batch, as its layers processed them
         self.workload: Workload | None = None  # of the last batch
+        self.tower_flops: Tensor | None = None  # of its cut vision tower, int64 [B]; None where it was not cut
         self._rows: Sequence[int] = ()
         if isinstance(candidate, Schedule):
             self._check(candidate, num_samples)
@@ -69,11 +71,13 @@ class CandidateRun:
             return
         if self._given is not None:
             self._given.check(model)
-        self.counts, pruner = None, Pruner(self.chain, self._make_plan)
+        self.counts, pruner = None, Pruner(self.chain, self._make_plan, pixels=self.pixels)
+        pruner.prepared = True  # the evaluator reads pictures for it
         pruner.tower = None if self.cut is None else self.cut.retention
         with pruner(model):
             yield
             self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)
+            self.tower_flops = None if self.cut is None else pruner.tower_flops(model)
 
     def _make_plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if not isinstance(self.plan, Schedule):

@@ -32,7 +32,8 @@ ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a w
 class SampleBudgets:
     """The fraction of its language model's FLOPs that each sample of a batch may spend.
 
-    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model.
+    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model. Where
+    pictures enter with a share of their pixels, a budget is a fraction of what the whole pictures take.
     """
 
     def __init__(self, budget: BudgetLike, cost: Cost) -> None:
@@ -46,12 +47,11 @@ class SampleBudgets:
         """float64 [B]."""
         if self.budget.kind == "flops":
             return np.full(layout.batch_size, self.budget.amount)
-        numbers = (layout.num_prompt, layout.num_visual, layout.whole.num_visual)
-        text, visual, shown = (torch.tensor(each) for each in numbers)
-        size = CutWorkload(text, visual, "entry", 0, num_shown=shown)
+        tower, whole = layout.whole_pictures  # of the unpruned model
+        text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
+        size = CutWorkload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
         full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
-        tower = layout.tower_flops  # of the unpruned model
-        spent = layout.spent if isinstance(layout, CutLayout) else tower
+        spent = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
         share = (self.budget.amount * (tower + full) - spent) / full
         raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
         return np.where(share >= 1.0, 1.0, raised)

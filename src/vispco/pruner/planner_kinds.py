@@ -135,6 +135,17 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     return planner.chain, planner
 
 
+@PLANNERS.register(name="whole")
+def _build_whole(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
+    """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`}: for the whole prefill."""
+    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415 - only what is asked for
+    from vispco.pruner.whole_planner import WholePlanner  # noqa: PLC0415
+
+    setting, (tower, language) = PictureSetting.from_dict(spec.planner["setting"]), spec.planner["shares"]
+    planner = WholePlanner(load_predictor(spec), _budget(spec), setting, (float(tower), float(language)))
+    return planner.chain, planner
+
+
 def read_schedule(text: str, num_layers: int, num_blocks: int = 0) -> Schedule:
     """A schedule as a person types it, or a file of one, for a model of `num_layers` layers. num_blocks: of its vision tower."""
     kind, _, rest = text.partition(":")
@@ -309,7 +320,7 @@ def load_predictor(spec: PrunerSpec) -> Any:
     from vispco.pruner.joint_predictor import JointPredictor  # noqa: PLC0415 - transformers' models
     from vispco.pruner.predictor import Predictor  # noqa: PLC0415
 
-    made = JointPredictor if spec.kind == "joint" else Predictor
+    made = Predictor if spec.kind == "predictor" else JointPredictor
     folder = spec.folder
     place = folder / str(spec.planner.get("folder", PREDICTOR))
     if not place.is_dir() or not place.resolve().is_relative_to(folder.resolve()):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vispco.core.errors import InvalidInputError, check_version, parsing
+from vispco.core.pixels import check_pixels
 from vispco.core.runs import files, provenance
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, BudgetLike
@@ -37,11 +38,12 @@ class PrunerSpec:
     chain: the scorers, with options; None: those of the published method. A planner may have other chains at other budgets.
     planner: how many tokens each layer gets: {"kind": ..., and what that kind needs}, see `vispco.pruner.planner_kinds`.
         "schedule" is one schedule, "shapes" a shape for each budget that was searched, "predictor" and "joint" a network,
-        "published" a published method, "steps" one step for each scorer.
+        "whole" one under a setting of pictures, "parts" several of those by their budgets, "published" a published method, "steps" one step for each scorer.
     budget: as a user writes it (0.5, "50%", "40ms"); None: none was chosen yet, or, of a schedule or method, none is met.
     cost: the unit of budgets, as `Cost.to_dict` gives it; None: that of the model.
     allocation: how tokens are divided over a prompt's pictures, in place of what the chains say.
     compensate: how much attention is given back (`Chain.compensate`), in place of what the chains say.
+    pixels: the share of its pixels with which a picture enters (`Pruner.prepare`).
     model, fingerprint: the model that it was made for, where known. versions: of the packages that wrote it.
     source, folder: what it was read from, as the user named it, and the folder of its files. Not saved.
     """
@@ -54,6 +56,7 @@ class PrunerSpec:
     fingerprint: Mapping[str, Any] | None = None
     allocation: str | None = None
     compensate: float | None = None
+    pixels: float = 1.0
     versions: Mapping[str, str] = field(default_factory=dict, compare=False)
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
@@ -69,6 +72,11 @@ class PrunerSpec:
             check_allocation(self.allocation)
         if self.compensate is not None:
             check_compensation(self.compensate)
+        if check_pixels(self.pixels) != 1.0 and self.budget is not None and Budget.of(self.budget).kind == "time":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given with pixels={self.pixels:g}, and the time of the whole picture is not known then. "
+                "Give milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
+            )
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -89,6 +97,7 @@ class PrunerSpec:
         allocation: str | None = None,
         compensate: float | None = None,
         controller: str | None = None,
+        pixels: float | None = None,
     ) -> PrunerSpec:
         """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
@@ -119,6 +128,7 @@ class PrunerSpec:
             )
         plain = None if wanted is None else wanted.plain
         options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
+        options |= {} if pixels is None else {"pixels": pixels}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
@@ -145,7 +155,7 @@ class PrunerSpec:
     def usual(model: str, budget: BudgetLike = BUDGET, **options: Any) -> PrunerSpec:
         """What prunes a model where a user names nothing: what was searched for a shipped model, else one step of divprune.
 
-        options: allocation and compensate, as `choose` takes them.
+        options: allocation, compensate and pixels, as `choose` takes them.
         """
         if not (SEARCHED / model / NAME).is_file():
             return PrunerSpec.choose(scorer=QUESTION_FREE, budget=budget, **options)
@@ -199,6 +209,8 @@ class PrunerSpec:
         if not self.source and self.fixed:
             text = self.planner.get("schedule")
             name = "unpruned" if self.unpruned else f"{name}, {text if isinstance(text, str) else 'a schedule'}"
+        if self.pixels != 1.0:
+            name = f"{name}, {self.pixels:.0%} of the pixels"
         return name if self.budget is None else f"{name} at {Budget.of(self.budget).label}"
 
     @property
@@ -215,11 +227,14 @@ class PrunerSpec:
             "budget": None if self.budget is None else Budget.of(self.budget).plain,
             "allocation": self.allocation,
             "compensate": self.compensate,
+            **({} if self.pixels == 1.0 else {"pixels": self.pixels}),
         }
 
     def at(self, budget: BudgetLike | None) -> Self:
         """The same for a budget: the given one, or its own. One schedule has only the budget that it was made for."""
         wanted = None if budget is None else Budget.of(budget)
+        if self.kind == "parts" and wanted is not None:
+            return self._part(wanted)
         if self.fixed:
             if wanted is not None and (self.budget is None or Budget.of(self.budget) != wanted):
                 made = "" if self.budget is None else f", made for the budget {self.budget}"
@@ -233,6 +248,22 @@ class PrunerSpec:
                 "This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         return self if budget is None else replace(self, budget=str(budget) if isinstance(budget, Budget) else budget)
+
+    def _part(self, budget: Budget) -> Self:
+        """What a search for budgets of the whole prefill found for the nearest one, at this one."""
+        if budget.kind != "prefill":
+            raise InvalidInputError(
+                f"The budget {budget} was given, and {self.source} was searched for budgets of the whole prefill. Give one of them: "
+                f"{', '.join(str(part['budget']) for part in self.planner['parts'])}."
+            )
+
+        def distance(part: Mapping[str, Any]) -> tuple[bool, float]:
+            own = Budget.of(part["budget"])
+            return own.is_mean != budget.is_mean, abs(own.amount - budget.amount)
+
+        nearest = min(self.planner["parts"], key=distance)
+        found = type(self).load(self.folder / nearest["folder"]).at(budget)
+        return replace(found, source=self.source)  # type: ignore[return-value]
 
     def with_controller(self, name: str) -> Self:
         """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
@@ -252,7 +283,7 @@ class PrunerSpec:
             from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415 - only for budgets of time
 
             check_profile(model)
-        options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate}
+        options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate, "pixels": self.pixels}
         pruner = Pruner(*PLANNERS.get(self.kind)(spec, model), record=record, **options)
         pruner._spec = spec  # noqa: SLF001 - what it was made of
         return pruner
@@ -292,6 +323,7 @@ class PrunerSpec:
             "budget": self.budget,
             "allocation": self.allocation,
             "compensate": self.compensate,
+            "pixels": self.pixels,
             "cost": None if self.cost is None else dict(self.cost),
             "versions": dict(self.versions) or provenance.versions(),
         }
@@ -312,6 +344,7 @@ class PrunerSpec:
             budget=data.get("budget"),
             allocation=data.get("allocation"),
             compensate=data.get("compensate"),
+            pixels=data.get("pixels", 1.0),
             cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),
@@ -324,7 +357,7 @@ class PrunerSpec:
         if place.suffix == ".json":
             return files.write_json(place, self.to_dict())
         spec = self
-        if self.kind in ("predictor", "joint"):
+        if self.kind in ("predictor", "joint", "whole"):
             from vispco.pruner.planner_kinds import save_predictor  # noqa: PLC0415 - predictors
 
             spec = replace(self, planner={**self.planner, **save_predictor(self, place)})

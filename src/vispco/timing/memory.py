@@ -88,8 +88,8 @@ def add_peaks(
         on_progress(place, len(rows), f"{row.configuration}, memory")
         pruning = candidates.get(row.configuration)
         if model.device.type == "cuda":
-            encoded = encode(model, processor, judge.samples[:batch_size])
             pruner = None if pruning is None else pruning.resolve(model)
+            encoded = encode(model, processor, judge.samples[:batch_size], pruner=pruner)
             peak = _peak_on_gpu(model, encoded, pruner, pad_token(processor))
         else:
             peak = peak_in_child_process(spec, pruning, batch_size)
@@ -106,10 +106,10 @@ def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
         load_plugin(plugin)
     judge = EvaluatorSpec.from_dict(request["spec"]).build()
     model, processor = judge.model, judge.processor
-    encoded = encode(model, processor, judge.samples[: request["batch_size"]])
     pruner = None
     if request["pruner"] is not None:
         pruner = replace(PrunerSpec.from_dict(request["pruner"]), folder=Path(request["folder"])).resolve(model)
+    encoded = encode(model, processor, judge.samples[: request["batch_size"]], pruner=pruner)
     with torch.no_grad():
         words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
         model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools

@@ -97,6 +97,16 @@ def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
     return int(counter.get_total_flops())
 
 
+@torch.no_grad()
+def count_tower_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
+    """FLOPs of the vision tower and the projector as torch counts them; 0 where the model has no features to ask for."""
+    if not hasattr(family_of(model).base(model), "get_image_features"):
+        return 0
+    with nullcontext() if pruner is None else pruner(model), counted_flops() as counter:
+        encode_pictures(model, encoded.inputs, VisionNeeds())
+    return int(counter.get_total_flops())
+
+
 def kv_bytes(cache: Any) -> int:
     """Bytes that a cache holds now, over all layers."""
     held = [tensor for layer in cache.layers for tensor in (layer.keys, layer.values) if tensor is not None]

@@ -76,8 +76,11 @@ def measure_throughput(
     for size in batches:
         if rows and time.monotonic() > end:
             break
-        prompts = [encode(model, processor, queue[at : at + size]) for at in range(0, len(queue), size)]
         pruners = resolve_candidates(candidates, model)
+        prompts = {
+            name: [encode(model, processor, queue[at : at + size], pruner=own) for at in range(0, len(queue), size)]
+            for name, own in pruners.items()
+        }
         seconds: dict[str, list[float]] = {name: [] for name in pruners}
         rates: dict[str, list[float]] = {name: [] for name in pruners}
         for number in range(rounds + 1):
@@ -86,12 +89,12 @@ def measure_throughput(
             for name, pruner in pruners.items():
                 on_progress(done, steps, f"{name}, queue in batches of {size}")
                 done += 1
-                timed = [time_generation(model, encoded, pruner, settings.new_tokens, pad) for encoded in prompts]
+                timed = [time_generation(model, encoded, pruner, settings.new_tokens, pad) for encoded in prompts[name]]
                 if number:  # the first round warms up
                     seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
                     rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))
         for name, pruner in pruners.items():
-            held = [_held(model, encoded.inputs, pruner) for encoded in prompts]
+            held = [_held(model, encoded.inputs, pruner) for encoded in prompts[name]]
             rows.append(
                 ThroughputRow(
                     configuration=name,
