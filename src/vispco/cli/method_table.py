@@ -26,7 +26,7 @@ FILE = "methods.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodsOptions:
+class _MethodsOptions:
     """What is compared, and at which budgets."""
 
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2"
@@ -56,7 +56,7 @@ class MethodsOptions:
 def methods(
     model: ModelSpec,
     *,
-    options: MethodsOptions,
+    options: _MethodsOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,
@@ -68,8 +68,9 @@ def methods(
     """Published methods side by side, by one account.
 
     Each as published, scaled to budgets, with random schedules, with compensation, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
-    wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
-    command continues a comparison that was stopped; with other methods, it adds them.
+    wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex, and
+    leaderboard.json for the results folder of the repository. The same command continues a comparison that was stopped; with
+    other methods, it adds them.
 
     Examples:
 
@@ -94,6 +95,7 @@ def methods(
     )
     from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
     from vispco.compare.methods.table import continued  # noqa: PLC0415
+    from vispco.evaluation.leaderboard import LeaderboardEntry  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.families.tower_shape import account_sentence  # noqa: PLC0415
     from vispco.scorers import check_compensation  # noqa: PLC0415
@@ -149,6 +151,10 @@ def methods(
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))
         write_text(folder.file("methods.tex"), latex_text(found, options.against))
+        tasks = {task: len(scores) for task, scores in found.rows[0].scores.items()}
+        compared_methods = ",".join(dict.fromkeys(row.method for row in found.rows if row.kind != "unpruned"))
+        details["options"] = {**details["options"], "methods": compared_methods}  # also those of earlier calls
+        LeaderboardEntry.of_run("compare methods", model.name, found.rows, tasks, details).write(folder)
         folder.finish()
     title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found, options.against), title))

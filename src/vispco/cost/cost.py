@@ -1,7 +1,5 @@
 """Cost: the price of the tokens that each layer processes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

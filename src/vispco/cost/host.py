@@ -187,7 +187,10 @@ class HostPricing:
             choices = choices | found
         counts = self._without_needless_drops(counts)
         if self.cost.drop_price:
-            counts = self._on_stairs(counts)
+            # At the edge of a stair where that is just below; layers that have all of their tokens keep them.
+            text = self.text[:, None]
+            lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
+            counts = np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
         elif fill:
             counts = self._filled(counts, budget)
         return np.where(unpruned[:, None], self.whole, counts)
@@ -257,12 +260,6 @@ class HostPricing:
             counts = low + both * self.cost.host_most(low, both, room, budget, self)[:, None]
             falls[:, layer] &= ~join
         return counts
-
-    def _on_stairs(self, counts: Array) -> Array:
-        """Whole tokens at the edge of a stair where that is just below; layers that have all of their tokens keep them."""
-        text = self.text[:, None]
-        lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
-        return np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
 
     def _rounded(self, exact: Array, budget: Array) -> Array:
         """One rounding threshold per sample, the most generous that fits: layers that keep the same share round alike."""

@@ -5,8 +5,6 @@ as two FLOPs per weight. The vision tower (once per picture) has an account of i
 predictor. Hours follow from the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -64,7 +62,7 @@ class DescribeSettings:
 
 
 @dataclass(frozen=True)
-class ParameterCount:
+class _ParameterCount:
     """All parameters, and those outside of the language model (vision tower and projector)."""
 
     parameters: int
@@ -75,7 +73,7 @@ class ParameterCount:
         return self.parameters - self.vision
 
 
-def count_parameters(config: Any) -> ParameterCount:
+def count_parameters(config: Any) -> _ParameterCount:
     """Count the parameters of the model that transformers builds from a config, on the meta device."""
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - loads the class of every model
 
@@ -85,7 +83,7 @@ def count_parameters(config: Any) -> ParameterCount:
     head = model.get_output_embeddings()
     text |= {id(p) for p in head.parameters()} if head is not None else set()
     sizes = {id(p): p.numel() for p in model.parameters()}
-    return ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
+    return _ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
 
 
 def describe(

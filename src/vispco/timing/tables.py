@@ -1,14 +1,10 @@
 """What was measured or estimated on a machine, for people: tables as texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from vispco.cost import TimeProfile
 from vispco.families.tower_shape import account_sentence
-
-if TYPE_CHECKING:
-    from vispco.cost import TimeProfile
 
 CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""

@@ -1,26 +1,22 @@
 """`time_candidates`: candidates and the unpruned model, interleaved in one run, after a warm-up round."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget
 from vispco.cost.floor import raised_budgets
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prediction import break_even, measured_cost, predict_batch
 from vispco.timing.prefill import count_flops, count_tower_flops, time_generation, time_parts
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
-    from vispco.pruner.pruner import Pruner
 
 Progress = Callable[[int, int, str], None]
 PARTS = ("vision", "predictor", "scoring", "language")
