@@ -135,7 +135,9 @@ class Scorer:
     @property
     def serves_tower(self) -> bool:
         """Whether it can choose inside the vision tower, where there is no text and no attention of the language model."""
-        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden or bool(self.needs_vision)
+        needs = self.needs_vision  # the block before the cut stands for the last one
+        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden
+        asks = asks or bool(needs.keys or needs.received) or not {*needs.attention} <= {-1}
         return not (asks or self.merges or self.decides_count or self.differentiable or self.site == "mid")
 
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002

@@ -81,7 +81,12 @@ class Chain:
             if not scorer.serves_tower:
                 raise InvalidInputError(
                     f"The scorer {scorer.name!r} was put at block {block} of the vision tower, but it reads what only the language "
-                    "model has. Use 'divprune', 'uniform' or 'random' there."
+                    "model has. Use 'divprune', 'vispruner', 'uniform' or 'random' there."
+                )
+            if block == 0 and scorer.needs_vision.attention:
+                raise InvalidInputError(
+                    f"The scorer {scorer.name!r} was put at block 0 of the vision tower, but it reads the attention of the block "
+                    "before. Put it at block 1 or deeper."
                 )
 
     @classmethod
