@@ -137,8 +137,23 @@ class Scorer:
     @property
     def serves_tower(self) -> bool:
         """Whether it can choose inside the vision tower, where there is no text and no attention of the language model."""
-        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden or bool(self.needs_vision)
+        needs = self.needs_vision  # the block before the cut stands for the last one
+        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden
+        asks = asks or bool(needs.keys or needs.received) or not {*needs.attention} <= {-1}
         return not (asks or self.merges or self.decides_count or self.differentiable or self.site == "mid")
+
+    def check_tower(self, block: int) -> None:
+        """Refuse a place before a block of the vision tower."""
+        if not self.serves_tower:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block {block} of the vision tower, but it reads what only the language model "
+                "has. Use 'divprune', 'vispruner', 'uniform' or 'random' there."
+            )
+        if block == 0 and self.needs_vision.attention:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block 0 of the vision tower, but it reads the attention of the block before. "
+                "Put it at block 1 or deeper."
+            )
 
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
         """The scorer that the engine runs on a model: itself, or for a learned method itself with the weights for that model."""

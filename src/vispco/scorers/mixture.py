@@ -90,7 +90,7 @@ class MixedChain(Chain):
             )
         layers = sorted({layer for chain in chains for layer, _ in chain.stages})
         stages = tuple((layer, _Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
-        return cls(stages, chains=chains)
+        return cls(stages, chains=chains, tower=chains[0].tower)
 
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
