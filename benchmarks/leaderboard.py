@@ -33,8 +33,8 @@ hide: [navigation, toc]
 
 # Leaderboard
 
-*Written by `python benchmarks/leaderboard.py` from `results/*.json`.* Every row counts the FLOPs of the language model's
-prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the mean over
+*Written by `python benchmarks/leaderboard.py` from `results/*.json`.* Every row counts the FLOPs of the language
+model's prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the mean over
 tasks with its 95 % interval. Δ is the difference to the unpruned model on the same items, in points. A method stands as
 its paper sets it (published), scaled to the budget (scaled), with attention given back (compensated), or with schedules
 that were searched; a ! says that it cannot meet the budget. Rows of shipped models, on synthetic tasks
@@ -45,8 +45,8 @@ ADD = """
 ## Add yours
 
 `vispco search` and `vispco compare methods` write `leaderboard.json` into their folder. Copy it to `results/` under a
-name of its own, run `python benchmarks/leaderboard.py`, and open a pull request with both files. The workflow checks its
-form and, on shipped models, runs the same command again. Other models and questions of your own are welcome; their rows
+name of its own, run `python benchmarks/leaderboard.py`, and open a pull request with both files. The workflow checks
+its form and, on shipped models, runs the same command again. Other models and questions of your own are welcome; their rows
 say `reported`.
 
 ```sh
@@ -125,7 +125,11 @@ def cells(entry: LeaderboardEntry, row: LeaderboardRow) -> list[tuple[str, float
 
 def page(found: dict[str, LeaderboardEntry]) -> str:
     """The page, sorted by model, budget and accuracy."""
-    rows = [(entry, row) for entry in found.values() for row in entry.rows]
+    once: dict[object, tuple[LeaderboardEntry, LeaderboardRow]] = {}
+    for entry in found.values():  # the unpruned model stands in every entry
+        for row in entry.rows:
+            once.setdefault((entry.model, row, *entry.tasks.items()), (entry, row))
+    rows = list(once.values())
     rows.sort(key=lambda pair: (pair[0].model, pair[1].budget or 2.0, -pair[1].accuracy, pair[1].method))
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
     lines = []
