@@ -115,7 +115,7 @@ def dropped_tokens_are_gone_for_layers_without_attention(subject: Subject) -> No
     _compare(logits[:, kept[-1]], expected, everything, "logits and those of layers that were handed fewer tokens")
 
 
-def _outputs_that_are_read_are_right(subject: Subject) -> None:
+def outputs_that_are_read_are_right(subject: Subject) -> None:
     """Whatever a schedule drops, logits at positions that a caller reads are those of the oracle.
 
     Prompts that begin with, end with and consist of pictures, and a position inside of a picture that is asked for by index.
@@ -182,7 +182,7 @@ def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
     _compare(forced, stepwise, everything, "logits of decoding steps and of one pass")
 
 
-def _attention_is_given_back_by_the_formula(subject: Subject) -> None:
+def attention_is_given_back_by_the_formula(subject: Subject) -> None:
     """With compensation the laws above hold, and logits are those of an eager model whose mask has the bias entry by entry."""
     compensated = replace(subject, scorer=str(Chain.of(subject.scorer).with_compensation(_COMPENSATE)))
     for law in (
@@ -228,11 +228,11 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         masking_equals_dropping,
         kept_tokens_are_those_of_eager_attention,
         dropped_tokens_are_gone_for_layers_without_attention,
-        _outputs_that_are_read_are_right,
+        outputs_that_are_read_are_right,
         caches_hold_what_the_schedule_says,
         a_sample_in_a_batch_equals_it_alone,
         generated_tokens_are_those_of_one_pass,
-        _attention_is_given_back_by_the_formula,
+        attention_is_given_back_by_the_formula,
     )
 }
 

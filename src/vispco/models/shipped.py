@@ -1,13 +1,16 @@
 """The shipped models: where they are, whether they are whole, and how to load them."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import UnknownNameError, VispcoError
 from vispco.core.runs import files
+
+if TYPE_CHECKING:
+    import torch
 
 MEASURED = ("tiny-qwen", "tiny-llava", "tiny-gemma")  # those that the figures of the benchmarks are about
 ONE_OF_EACH_CLASS = (*MEASURED, "tiny-qwen3")

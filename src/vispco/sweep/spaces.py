@@ -1,19 +1,25 @@
 """Search spaces of schedules, and the range of cost that configurations must lie in."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import optuna
 import torch
-from optuna.distributions import BaseDistribution
 
 from vispco import kernels
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.schedule import Schedule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import optuna
+    from optuna.distributions import BaseDistribution
 
 RATIOS = tuple(round(0.01 + 0.05 * i, 2) for i in range(20))  # the paper's: .01, .06, ..., .96
 _MAX_KERNEL_PARAMETER = 6.0  # sigmoid(±6) is within 0.25 % of its ends: larger parameters change nothing

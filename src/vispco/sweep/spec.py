@@ -1,18 +1,25 @@
 """`SweepSpec`: the configurations of a sweep, a fixed list (grid, random) or one after another (tpe, nsga2); its workers."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optuna
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.frontier import Axis
 from vispco.sweep import spaces
-from vispco.sweep.pools import Factory, InlinePool, LocalPool, WorkerPool
-from vispco.sweep.spaces import CostFunction, CostRange, Params, Space
+from vispco.sweep.pools import InlinePool, LocalPool
+from vispco.sweep.spaces import CostFunction, CostRange
+
+if TYPE_CHECKING:
+    import optuna
+
+    from vispco.sweep.pools import Factory, WorkerPool
+    from vispco.sweep.spaces import Params, Space
 
 STRATEGIES = ("grid", "random", "tpe", "nsga2")
 

@@ -1,7 +1,9 @@
 """Options of a sweep, as a user types them: which configurations are evaluated, and by which workers."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +16,9 @@ from vispco.pruner.pruning_options import (
     not_yet,
     window_of,
 )
-from vispco.scorers import Chain
+
+if TYPE_CHECKING:
+    from vispco.scorers import Chain
 
 
 @dataclass(frozen=True, kw_only=True)

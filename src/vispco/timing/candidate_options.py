@@ -1,15 +1,19 @@
 """`CandidateOptions`: pruners that are timed side by side, as a user types them; each a `PrunerSpec` with a name."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import read_json
-from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.pruner.pruning_options import OwnAllocation, OwnCompensation, budgets_option
+
+if TYPE_CHECKING:
+    from vispco.pruner.pruner_spec import PrunerSpec
 
 UNPRUNED = "unpruned"
 FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens

@@ -1,12 +1,16 @@
 """`DescribeOptions`: the sample, the run and the GPU that a model is described for, as a user types them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vispco.core.errors import InvalidInputError
-from vispco.timing.estimates import DescribeSettings
+
+if TYPE_CHECKING:
+    from vispco.timing.estimates import DescribeSettings
 
 
 @dataclass(frozen=True, kw_only=True)

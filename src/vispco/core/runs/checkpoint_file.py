@@ -1,15 +1,19 @@
 """A checkpoint: one safetensors file whose header holds a state as JSON and the checksum of all of it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from vispco.core.runs import files
 from vispco.core.runs.checksums import digest_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _STATE, _CHECKSUM = "state", "checksum"
 

@@ -4,14 +4,17 @@ A run that is finished has the checksums of all its files in run.json. What is r
 on, must know by itself that it is whole: a changed digit would be taken for a result.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _KEY, _KIND = "checksum", "sha256:"
 LINE = re.compile(rb',"crc32":(\d+)}\s*$')  # the last key of a line
