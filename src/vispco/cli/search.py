@@ -55,7 +55,7 @@ def search(
     """
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
     from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.evaluation.frontier_tables import cheapest_near, points_table, tasks_table, verdict  # noqa: PLC0415  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import cheapest_near, points_table, search_verdict, tasks_table, verdict  # noqa: PLC0415  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
@@ -118,6 +118,8 @@ def search(
             {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
         )
         typer.echo(fill_lines(verdict(frontier, unpruned, options.cost), sys.stdout))
+        for line in search_verdict(frontier).splitlines():
+            typer.echo(fill_lines(line, sys.stdout))
         best = cheapest_near(frontier, unpruned.accuracy, options.cost)  # the budget that the verdict is about
         middle = fractions[len(fractions) // 2] if best is None else best.provenance["budget"]
         tell_next(

@@ -14,7 +14,7 @@ from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches, batch_lengths
 from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -170,14 +170,16 @@ def _joint(run: SearchRun) -> JointResult:
     chains, effort = spec.chains or (spec.chain,), spec.effort
     settings = effort.joint if spec.mode == "joint" else effort.one_chain
     settings = replace(settings, servable=spec.servable, seed=spec.seed)
-    total = settings.expected_cost(len(chains), run.batches)
+    total = settings.expected_passes(len(chains), sum(batch_lengths(run.batches)), dict.fromkeys(settings.levels, True))
     with ProgressBar(total, show=run.show, share=True) as bar:
-        table = measure_joint_table(run.objective, run.batches, chains, settings, bar.advance, spec.kernel)
+        table = measure_joint_table(
+            run.objective, run.batches, chains, settings, bar.advance, spec.kernel, spec.budgets
+        )
     predictor, held_out = fit_joint_predictor(run.objective, table)
     records: list[dict[str, Any]] = []
     for level, kl in held_out.items():
         near = table.budget(level)
-        record = {"budget": near, "static": kl.static, "predictor": kl.predictor, "oracle": kl.oracle}
+        record = {"budget": near, **asdict(kl)}
         best = table.best(level)
         run.say(
             f"budgets near {near:.0%}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"

@@ -20,7 +20,7 @@ from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.claim import claimed
-from vispco.search.evaluate_planners import evaluate_planners
+from vispco.search.evaluate_planners import evaluate_planners, with_selector
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import SearchJournal
 from vispco.search.search_spec import BUDGETS, SearchSpec
@@ -122,7 +122,8 @@ def search(
                 evaluator=evaluator,
                 say=say,
             )
-            return frontier.points[0]
+            point = frontier.points[0]
+            return point if spec.mode != "joint" or spec.servable else with_selector(point, evaluator, objective.cost)
 
         asked = list(spec.budgets) if alone else [None, *spec.budgets]
         weights = [1.0 if budget is None else budget for budget in asked]
