@@ -71,7 +71,10 @@ def search_verdict(frontier: Frontier) -> str:
     compared = [point for point in frontier.points if "without_search" in point.provenance]
     parts = []
     for point in sorted(compared, key=lambda each: float(each.provenance["budget"])):
-        about, gain = point.provenance["without_search"], point.accuracy - point.provenance["without_search"]["accuracy"]
+        about, gain = (
+            point.provenance["without_search"],
+            point.accuracy - point.provenance["without_search"]["accuracy"],
+        )
         noise = about.get("within_noise", True)
         simplest = f"{about['selector']} alone before the language model" if noise or gain < 0 else "what was searched"
         interval = f" [{100 * about['low']:+.1f}, {100 * about['high']:+.1f}]" if "low" in about else ""

@@ -245,7 +245,8 @@ class JointPlanner:
         if self.budget.is_mean or self.budget.kind != "flops":
             served = np.ones(len(levels))
         else:
-            floor = text_floor(*self.predictor.sizes.cpu()[:, :2].T, self.cost)
+            sizes = self.predictor.sizes.cpu()
+            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
             nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
             served = (nearest[:, None] == levels).sum(axis=0)
         numbers: dict[frozenset[str], set[int]] = {}

@@ -118,7 +118,9 @@ class Objective:
         """
         starts = [first_drop(one, batch.encoded.num_visual) for one in counts]
         prefix = Prefix(self.model, self.scorer)
-        size = batch.encoded.inputs["input_ids"].numel() * self.cost.dimensions.hidden * self.cost.dimensions.dtype_bytes
+        size = (
+            batch.encoded.inputs["input_ids"].numel() * self.cost.dimensions.hidden * self.cost.dimensions.dtype_bytes
+        )
         size *= max(starts, default=0) * (3 if self.scorer.needs_attention else 1)  # states, queries and keys
         # else recording the unpruned run costs more than it saves, or than there is
         pays = sum(starts) > counts.shape[-1] and size <= self.memory

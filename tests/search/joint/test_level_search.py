@@ -126,7 +126,10 @@ def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_sho
     assert set(loss) == ({0.0, 0.5, 1.0} if loss[1.0] < loss[0.0] else {0.0, 1.0, -0.5})
     assert len(set(loss.values())) == 3, "a compensation changed nothing"
     found = min((beta for beta in loss if beta), key=loss.__getitem__)
-    assert {beta for beta in loss if len(next(t for t in tried if t.chain.compensate == beta).kl) > first} == {0.0, found}
+    assert {beta for beta in loss if len(next(t for t in tried if t.chain.compensate == beta).kl) > first} == {
+        0.0,
+        found,
+    }
     others = [t for key, t in search.trials.items() if key not in before and t not in tried]
     assert {t.chain.compensate for t in others} == {found}
 

@@ -16,15 +16,15 @@ _MAX_DISTANCE = 0.02  # of a budget from the level that serves it, as a fraction
 _SERVED_SIZES = (0.1, 0.9)  # quantiles of the samples' floors between which that holds
 _SERVED_BUDGETS = 0.5  # up to which it holds; above it all sizes are served by the level of the median one
 _MOVE = 0.1  # of an explored level, so that it is that of a budget
-_EXPECTED_GROWTH = 4  # times the last rung: samples of a typical search
+_EXPECTED_GROWTH = 2  # times the last rung: samples of a typical search
 
 
 @dataclass(frozen=True)
 class JointSettings:
     """How much a joint search measures. A level is a share of what can be pruned: 0 the text alone, 1 the whole model.
 
-    levels: those that are explored. More are added so that every budget has a level near it (`served_levels`); these measure
-    what the adjacent levels found.
+    levels: those that are explored. table_levels: further ones, and more are added so that every budget has a level near it
+    (`served_levels`). All of these measure what the adjacent explored ones found.
     ranking_levels: where all chains are compared. The other levels begin with what the adjacent ones found.
     rungs: samples of the three rungs; after the first stage the last rung has all hard samples. shapes: of each chain in the
     first rung. chains: the best ones, under which the best shape is tried. neighbours: shapes near the best that are added
@@ -39,9 +39,10 @@ class JointSettings:
     servable: only configurations that prune once, before layer 0. seed: of which shapes are measured first.
     """
 
-    levels: tuple[float, ...] = (0.04, 0.08, 0.13, 0.2, 0.3, 0.45, 0.7)
-    ranking_levels: tuple[float, ...] = (0.08, 0.3, 0.7)
-    rungs: tuple[int, int, int] = (32, 48, 64)
+    levels: tuple[float, ...] = (0.08, 0.2, 0.45)
+    table_levels: tuple[float, ...] = (0.04, 0.13, 0.3)
+    ranking_levels: tuple[float, ...] = (0.08, 0.2, 0.45)
+    rungs: tuple[int, int, int] = (32, 64, 96)
     shapes: int = 4
     chains: int = 4
     neighbours: int = 6
@@ -67,13 +68,17 @@ class JointSettings:
         floor; an explored level near it moves there. More levels serve the samples of other sizes, so that none between the
         quantiles `_SERVED_SIZES` is served by a level further than 2 points away; at budgets above one half little is lost.
         """
-        (low, middle, high), lowest = np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1])), min(self.levels)
+        (low, middle, high), lowest = (
+            np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1])),
+            min(*self.levels, *self.table_levels),
+        )
         near = _MAX_DISTANCE / (1.0 - middle)
         own = (round(float(level_of(budget, middle)), 4) for budget in budgets)
         found = {level: False for level in own if level > lowest}
-        for level in self.levels:
+        for level in (*self.levels, *self.table_levels):
             nearest = min(found, key=lambda each: abs(each - level), default=level)
-            found[nearest if abs(nearest - level) <= max(near, _MOVE * level) else level] = True
+            moved = nearest if abs(nearest - level) <= max(near, _MOVE * level) else level
+            found[moved] = found.get(moved, False) or level in self.levels
         sizes = np.sort(floors[(floors >= low) & (floors <= high)])[::-1]  # from low levels to high ones
         lower = sorted(budget for budget in budgets if budget <= _SERVED_BUDGETS)
         for level in (float(level) for budget in lower for level in level_of(budget, sizes)):
@@ -89,24 +94,27 @@ class JointSettings:
             stages.setdefault(sum(level > end for end in self.stage_ends), []).append(level)
         return list(stages.values())
 
-    def expected_passes(self, chains: int, samples: int, budgets: dict[float, bool]) -> float:
-        """Unpruned passes over a sample that the search comes to, about.
-
-        budgets: of all levels (for a typical sample), and whether each is explored.
-        """
-        first, _, last = (min(samples, rung) for rung in self.rungs)
+    def expected_passes(self, chains: int, samples: int, budgets: Sequence[float], floor: float) -> float:
+        """Unpruned passes over a sample that the search comes to, about, teacher included. floor: of a typical sample."""
+        first, second, last = (min(samples, rung) for rung in self.rungs)
         grown = min(samples, _EXPECTED_GROWTH * last)
-        explored = [min(budget, _REFERENCE_BUDGET) for budget, own in budgets.items() if own]
-        ranking = len(self.ranking_levels) * min(explored) * 1.5 * chains * self.shapes / 2 * first
-        level = (self.neighbours + 2 * self.inherited + len(self.compensations)) * first
-        level += sum(self.shortlist) * (last - first) / 2
-        table = sum(min(budget, _REFERENCE_BUDGET) for budget in budgets) * self.anchors * grown / 2
-        return ranking + sum(explored) * level + table
+        total = float(grown)
+        for level, explored in self.served_levels(budgets, np.array([floor])).items():
+            budget = floor + level * (1.0 - floor)
+            trials = 2 * self.at(self.inherited, budget)
+            if explored:
+                trials += self.at(self.neighbours, budget) + (self.at(self.shortlist[0], budget) + 3) // 2
+                trials += self.at(self.shapes, budget) * (chains + 1) // 2 if level in self.ranking_levels else 0
+            passes = trials * first + self.at(self.shortlist[0], budget) * (second - first)
+            passes += self.at(self.shortlist[1], budget) * (last - second)
+            total += budget * (passes + self.anchors * (grown - last) * (level <= self.stage_ends[0]))
+        return total
 
 
 ONE_CHAIN = JointSettings(
     compensations=(),
     levels=(0.1, 0.2, 0.35, 0.6),
+    table_levels=(),
     ranking_levels=(0.1, 0.2, 0.35, 0.6),
     rungs=(16, 64, 128),
     shapes=32,

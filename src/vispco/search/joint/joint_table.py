@@ -28,6 +28,9 @@ from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
 from vispco.search.shape_pool import sample_floors
 
+_GAIN_ERRORS = 1.0  # standard errors that twice as many samples must gain
+_MIN_GAIN = 0.02  # of the loss, too: with many samples any gain is above its error
+
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
@@ -126,7 +129,8 @@ def measure_joint_table(
         for level in levels:
             if not explored[level]:
                 for near in _adjacent(level, searches):
-                    stage[level].add_trials(searches[near].best(settings.at(settings.inherited, stage[level].budget)), 2)
+                    stage[level].add_trials(searches[near].best(settings.at(settings.inherited, stage[level].budget)))
+                stage[level].promote()
         chosen, measured = zip(*(search.anchors() for search in stage.values()), strict=True)
         found, kl = Configurations.join(chosen), torch.cat(measured, dim=1)
         if observation is None:
@@ -160,11 +164,12 @@ def _grow(
         new, seen = samples.measure(more, candidates, found, progress)
         kl, observation = torch.cat([kl, new]), join_observations([observation, seen])
         samples = samples.with_samples(len(kl))
-        groups, gain = group_instructions(observation), torch.zeros(len(kl))
+        groups, loss, gain = group_instructions(observation), torch.zeros(len(kl)), torch.zeros(len(kl))
         for level in found.levels:
             own = kl[:, found.level == level]
+            loss += choice_loss(own, groups, before)
             gain += choice_loss(own, groups, before) - choice_loss(own, groups, len(kl))
-        if not is_gain(gain, 1.0):
+        if not is_gain(gain, _GAIN_ERRORS) or float(gain.sum()) < _MIN_GAIN * float(loss.sum()):
             break
     return samples, kl, observation
 
