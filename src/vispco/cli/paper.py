@@ -1,7 +1,5 @@
 """`vispco paper`: every table and figure of the paper for any model, by the commands that exist."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -23,7 +21,7 @@ _PROBE = 8  # items that are timed for the estimate, after as many that warm up
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperOptions:
+class _PaperOptions:
     """How much is measured."""
 
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16
@@ -40,7 +38,7 @@ def paper(
     model: ModelSpec,
     others: Annotated[list[str] | None, typer.Argument(help="Further models, side by side (Table 3).")] = None,
     *,
-    options: PaperOptions,
+    options: _PaperOptions,
     asked: TaskSpec,
     out: Annotated[Path, typer.Option(help="The folder to write to; paper.html is in it.")] = Path("runs/paper"),
     json: AsJson = False,
@@ -66,6 +64,7 @@ def paper(
         raise InvalidInputError(
             "Two of the models have the same last name. Give each of them a folder of its own name."
         )
+    files.check_writable(out / _STATE)
     asked.spec()  # refuses a file that is not there before the work begins
     settings = PaperSettings(
         test=options.test, draws=options.draws, trials=options.trials, samples=options.samples, seed=options.seed

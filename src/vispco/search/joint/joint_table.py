@@ -28,8 +28,8 @@ from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
 from vispco.search.shape_pool import sample_floors
 
-_GAIN_ERRORS = 1.0  # standard errors that twice as many samples must gain
-_MIN_GAIN = 0.02  # of the loss, too: with many samples any gain is above its error
+_GAIN_ERRORS = 2.0  # standard errors that twice as many samples must gain
+_MIN_GAIN = 0.05  # of the loss, too: with many samples any gain is above its error
 
 
 @dataclass(frozen=True, eq=False)
