@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", *STACKED)
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "smolvlm", *STACKED)
 
 
 def load_processor(path: str | Path, **options: Any) -> Any:
@@ -54,6 +54,11 @@ class JoinedProcessor:
         self.video_processor = video_processor
         self.image_token = tokenizer.convert_ids_to_tokens(config.image_token_id)
         self.video_token = "" if video_processor is None else tokenizer.convert_ids_to_tokens(config.video_token_id)
+        if getattr(image_processor, "do_image_splitting", False):
+            raise UnsupportedModelError(
+                f"The pictures of this {config.model_type!r} model are cut into tiles, which needs its own processor. "
+                "Install torchvision and num2words."
+            )
         gemma = config.model_type == "gemma3"
         # Gemma3 writes its start token where an image belongs; the others write the image token itself.
         self.placeholder = tokenizer.convert_ids_to_tokens(config.boi_token_index) if gemma else self.image_token
@@ -79,6 +84,10 @@ class JoinedProcessor:
             patch = config.vision_config.patch_size
             full = config.vision_feature_select_strategy == "full"
             return self.image_token * ((height // patch) * (width // patch) + full)  # type: ignore[no-any-return]
+        if config.model_type == "smolvlm":  # one tile a picture
+            tokens = (config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor) ** 2
+            around = "<fake_token_around_image>"
+            return f"{around}<global-img>{self.image_token * tokens}{around}"
         merge = self.image_processor.merge_size**2
         return self.image_token * (int(images["image_grid_thw"][number].prod()) // merge)  # type: ignore[no-any-return]
 
@@ -114,7 +123,11 @@ class JoinedProcessor:
                     f"Pictures of {self.config.model_type!r} models cannot be read without torchvision, frames of videos can. "
                     "Install torchvision."
                 )
-            processed = self.image_processor(images=pictures, return_tensors="pt")
+            shown: Any = pictures
+            if self.config.model_type == "smolvlm":  # a row of pictures for each prompt
+                left = iter(pictures)
+                shown = [[next(left) for _ in range(prompt.count(self.placeholder))] for prompt in prompts]
+            processed = self.image_processor(images=shown, return_tensors="pt")
             found |= {name: processed[name] for name in ("pixel_values", "image_grid_thw") if name in processed}
             number = 0
             for place, prompt in enumerate(prompts):
@@ -127,7 +140,7 @@ class JoinedProcessor:
         encoded = self.tokenizer(prompts, padding=padding, return_tensors=return_tensors, **kwargs)
         ids = torch.as_tensor(encoded["input_ids"])
         found |= {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
-        plain = dict.fromkeys(("llava", *STACKED))
+        plain = dict.fromkeys(("llava", "smolvlm", *STACKED))
         name = {"gemma3": "token_type_ids", **plain}.get(self.config.model_type, "mm_token_type_ids")
         if name is not None:
             found[name] = (ids == self.config.image_token_id).long()
