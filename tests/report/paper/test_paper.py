@@ -13,8 +13,16 @@ from vispco.cli import main
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
-from vispco.report.paper import PaperSettings, plan, write_paper
-from vispco.report.paper.paper_steps import BUDGETS, KERNELS, METHODS, kernel_folder, searched_folder
+from vispco.report.paper.paper_page import write_paper
+from vispco.report.paper.paper_steps import (
+    BUDGETS,
+    KERNELS,
+    METHODS,
+    PaperSettings,
+    kernel_folder,
+    plan,
+    searched_folder,
+)
 from vispco.report.paper.paper_tables import PaperRuns
 
 TASKS = ("counting", "word", "chart", "position")
@@ -63,7 +71,7 @@ def folder(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("step", plan("tiny-qwen", __import__("pathlib").Path("runs"), PaperSettings(trials=3, samples=2), ("--dtype", "float32"), ()), ids=lambda step: step.label)  # fmt: skip
+@pytest.mark.parametrize("step", plan("tiny-qwen", __import__("pathlib").Path("runs"), PaperSettings(trials=3, samples=2), ("--dtype", "float32")), ids=lambda step: step.label)  # fmt: skip
 def test_every_step_is_a_command_with_options_that_it_has(step):
     command, words = typer.main.get_command(main.app), list(step.command)
     while hasattr(command, "commands"):
@@ -96,6 +104,14 @@ def test_statements_are_what_the_runs_say(folder):
     assert found["a search takes 1/48 of the grid's time"].holds == "no"
 
 
+def test_the_summary_tells_every_statement_once_under_its_verdict(folder):
+    runs = PaperRuns("invented-vl", folder)
+    text = runs.summary()
+    assert all(text.count(f"{each.claim} ({each.measured})") == 1 for each in runs.statements())
+    held = [each for each in runs.statements() if each.holds == "yes"]
+    assert f"{len(held)} hold: {held[0].claim}" in text
+
+
 def test_the_page_the_json_the_latex_and_the_csv_say_the_same(folder, tmp_path):
     page = write_paper([("invented-vl", folder), ("other-vl", folder)], tmp_path)
     data = json.loads((tmp_path / "paper.json").read_text())
@@ -114,7 +130,7 @@ def test_the_page_the_json_the_latex_and_the_csv_say_the_same(folder, tmp_path):
 
 def test_what_is_finished_is_not_run_again(folder, tmp_path, monkeypatch, capsys):
     (tmp_path / "tiny-qwen").symlink_to(folder)
-    steps = plan("tiny-qwen", tmp_path / "tiny-qwen", PaperSettings(), (), ())
+    steps = plan("tiny-qwen", tmp_path / "tiny-qwen", PaperSettings(), ())
     (tmp_path / "steps.json").write_text(json.dumps([list(step.command) for step in steps]))
     done = Invoke(monkeypatch, capsys)("paper", "tiny-qwen", "--out", tmp_path)
     assert done.code == 0, done.err

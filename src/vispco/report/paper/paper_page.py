@@ -50,13 +50,17 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path) -> Path:
     for each in runs:
         tables, statements = each.tables(), each.statements()
         figures = _figures(each, out / "figures" / each.folder.name)
-        parts.append(f"<h2>{html.escape(each.model)}</h2><p>Which statements of the paper hold on this model:</p><ul>")
+        parts.append(f"<h2>{html.escape(each.model)}</h2><p>{html.escape(each.summary())}</p><ul>")
         parts += [f'<li class="{s.holds.split()[0]}">{html.escape(str(s))}</li>' for s in statements]
         parts += ["</ul>", _tables_html(tables), *(_figure_html(path, caption) for path, caption in figures)]
         latex += [f"% {each.model}", *(_latex(title, table) for title, table in tables.items())]
         _write_csv(out, each.folder.name, tables)
         claims = [{"claim": s.claim, "measured": s.measured, "holds": s.holds} for s in statements]
-        data["models"][each.model] = {"tables": _plain(tables), "statements": claims}
+        data["models"][each.model] = {
+            "summary": each.summary(),
+            "tables": _plain(tables),
+            "statements": claims,
+        }
     files.write_json(out / "paper.json", data)
     files.write_text(out / "paper.tex", "\n\n".join([*latex, ""]))
     names = ", ".join(each.model for each in runs)

@@ -149,6 +149,17 @@ class PaperRuns:
         """What the paper says, beside what was measured on this model."""
         return [*self._gains(), *self._steps_over_single(), self._near_the_frontier(), self._search_time()]
 
+    def summary(self) -> str:
+        """One paragraph: which statements hold on this model, which do not, and by how much."""
+        kinds = {"yes": "hold", "within noise": "cannot be told from noise", "no": "do not hold"}
+        kinds["not measured"] = "could not be measured"
+        parts = []
+        for verdict, phrase in kinds.items():
+            found = [f"{each.claim} ({each.measured})" for each in self.statements() if each.holds == verdict]
+            if found:
+                parts.append(f"{len(found)} {phrase}: {'; '.join(found)}.")
+        return f"Of the paper's statements, on {self.model}, {' '.join(parts)}"
+
     def _gains(self) -> list[Statement]:
         found = []
         for budget in (0.9, 0.5, 0.1):
