@@ -26,7 +26,6 @@ import search_parts as parts
 import vispco
 from figures import Figure, write
 from search_lab import Lab
-from vispco import Pruner
 from vispco import models as zoo
 from vispco.check.check_model import check_model
 from vispco.core.runs.files import write_json
@@ -34,6 +33,7 @@ from vispco.cost import BudgetWarning
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import weights_digest
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prefill import count_flops
 from vispco_zoo.wordings import reworded
 
@@ -67,7 +67,8 @@ def speed() -> dict[str, Any]:
     """Speed-up to the first token, pictures in, against that of FLOPs; interleaved, the median of several rounds."""
     model, processor = vispco.load(MODEL)
     encoded = encode(model, processor, dataset("test", limit=1)[:BATCH])
-    pruners = {None: None, 0.3: Pruner("fastv", budget=0.3), 0.5: Pruner("fastv", budget=0.5)}
+    pruners = {None: None}
+    pruners |= {budget: PrunerSpec.choose(scorer="fastv", budget=budget).resolve(model) for budget in (0.3, 0.5)}
     seconds: dict[float | None, list[float]] = {budget: [] for budget in pruners}
     for _ in range(ROUNDS):
         for budget, pruner in pruners.items():

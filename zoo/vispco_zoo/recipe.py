@@ -160,7 +160,7 @@ RECIPES = {
         bfloat16=True,
     ),
     "smol": Recipe(
-        steps=1500,
+        steps=4000,
         warmup=300,
         pictures=4,
         questions=12,

@@ -32,8 +32,8 @@ def list_models(*, as_json: AsJson = False) -> None:
 
     cards, rows = [], []
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
-    for name in shipped.names():
-        file = shipped.path(name) / shipped.CARD
+    for name in shipped.LOADABLE:
+        file = shipped.WEIGHTS / name / shipped.CARD
         if not file.exists():
             rows.append((name, "not shipped", "", "", "", "", ""))
             continue
