@@ -16,54 +16,25 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from figures import Figure, write
 from vispco import Pruner, Schedule, cost, kernels
 from vispco.engine.passes import PruningPass
 from vispco.families import family_of
 from vispco.scorers.cost import scoring_flops
+from vispco.timing.large_layers import build_large_layers, large_inputs
 
-SIDE, TEXT, LAYERS, BUDGET, IMAGE = 32, 64, 6, 0.5, 5
+SIDE, TEXT, LAYERS, BUDGET = 32, 64, 6, 0.5
 VISUAL = SIDE * SIDE
 SCORERS = ("fastv", "sparsevlm", "fitprune")
 
 
 def build(seed: int, layers: int = LAYERS) -> Any:
-    torch.manual_seed(seed)
-    text = {
-        "vocab_size": 1000,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_size": 2048,
-        "intermediate_size": 11008,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-    }
-    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 2048}
-    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=IMAGE, video_token_id=6)
-    return Qwen2_5_VLForConditionalGeneration(config).eval()
+    return build_large_layers(layers, seed)
 
 
 def inputs(side: int = SIDE) -> dict[str, Any]:
-    """Visual features are made beforehand, so that what is timed is the language model."""
-    before, visual = 8, side * side
-    ids = torch.full((1, visual + TEXT), IMAGE)
-    ids[0, :before] = torch.arange(20, 20 + before)
-    ids[0, before + visual :] = torch.arange(100, 100 + TEXT - before)
-    features = BaseModelOutputWithPooling(pooler_output=(torch.randn(visual, 2048),))
-    return {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "mm_token_type_ids": (ids == IMAGE).int(),
-        "image_grid_thw": torch.tensor([[1, 2 * side, 2 * side]]),
-        "mm_encoder_outputs": {"image": features},
-        "logits_to_keep": 1,
-        "use_cache": True,
-    }
+    return large_inputs(side)
 
 
 def schedules(model: Any) -> dict[str, Schedule]:

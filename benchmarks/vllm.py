@@ -2,7 +2,8 @@
 
 make vllm-bench                     in the environment of `make vllm-test`; some ten minutes of one core
 
-- kept sets and log-probabilities of three architectures, every share in one batch, against vispco's pruner at layer 0;
+- kept sets and log-probabilities of four architectures (InternVL with random weights), every share in one batch, against
+  vispco's pruner at layer 0;
 - throughput, time to first token and KV blocks of a model with the widths of Qwen2.5-VL-3B (two layers, two blocks of the
   tower), interleaved, in processor time;
 - a picture that is asked about again: choices that do not read the question are cached, others are made again;
@@ -34,7 +35,7 @@ from vispco.vllm.engine_arguments import check_version  # noqa: E402
 from vllm_plugin.lifted import lifted  # noqa: E402
 from vllm_plugin.pairs import ENVIRONMENT, SHARES, Engine, Reference, Request, largest_difference  # noqa: E402
 
-ARCHITECTURES = {"tiny-qwen3": "Qwen3-VL", "tiny-qwen": "Qwen2.5-VL", "tiny-llava": "LLaVA"}
+ARCHITECTURES = {"tiny-qwen3": "Qwen3-VL", "tiny-qwen": "Qwen2.5-VL", "tiny-llava": "LLaVA", "internvl": "InternVL"}
 KEEP, SIDES, TOKENS = 0.25, (644, 476), (17, 23)  # pixels across and down, tokens down and across
 QUESTIONS = ("what is the color of the circle?", "how many circles are there?")
 
@@ -48,8 +49,9 @@ def samples(per_task: int, split: str = "test") -> list[Any]:
 def compare(name: str, per_task: int, folder: Path) -> dict[str, Any]:
     """One architecture against transformers."""
     asked = [Request(tuple(s.images), s.question, share) for s in samples(per_task) for share in SHARES]
-    reference = Reference(name, "divprune")
-    engine = Engine(lifted(name, folder / name), "divprune", max_num_batched_tokens=112)
+    place = lifted(name, folder / name)
+    reference = Reference(place if name == "internvl" else name, "divprune")
+    engine = Engine(place, "divprune", max_num_batched_tokens=112)
     served, expected = engine(asked, reference.processor), [reference(request) for request in asked]
     differ = [r for r, one, other in zip(asked, served, expected, strict=True) if one.kept != other.kept]
     rounding = sum(reference.decided_by_rounding(request) for request in differ)

@@ -18,6 +18,8 @@ MISSING = {
     "bench": (MODEL, "--schedule", f"{GONE}.json", "--tasks", "attribute"),
     "compare searches": (GONE,),
     "compare methods": (GONE,),
+    "paper": (GONE,),
+    "recommend": (MODEL, "--budget", "0.5", "--data", f"{GONE}.jsonl"),
     "check": (f"{GONE}.json",),
     "profile": (GONE,),
     "report": (GONE,),
@@ -41,9 +43,11 @@ UNKNOWN = {
     "profile": ((MODEL, "--scorer", "nose", "--tasks", "attribute"), "Unknown scorer 'nose'"),
     "compare searches": (
         (MODEL, "--methods", "luck"),
-        "Known searches: autoprune, btp-layers, downsample, evolution, fitprune, g-search, p-sigmoid-bo",
+        "Known searches: autoprune, btp-layers, dop, downsample, evolution, fitprune, g-search, p-sigmoid-bo",
     ),
     "compare methods": ((MODEL, "--methods", "luck"), "luck"),
+    "paper": ((MODEL, "--tasks", "smelling"), "Unknown task 'smelling'"),
+    "recommend": ((MODEL, "--budget", "half"), "half"),
     "check": (("--scorer", "nose", "llava"), "Unknown scorer 'nose'"),
     "report": None,  # it takes no names
     "plot": (("{run}", "--format", "gif"), "png, svg or pdf"),
@@ -100,7 +104,9 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_pat
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     given = {"report": (run,), "plot": (run,), "export": (run,), "demo": ()}
-    first = {**given, "ask": (MODEL, "x.png", "what?"), "train": ("dynamic-llava", MODEL)}.get(command, (MODEL,))
+    first = {**given, "ask": (MODEL, "x.png", "what?"), "train": ("dynamic-llava", MODEL)}
+    first |= {"recommend": (MODEL, "--budget", "0.5")}
+    first = first.get(command, (MODEL,))
     assert_refused(invoke(*command.split(), *first, "--out", blocked / "x" / "y.json"), "Nothing can be written")
 
 

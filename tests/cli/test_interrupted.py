@@ -21,7 +21,7 @@ LISTENING = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from vispco.cli.main import run; run()"
 )
 SMALL = ("--tasks", "attribute")
-KEEPING = ("demo", "search", "sweep", "compare", "zoo", "train")  # what they have worked out
+KEEPING = ("demo", "search", "sweep", "compare", "zoo", "train", "paper", "recommend")  # what they have worked out
 # Where each command is when Ctrl-C comes: in the middle of its work, after it has begun to write.
 MIDST = {
     "demo": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("--model", "tiny-llava", *SMALL, "--test", "2")),
@@ -41,6 +41,8 @@ MIDST = {
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "fastv", "--samples", "2", "--test", "2"),
     ),
+    "paper": ("vispco.cli.paper._seconds_per_item", ("tiny-llava", *SMALL)),
+    "recommend": ("vispco.search.run_search.run_mode", ("tiny-llava", "--budget", "0.5", *SMALL, "--samples", "2")),
     "check": ("vispco.check.check_model.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
     "plot": ("vispco.report.plots.style.canvas", ("{run}",)),

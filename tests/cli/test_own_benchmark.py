@@ -1,12 +1,18 @@
-"""Thirty questions of one's own, one JSON line each, go through evaluate, search, compare and ask."""
+"""Thirty questions, a scorer in one file and a model in a folder, all of one's own, go through every command."""
 
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
+from cli.test_plugin import SCORER
+from vispco.core import plugins
+from vispco.core.registry import preserved
 from vispco.data import dataset
+from vispco.evaluation.leaderboard import LeaderboardEntry
+from vispco.models import shipped
 
 NUMBER = 30
 
@@ -59,14 +65,47 @@ def test_a_search_learns_from_half_of_them_and_reports_accuracy_on_others(mine, 
     config = json.loads((run / "config.json").read_text())
     assert config["tasks"]["files"] == {"mine": str(mine)}
     assert config["data"]["samples"] == 4
-    picture = mine.parent / "0.png"
-    asked = invoke("ask", "tiny-llava", picture, "what color is it?", "--pruner", run, "--json")
-    assert asked.code == 0, asked.err
 
 
-def test_compare_takes_them(mine, invoke, tmp_path):
-    done = invoke(
-        *("compare", "searches", "tiny-llava", "--tasks", f"mine={mine}:exact", "--methods", "vtw"),
-        *("--samples", "2", "--test", "4", "--out", tmp_path / "compared", "--json"),
+@pytest.fixture
+def registries(monkeypatch):
+    """What a plugin registers is forgotten."""
+    monkeypatch.setattr(plugins, "_LOADED", {})
+    with preserved():
+        yield
+
+
+@pytest.mark.usefixtures("registries")
+def test_questions_scorer_and_model_of_ones_own_go_through_every_command(mine, invoke, tmp_path, monkeypatch):
+    """A folder with a Qwen3-VL, as its authors save it: its own processor needs torchvision, ours does not."""
+    monkeypatch.chdir(tmp_path)
+    folder, plugin = shutil.copytree(shipped.path("tiny-qwen3"), tmp_path / "my-qwen3-vl"), tmp_path / "my_scorer.py"
+    (folder / "card.json").unlink()  # nothing says any more that it was shipped
+    plugin.write_text(SCORER)
+    few, own = ("--samples", "2", "--test", "4"), ("--plugin", plugin)
+
+    def run(*words):
+        done = invoke(*words)
+        assert done.code == 0, done.err
+        return done
+
+    chosen = ("--scorer", "own-norm", "--schedule", "single:2:0.9")
+    found = run("evaluate", folder, "--tasks", f"mine={mine}:exact", *chosen, *own, "--json").json
+    assert (found["tasks"][0]["task"], found["tasks"][0]["n"]) == ("mine", NUMBER)
+    assert found["accuracy"] > 0.5  # the questions are of a kind that the model was trained on
+    small = ("--scorer", "own-norm", "--mode", "line", "--kernel", "single", "--budgets", "0.5", "--examples", "1")
+    run("search", folder, "--data", mine, *small, *few, *own, "--out", "run")
+    names = ("--methods", "own-norm,fastv", "--budgets", "0.5", "--search", "none", "--compensations", "none")
+    few_rounds = ("--draws", "0", "--rounds", "0")
+    run("compare", "methods", folder, "--tasks", f"mine={mine}", *names, *few_rounds, *few, *own, "--out", "methods")
+    page = run("report", "run", "methods", "--out", "page.html")
+    assert "page.html" in page.out
+    assert "own-norm" in (tmp_path / "page.html").read_text()
+    asked = run(
+        "ask", folder, mine.parent / "0.png", "what color is it?", "--pruner", "run", *own, "--rounds", "1", "--json"
     )
-    assert done.code == 0, done.err
+    assert asked.json["pruned"]["fraction"] <= 0.5
+    assert [path.name for path in tmp_path.glob("*.png")] == ["0-survivors.png"]
+    for entry in (LeaderboardEntry.load(tmp_path / name / "leaderboard.json") for name in ("run", "methods")):
+        assert (entry.model, list(entry.tasks)) == ("my-qwen3-vl", ["mine"])
+        assert str(tmp_path) not in json.dumps(dict(entry.options))  # no folder of this machine goes into a result

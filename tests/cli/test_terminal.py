@@ -78,6 +78,8 @@ SMALL = {
 }
 # Asked for their help, with the reason.
 HELP_ONLY = {
+    "paper": "it runs a dozen commands; tests/report/paper writes its page",
+    "recommend": "tests/cli/test_recommend.py runs it",
     "play": "it serves a page until it is stopped; tests/serving/play drives it",
     "serve": "it answers requests until it is stopped; tests/serving drives it",
     "export runs/one --budget 0.5 --for": "the same; tests/serving/test_engine_flags.py reads it",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,9 +16,9 @@ from cost.formulas import plateaus
 from vispco import cost, kernels
 from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, Dimensions, MovableCurves, Workload
-from vispco.cost.host import HostPricing
-from vispco.cost.polynomial import price_limit
-from vispco.cost.solve import largest_fitting, largest_whole
+from vispco.cost.host import HostPricing, largest_count
+from vispco.cost.polynomial import host_limit
+from vispco.cost.solve import largest_fitting
 
 L = 7
 LAW = settings(max_examples=40, deadline=None)
@@ -56,17 +57,16 @@ def quietly(function, *arguments, **options):
 
 def assert_on_budget(counts, budget, workload, model):
     """The law of `snap`, checked by trying to add one token to every plateau of every sample."""
-    linear, text, visual = model.linear(workload).tolist(), workload.num_text, workload.num_visual
+    text, visual = workload.num_text, workload.num_visual
+    attention, pairs, ffn = model.layer_flops
+    linear = [attention + ffn * networks for networks in workload.networks(model.num_layers)]
     for b, row in enumerate(counts.tolist()):
         full, floor = int(model.full(workload)[b]), int(model.floor(workload)[b])
         limit = max(float(budget[b]), floor / full)
 
         def spent(kept, b=b, full=full):
             N = [int(text[b]) + c for c in kept]
-            return (
-                sum(n * (per_token + model.attention_quadratic * n) for n, per_token in zip(N, linear, strict=True))
-                / full
-            )
+            return sum(n * (per_token + pairs * n) for n, per_token in zip(N, linear, strict=True)) / full
 
         assert all(0 <= c <= before for before, c in zip([int(visual[b]), *row], row, strict=False))
         assert row[: workload.earliest_layer] == [int(visual[b])] * workload.earliest_layer
@@ -252,15 +252,15 @@ def test_bisection_finds_the_edge_to_the_bit_in_every_batch(batch):
 @LAW
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=40), st.integers(2, 20))
 def test_the_largest_whole_number_is_found(pairs, parts):
-    most, edge = torch.tensor(pairs).unbind(dim=-1)
-    found = largest_whole(lambda x: x <= edge, most, parts=parts)
+    most, edge = np.array(pairs).T
+    found = largest_count(lambda x: x <= edge, most, parts=parts)
     assert found.tolist() == [min(pair) for pair in pairs]
 
 
 @LAW
 @given(st.floats(0, 1), st.integers(1, 2**52))
 def test_the_limit_is_the_most_that_fits(budget, full):
-    limit = int(price_limit(torch.tensor([budget], dtype=torch.float64), torch.tensor([full]))[0])
+    limit = int(host_limit(np.array([budget]), np.array([full]))[0])
     assert limit / full <= budget
     assert (limit + 1) / full > budget
 

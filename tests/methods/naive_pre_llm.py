@@ -10,6 +10,8 @@ import math
 import statistics
 from fractions import Fraction
 
+import torch
+
 
 def cosine(a, b):
     norm = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(x * x for x in b))
@@ -104,6 +106,75 @@ def uniform(pictures, count):
         wanted += [((order.index(p) + 0.5) / len(left), first + n) for n, p in enumerate(left)]
         first += len(left)
     return [place for _, place in sorted(wanted)[:count]]
+
+
+def lrcp(states, count, rank):
+    """The residual of the singular value decomposition, squared; equal to five digits of the longest token is equal."""
+    if not states:
+        return []
+    table = torch.tensor(states, dtype=torch.double)
+    table = table - table.mean(0)
+    directions = torch.linalg.svd(table)[2][:rank]
+    left = [float(((row - sum(((row @ d) * d for d in directions), 0 * row)) ** 2).sum()) for row in table]
+    longest = float((table**2).sum(-1).max()) or 1.0
+    return best_first([round(value / (1e-5 * longest)) for value in left])[:count]
+
+
+def evs(states, where, left, count, first="0.5"):
+    """states, where: of all tokens, as vectors and (clip, frame, row, column); left: those of which it chooses, in order."""
+    even = {}
+    for clip, frame in sorted({where[p][:2] for p in left}):
+        own = [(row, column) for c, f, row, column in where if (c, f) == (clip, frame)]
+        rows, columns = max(own)[0] + 1, max(own)[1] + 1
+        members = [p for p in left if where[p][:2] == (clip, frame)]
+        members.sort(key=lambda p: bayer((where[p][2] - rows // 2) % 64, (where[p][3] - columns // 2) % 64))
+        even |= {p: (k + 0.5) / len(members) for k, p in enumerate(members)}
+    change = {}
+    for place in left:
+        clip, frame, *cell = where[place]
+        if frame:
+            change[place] = 1 - cosine(states[place], states[where.index((clip, frame - 1, *cell))])
+    opens = sorted((p for p in left if p not in change), key=lambda p: (even[p], p))
+    taken = opens[: math.floor(count * Fraction(first))]
+    taken += sorted(change, key=lambda p: (-change[p], p))[: count - len(taken)]
+    return taken + [p for p in opens if p not in taken][: count - len(taken)]
+
+
+def vidcom2(states, where, count):
+    """where: (clip, frame) of each token."""
+    everyone = range(len(states))
+    columns = list(zip(*states, strict=True))
+    steady = sorted(range(len(columns)), key=lambda c: (statistics.pvariance(columns[c]), c))[: (len(columns) + 1) // 2]
+    unit = []
+    for state in states:
+        few = [state[c] for c in steady]
+        length = math.sqrt(sum(x * x for x in few))
+        unit.append([x / length if length else 0.0 for x in few])
+
+    def likeness(i, members):
+        centre = mean([unit[j] for j in members])
+        square = sum((x - c) ** 2 for x, c in zip(unit[i], centre, strict=True))
+        return sum(math.exp(-square / (2 * 2**power)) for power in range(-3, 2))
+
+    clips = {i: [j for j in everyone if where[j][0] == where[i][0]] for i in everyone}
+    frames = {i: [j for j in everyone if where[j] == where[i]] for i in everyone}
+    to_clip = {i: likeness(i, clips[i]) for i in everyone}
+    both = {i: to_clip[i] + likeness(i, frames[i]) for i in everyone}
+    seats = {}
+    for i in everyone:
+        own = sorted({where[j] for j in clips[i]})
+        weight = {
+            key: math.exp(-100 * statistics.fmean(to_clip[j] for j in everyone if where[j] == key)) for key in own
+        }
+        part = len(frames[i]) * (1 + weight[where[i]] / sum(weight.values()) - 1 / len(own))
+        place = sorted(frames[i], key=lambda j: (float32(both[j]), j)).index(i)
+        seats[i] = float32((place + 0.5) / part)
+    return sorted(everyone, key=lambda i: (seats[i], i))[:count]
+
+
+def float32(value):
+    """What is left of a number when scores are ranked."""
+    return float(torch.tensor(value, dtype=torch.float32))
 
 
 def best_first(values, among=None):

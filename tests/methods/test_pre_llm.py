@@ -92,6 +92,9 @@ NAIVE = {
     "cdpruner": lambda seen, k: naive.cdpruner(seen.states, seen.text, k),
     "cdpruner(variant=openvino,relevance_weight=0.3)": lambda s, k: naive.cdpruner_openvino(s.states, s.text, k, 0.3),
     "uniform": lambda seen, k: naive.uniform(seen.pictures(), k),
+    "lrcp(rank=2)": lambda seen, k: naive.lrcp(seen.states, k, 2),
+    "evs": lambda seen, k: naive.uniform(seen.pictures(), k),  # no frame has one before it
+    "vidcom2": lambda seen, k: naive.vidcom2(seen.states, [(number, 0) for number, _, _ in seen.where], k),
     "visionzip(merge=false,contextual=0.3)": lambda s, k: naive.visionzip(s.attention[-1], s.keys, s.states, k, "0.3")[
         0
     ],
@@ -405,6 +408,8 @@ def test_pictures_get_even_shares():
         ("visionzip", {"contextual": 2}),
         ("vispruner", {"important_ratio": -1}),
         ("hiprune", {"alpha": 3}),
+        ("lrcp", {"rank": -1}),
+        ("evs", {"first": 1.5}),
     ],
 )
 def test_options_out_of_range_are_refused(name, options):
@@ -447,6 +452,46 @@ def test_frames_of_a_video_are_pictures(method):
     video = context_of(seen, [11, 5])
     video.layout = TokenLayout.build(video.layout.visual, image_sizes=((2, 3, 4), (1, 3, 4)) * 2)
     assert chosen(method, video) == chosen(method, apart)
+
+
+CLIPS = ((4, 3, 4), (1, 2, 3), (2, 2, 2))  # frames, rows, columns
+CELLS = [
+    (clip, frame, row, column)
+    for clip, (frames, rows, columns) in enumerate(CLIPS)
+    for frame in range(frames)
+    for row in range(rows)
+    for column in range(columns)
+]
+OF_CLIPS = {
+    "evs": lambda states, left, k: naive.evs(states, CELLS, left, k),
+    "evs(first=0.2)": lambda states, left, k: naive.evs(states, CELLS, left, k, "0.2"),
+    "evs(first=1)": lambda states, left, k: naive.evs(states, CELLS, left, k, "1"),
+    "vidcom2": lambda states, left, k: [
+        left[i] for i in naive.vidcom2([states[p] for p in left], [CELLS[p][:2] for p in left], k)
+    ],
+}
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["any values", "ties"])
+@pytest.mark.parametrize("method", OF_CLIPS)
+def test_a_method_for_videos_keeps_what_a_naive_loop_keeps(method, ties):
+    seen = [made_up(seed, [(2, len(CELLS) // 2)], ties=ties) for seed in range(4)]
+    live = torch.rand(4, len(CELLS), generator=torch.Generator().manual_seed(2)) < 0.8
+    live[0] = True
+    counts = [40, 17, 5, 0]
+    context = context_of(seen, counts, live)
+    context.layout = TokenLayout.build(context.layout.visual, image_sizes=CLIPS * 4)
+    for b, kept in enumerate(chosen(method, context)):
+        left = live[b].nonzero()[:, 0].tolist()
+        assert kept == sorted(OF_CLIPS[method](seen[b].states, left, counts[b])), b
+
+
+def test_the_first_frame_of_a_short_clip_leaves_half_of_the_count_to_the_others():
+    """Of three frames at 0.3 the first alone would be nearly all that stays."""
+    context = context_of([made_up(0, [(6, 6)])], [11])
+    context.layout = TokenLayout.build(context.layout.visual, image_sizes=((3, 3, 4),))
+    first = {method: sum(place < 12 for place in chosen(method, context)[0]) for method in ("evs", "evs(first=1)")}
+    assert first == {"evs": 5, "evs(first=1)": 11}
 
 
 def reads_tower(model):

@@ -18,7 +18,6 @@ from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.models import smol
 from vispco.models.answers import answer, prompt
-from vispco.models.processor import load_processor
 from vispco_zoo.smol import AdaptedLinear
 from vispco_zoo.tokenizer import build_tokenizer
 from vispco_zoo.wordings import reword, reworded
@@ -130,13 +129,6 @@ def test_the_joined_model_loads_and_answers_like_any_other(joined):
     assert visual.tolist() == [16, 16]
     assert inputs["pixel_values"].shape[:2] == (2, 1)
     assert len(answer(model, processor, [sample.image for sample in samples], [s.question for s in samples])) == 2
-
-
-def test_pictures_in_tiles_are_refused(joined):
-    processor = load_processor(joined[0])
-    processor.image_processor.do_image_splitting = True
-    with pytest.raises(vispco.core.errors.UnsupportedModelError, match="tiles"):
-        type(processor)(processor.image_processor, processor.tokenizer, processor.config)
 
 
 def test_a_fresh_adapter_changes_nothing():

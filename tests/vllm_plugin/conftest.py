@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from vispco import models as zoo
 from vispco.core.errors import VispcoError
 from vispco.vllm.engine_arguments import check_version
 
@@ -20,7 +21,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=MISSING))
 
 
-@pytest.fixture(scope="module", params=["tiny-qwen3", "tiny-qwen", "tiny-llava"])
+@pytest.fixture(scope="module", params=["tiny-qwen3", "tiny-qwen", "tiny-llava", "internvl"])
 def pair(request, tmp_path_factory):
     """An engine and transformers with the same weights."""
     from vllm_plugin.lifted import lifted
@@ -29,7 +30,7 @@ def pair(request, tmp_path_factory):
     os.environ.update(ENVIRONMENT)
     folder = lifted(request.param, tmp_path_factory.mktemp("lifted") / request.param)
     engine = Engine(folder, "divprune", max_num_batched_tokens=48)  # chunks that cut pictures in two
-    yield engine, Reference(request.param, "divprune")
+    yield engine, Reference(request.param if request.param in zoo.names() else folder, "divprune")
     from vllm.distributed import cleanup_dist_env_and_memory
 
     engine.llm.llm_engine.engine_core.shutdown()

@@ -14,13 +14,16 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import pad
 
 from vispco import models as zoo
+from vllm_plugin.random_models import internvl
 
 HEAD, LIFTED = 24, 32
 NARROW, WIDE = 96, 128
 
 
 def lifted(name: str, folder: Path) -> Path:
-    """A folder with the model for vLLM; the shipped one where it needs no lifting."""
+    """A folder with the model for vLLM; the shipped one where it needs no lifting, a random one where none is shipped."""
+    if name == "internvl":
+        return internvl(folder)
     source = zoo.path(name)
     if name == "tiny-qwen3":
         return source

@@ -8,6 +8,7 @@ import torch
 
 import vispco
 from vispco import models as zoo
+from vispco.core.indexing import runs_of
 from vispco.evaluation.encoded import apply_template
 from vispco.scorers import Chain
 from vispco.vllm.choosing import choose
@@ -98,6 +99,8 @@ class Engine:
             pictures, pixels = kwargs[PICTURES].tolist(), kwargs["pixel_values"]
             if "image_grid_thw" in kwargs:
                 pixels = pixels.split(kwargs["image_grid_thw"].prod(-1).tolist())
+            if "image_num_patches" in kwargs:
+                pixels = pixels.split(kwargs["image_num_patches"].tolist())
             chosen.clear()
             models.choose = remember
             try:
@@ -151,8 +154,13 @@ def pictures_of(request, processor):
         patches = found["image_grid_thw"].prod(-1)
         return list(zip(found["pixel_values"].split(patches.tolist()), (patches // merge**2).tolist(), strict=True))
     token = processor.image_token if isinstance(processor.image_token, str) else processor.tokenizer.image_token
-    number = int((found["input_ids"] == processor.tokenizer.convert_tokens_to_ids(token)).sum())
-    return [(pixels, number // len(found["pixel_values"])) for pixels in found["pixel_values"]]
+    visual = found["input_ids"] == processor.tokenizer.convert_tokens_to_ids(token)
+    if hasattr(processor, "start_image_token"):  # InternVL: a run of tiles for each picture
+        sizes = [end - start for _, start, end in runs_of(visual.numpy())]
+        return list(
+            zip(found["pixel_values"].split([n // processor.image_seq_length for n in sizes]), sizes, strict=True)
+        )
+    return [(pixels, int(visual.sum()) // len(found["pixel_values"])) for pixels in found["pixel_values"]]
 
 
 class Reference:
@@ -167,7 +175,8 @@ class Reference:
     @torch.no_grad()
     def __call__(self, request):
         schedule = vispco.Schedule((request.share,) * self.num_layers)
-        pruner = vispco.Pruner(f"size:{self.scorer}", schedule, record=True)
+        scorer = self.scorer if len(request.images) == 1 else f"size:{self.scorer}"
+        pruner = vispco.Pruner(scorer, schedule, record=True)
         inputs = inputs_of(request, self.processor)
         with pruner(self.model):
             found = self.model.generate(

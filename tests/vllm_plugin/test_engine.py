@@ -1,6 +1,8 @@
 """What an engine may not do with pruning, and that installing vispco changes nothing."""
 
+import json
 import os
+import shutil
 
 import pytest
 
@@ -16,10 +18,11 @@ def environment():
     os.environ.update(ENVIRONMENT)
 
 
-def configured(**given):
+def configured(folder=None, **given):
     from vllm.engine.arg_utils import EngineArgs
 
-    return EngineArgs(str(zoo.path("tiny-qwen3")), dtype="float32", max_model_len=256, **given).create_engine_config()
+    model = str(folder or zoo.path("tiny-qwen3"))
+    return EngineArgs(model, **{"dtype": "float32", "max_model_len": 256, **given}).create_engine_config()
 
 
 def test_nothing_changes_until_it_is_asked_for():
@@ -48,11 +51,53 @@ def test_what_was_not_tested_is_refused_in_a_sentence(given, sentence):
         configured(**{**options("divprune", keep=0.25), **given})
 
 
+def test_windows_that_slide_are_refused(tmp_path):
+    """vLLM counts the tokens that are left, transformers the positions."""
+    folder = tmp_path / "window"
+    shutil.copytree(zoo.path("tiny-llava"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["sliding_window"] = 64
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="--max-model-len 64"):
+        configured(folder, **options("divprune", keep=0.25))
+    assert configured(folder, max_model_len=64, **options("divprune", keep=0.25))
+
+
 def test_another_class_is_refused():
     from vllm.engine.arg_utils import EngineArgs
 
     with pytest.raises(Exception, match="is not pruned inside vLLM"):
         EngineArgs(str(zoo.path("tiny-gemma")), **options("divprune", keep=0.25)).create_engine_config()
+
+
+def test_gemma3_is_refused_because_vllm_for_cpus_lets_no_visual_token_see_a_later_one(tmp_path):
+    """Without pruning, vLLM's answer is that of transformers under a causal mask, and not that of transformers."""
+    import torch
+    from vllm import LLM, SamplingParams
+
+    import vispco
+    from vispco.data import dataset
+    from vispco.evaluation.encoded import apply_template
+    from vllm_plugin.random_models import gemma3
+
+    folder, served = gemma3(tmp_path / "gemma")
+    llm = LLM(str(served), dtype="float32", max_model_len=256, max_num_seqs=2, block_size=32, enforce_eager=True)
+    model, processor = vispco.load(str(folder), dtype=torch.float32)
+    (sample,) = dataset("test", "attribute", 1)
+    turns = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": sample.question}]}]
+    prompt = {"prompt": apply_template(processor, turns), "multi_modal_data": {"image": sample.images[0]}}
+    (found,) = llm.generate(prompt, SamplingParams(temperature=0, max_tokens=1, logprobs=5), use_tqdm=False)
+    ids = torch.tensor([found.prompt_token_ids])
+    pixels = processor.image_processor(images=list(sample.images), return_tensors="pt")["pixel_values"]
+    apart = []
+    for types in (ids == model.config.image_token_id, torch.zeros_like(ids)):
+        with torch.no_grad():
+            logits = model(input_ids=ids, pixel_values=pixels, token_type_ids=types.long()).logits[0, -1]
+        expected = logits.log_softmax(-1)
+        shown = found.outputs[0].logprobs[0].items()
+        apart.append(max(abs(each.logprob - float(expected[token])) for token, each in shown))
+    llm.llm_engine.engine_core.shutdown()
+    assert apart[0] > 100 * 1e-4 > 100 * apart[1]
 
 
 @pytest.mark.parametrize("most", [1.0, 0.5])

@@ -1,7 +1,5 @@
 """The verdict of all laws on one model, as data."""
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -18,7 +16,7 @@ Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no 
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """One law on one model. state: 'holds', 'broken', 'refused' or 'crash'."""
 
     law: str
@@ -35,7 +33,7 @@ class Report:
     why: str = ""
     scorer: str = "fastv"
     first: int = 1
-    findings: tuple[Finding, ...] = field(default_factory=tuple)
+    findings: tuple[_Finding, ...] = field(default_factory=tuple)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,7 +49,7 @@ def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter |
     except VispcoError as error:
         return Report(name, "refused", str(error), scorer)
     subject = Subject(model, prompter or prompter_for(model), scorer, first)
-    findings: list[Finding] = []
+    findings: list[_Finding] = []
     for law, check in LAWS.items():
         findings.append(_run_law(law, check, subject))
         if findings[-1].state == "refused" and not any(f.state == "holds" for f in findings):
@@ -59,24 +57,24 @@ def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter |
     return Report(name, *_verdict(findings), scorer, first, tuple(findings))
 
 
-def _run_law(law: str, check: Any, subject: Subject) -> Finding:
+def _run_law(law: str, check: Any, subject: Subject) -> _Finding:
     """Run one law; what goes wrong is part of the finding."""
     try:
         check(subject)
     except LawBrokenError as error:
-        return Finding(law, "broken", str(error))
+        return _Finding(law, "broken", str(error))
     except VispcoError as error:
-        return Finding(law, "refused", str(error))
+        return _Finding(law, "refused", str(error))
     except Exception as error:  # noqa: BLE001 - a crash is a finding
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
-        return Finding(
+        return _Finding(
             law, "crash", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({place})"
         )
-    return Finding(law, "holds")
+    return _Finding(law, "holds")
 
 
-def _verdict(findings: list[Finding]) -> tuple[Verdict, str]:
+def _verdict(findings: list[_Finding]) -> tuple[Verdict, str]:
     for state, verdict in (("broken", "wrong"), ("crash", "crash"), ("refused", "refused")):
         for finding in findings:
             if finding.state == state:

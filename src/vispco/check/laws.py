@@ -1,7 +1,5 @@
 """The laws of the engine, each run on one model: what holds, what is refused, and what is wrong."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

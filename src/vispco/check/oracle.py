@@ -4,8 +4,6 @@ Nothing of the engine is used here. The attention function of each layer is the 
 a mask in which dropped tokens are closed, and the weights that it returns choose what is dropped next.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

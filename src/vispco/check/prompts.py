@@ -4,8 +4,6 @@ Pictures are given as features (`mm_encoder_outputs`), as transformers' own `gen
 language model, and every vision tower takes pixels in its own way. Classes that take no features get pixels.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

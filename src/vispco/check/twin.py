@@ -4,8 +4,6 @@ Sizes are made small by the names that transformers' configs use for them. What 
 `overrides.yaml`.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import warnings
@@ -133,16 +131,7 @@ def twin_of(
         )
     torch.manual_seed(seed)
     model: PreTrainedModel = model_class(small)
-    _spread_weights(model)
-    try:
-        model.set_attn_implementation(attention)
-    except ValueError:  # some classes have eager attention only
-        model.set_attn_implementation("eager")
-    return model.eval()
-
-
-def _spread_weights(model: PreTrainedModel) -> None:
-    """Weights so large that attention prefers some tokens, and no part that is zero, which would hide mistakes."""
+    # Weights so large that attention prefers some tokens, and no part that is zero, which would hide mistakes.
     for name, parameter in model.named_parameters():
         with torch.no_grad():
             if not parameter.is_floating_point():
@@ -153,6 +142,11 @@ def _spread_weights(model: PreTrainedModel) -> None:
                 parameter.normal_(std=spread)
             elif "bias" in name or bool((parameter == 0).all()):
                 parameter.normal_(std=0.1)
+    try:
+        model.set_attn_implementation(attention)
+    except ValueError:  # some classes have eager attention only
+        model.set_attn_implementation("eager")
+    return model.eval()
 
 
 def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = None) -> None:
@@ -165,7 +159,8 @@ def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = Non
         _size_heads(data)
     for key, value in list(data.items()):
         if isinstance(value, dict) and "model_type" in value:
-            _shrink(value, text=_is_text(key, value))
+            other = any(word in key for word in ("vision", "audio", "qformer", "vq"))
+            _shrink(value, text=not other and "vocab_size" in value)
         elif key in sizes and isinstance(value, int) and not isinstance(value, bool):
             data[key] = min(value, sizes[key]) if key != "hidden_size" else sizes[key]
         elif key in sizes and isinstance(value, list) and all(isinstance(v, int) for v in value):
@@ -174,16 +169,6 @@ def _shrink(data: dict[str, Any], *, root: bool = False, text: bool | None = Non
             data[key] = [0, 1]
         elif key == "initializer_range":
             data[key] = 0.1
-
-
-def _is_text(key: str, value: Mapping[str, Any]) -> bool:
-    return (
-        "vision" not in key
-        and "audio" not in key
-        and "qformer" not in key
-        and "vq" not in key
-        and "vocab_size" in value
-    )
 
 
 def _pick_layers(data: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """`vispco ask`: a question about one's own picture, answered with all visual tokens and with fewer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

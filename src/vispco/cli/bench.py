@@ -1,7 +1,5 @@
 """`vispco bench`: the paper's hardware table, for this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

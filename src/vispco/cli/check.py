@@ -1,7 +1,5 @@
 """`vispco check`: the laws of pruning, run on a user's own model."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

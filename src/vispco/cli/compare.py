@@ -28,12 +28,12 @@ app = typer.Typer(
 
 
 @app.callback()
-def group() -> None:
+def _group() -> None:
     """Published methods, or searches, side by side."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchesOptions:
+class _SearchesOptions:
     """What is compared, and at which budgets."""
 
     budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5"
@@ -61,7 +61,7 @@ class SearchesOptions:
 def searches(
     model: ModelSpec,
     *,
-    options: SearchesOptions,
+    options: _SearchesOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,

@@ -27,7 +27,7 @@ class StoppedByUserError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralOptions:
+class _GeneralOptions:
     """How much every command says, and where."""
 
     quiet: Annotated[
@@ -80,17 +80,17 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option]
     )
     plugin = [PLUGIN] if NAMES_METHODS & {*signature.parameters} else []
-    hints = get_type_hints(GeneralOptions, include_extras=True)
+    hints = get_type_hints(_GeneralOptions, include_extras=True)
     general = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
-        for each in fields(GeneralOptions)
+        for each in fields(_GeneralOptions)
     ]
 
     @wraps(command)
     def run(**given: Any) -> Any:
         given.pop("config", None)
         plugins = given.pop("plugin", None) or ()
-        asked = GeneralOptions(**{each.name: given.pop(each.name) for each in fields(GeneralOptions)})
+        asked = _GeneralOptions(**{each.name: given.pop(each.name) for each in fields(_GeneralOptions)})
         _EFFECTIVE.clear()
         _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
         console.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)

@@ -5,8 +5,6 @@ without --json, a line comes now and then. --quiet leaves errors and warnings, -
 it took, --log-file keeps all of it with the time.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -30,7 +28,7 @@ SAID = logging.getLogger("vispco.said")
 _HANDLERS: list[logging.Handler] = []
 
 
-class Screen(logging.Handler):
+class _Screen(logging.Handler):
     """Lines on stderr, wherever that is at the time."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -57,7 +55,7 @@ def begin(*, quiet: bool = False, verbose: bool = False, log_file: Path | None =
     end()
     if quiet and verbose:
         raise InvalidInputError("--quiet and --verbose were both given. Keep one of them.")
-    screen = Screen(logging.WARNING if quiet or not is_first() else logging.DEBUG if verbose else logging.INFO)
+    screen = _Screen(logging.WARNING if quiet or not is_first() else logging.DEBUG if verbose else logging.INFO)
     _HANDLERS.append(screen)
     if log_file is not None and is_first():
         try:
@@ -93,7 +91,7 @@ def is_first() -> bool:
 
 def draws_bars() -> bool:
     """Whether there is a terminal, and nobody asked for quiet."""
-    screen = next((handler for handler in _HANDLERS if isinstance(handler, Screen)), None)
+    screen = next((handler for handler in _HANDLERS if isinstance(handler, _Screen)), None)
     return screen is not None and screen.level <= logging.INFO and sys.stderr.isatty()
 
 
@@ -114,7 +112,7 @@ def note_error(sentence: str) -> None:
             handler.emit(logging.LogRecord(SAID.name, logging.ERROR, "", 0, sentence, None, None))
 
 
-class Bar:
+class _Bar:
     """One thing that is under way."""
 
     def __init__(self, text: str) -> None:
@@ -148,9 +146,9 @@ class Bar:
 
 
 @contextmanager
-def bar(text: str) -> Iterator[Bar]:
+def bar(text: str) -> Iterator[_Bar]:
     """A bar on a terminal, lines elsewhere, for the length of a block."""
-    shown = Bar(text)
+    shown = _Bar(text)
     with shown.drawn:
         yield shown
 
@@ -158,7 +156,7 @@ def bar(text: str) -> Iterator[Bar]:
 class MethodProgress:
     """Progress of a comparison: which method of how many, and the samples of what is being measured."""
 
-    def __init__(self, shown: Bar, total: int, done: int) -> None:
+    def __init__(self, shown: _Bar, total: int, done: int) -> None:
         self._shown, self._total, self._done = shown, total, done
         self._name = "loading the model"
 

@@ -1,7 +1,6 @@
 """`vispco demo`: all of it, on the shipped model or on your own."""
 
-from __future__ import annotations
-
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import bar, fitted_table, say, show
+from vispco.cli.console import bar, fill_lines, fitted_table, say, show
 from vispco.cli.options import AsJson, Overwrite, spread
 from vispco.cli.place import run_folder
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
@@ -18,7 +17,7 @@ from vispco.report.demo.demo_options import DemoOptions
 
 
 @dataclass(frozen=True)
-class DemoModel(ModelSpec):
+class _DemoModel(ModelSpec):
     """The same, with a model to begin with."""
 
     name: Annotated[str, typer.Option("--model", help=MODEL)] = "tiny-qwen"
@@ -27,7 +26,7 @@ class DemoModel(ModelSpec):
 @spread
 def demo(
     *,
-    model: DemoModel,
+    model: _DemoModel,
     out: Annotated[Path, typer.Option(help="The run's folder; report.html is in it.")] = Path("runs/demo"),
     overwrite: Overwrite = False,
     options: DemoOptions,
@@ -48,7 +47,7 @@ def demo(
     """
     folder = run_folder(out, overwrite=overwrite)
     from vispco.report.demo.forecast import Forecast  # noqa: PLC0415
-    from vispco.report.demo.outcome import caption, outcome, outcome_table  # noqa: PLC0415
+    from vispco.report.demo.outcome import caption, large_layers, outcome, outcome_table  # noqa: PLC0415
     from vispco.report.demo.run_demo import run  # noqa: PLC0415
 
     settings = options.settings(model, asked, calibration, folder, threads, say)
@@ -57,6 +56,8 @@ def demo(
     rows = outcome(out)
     data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
     title = f"{model.name}, {options.scorer or 'joint search'}: {out}"
-    show(data, as_json=json, table=None if json else [fitted_table(*outcome_table(rows), title), caption(out)])
+    lead = fill_lines(large_layers(out), sys.stdout)
+    parts = [*([lead] if lead else []), fitted_table(*outcome_table(rows), title), caption(out)]
+    show(data, as_json=json, table=None if json else parts)
     if not json:
         typer.echo(f"{page} is ready: open it in a browser.")

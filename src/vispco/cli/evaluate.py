@@ -1,7 +1,5 @@
 """`vispco evaluate`: accuracy and cost of a model, unpruned, under a schedule, or as a search prunes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

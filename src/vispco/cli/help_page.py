@@ -1,7 +1,5 @@
 """The help of a command as plain text: options in groups, nothing cut off at 80 columns."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

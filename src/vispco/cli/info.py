@@ -1,7 +1,5 @@
 """`vispco info`: what a model is made of, and what pruning it would take, before any of it is run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import MethodProgress, bar, fitted_table, show
+from vispco.cli.console import MethodProgress, bar, fill_lines, fitted_table, show
 from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
 from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.core.runs.files import write_text
@@ -25,7 +26,7 @@ FILE = "methods.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodsOptions:
+class _MethodsOptions:
     """What is compared, and at which budgets."""
 
     budgets: Annotated[str, budgets_option()] = "0.9,0.5,0.3,0.2"
@@ -55,7 +56,7 @@ class MethodsOptions:
 def methods(
     model: ModelSpec,
     *,
-    options: MethodsOptions,
+    options: _MethodsOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task, for the search.")] = 6,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,
@@ -67,8 +68,9 @@ def methods(
     """Published methods side by side, by one account.
 
     Each as published, scaled to budgets, with random schedules, with compensation, and with a search on top. Accuracy by task with intervals, agreement with the unpruned model, accuracy on the items that a downsampled picture gets
-    wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex. The same
-    command continues a comparison that was stopped; with other methods, it adds them.
+    wrong, FLOPs, KV bytes, visual tokens of a mean layer, and measured time. Writes methods.json, .csv and .tex, and
+    leaderboard.json for the results folder of the repository. The same command continues a comparison that was stopped; with
+    other methods, it adds them.
 
     Examples:
 
@@ -93,7 +95,9 @@ def methods(
     )
     from vispco.compare.methods.fill import chosen_methods  # noqa: PLC0415
     from vispco.compare.methods.table import continued  # noqa: PLC0415
+    from vispco.evaluation.leaderboard import LeaderboardEntry  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
+    from vispco.families.tower_shape import account_sentence  # noqa: PLC0415
     from vispco.scorers import check_compensation  # noqa: PLC0415
     from vispco.scorers.chain import split_outside  # noqa: PLC0415
 
@@ -140,16 +144,23 @@ def methods(
 
             found = fill_table(setup, settings, table, on_method=progress.begin, on_rows=keep)
         details = {**found.details, **about, **facts(loaded.device), "hard_items": len(setup.hard)}
+        details["tower_share"] = setup.tower_share
         found = replace(found, details=details)
         compared = {label: each.to_dict() for label, each in found.paired(options.against).items()}
         found = replace(found, details={**details, "paired": {"against": options.against, "rows": compared}})
         found.save(folder.file(FILE))
         write_text(folder.file("methods.csv"), csv_text(found))
         write_text(folder.file("methods.tex"), latex_text(found, options.against))
+        tasks = {task: len(scores) for task, scores in found.rows[0].scores.items()}
+        compared_methods = ",".join(dict.fromkeys(row.method for row in found.rows if row.kind != "unpruned"))
+        details["options"] = {**details["options"], "methods": compared_methods}  # also those of earlier calls
+        LeaderboardEntry.of_run("compare methods", model.name, found.rows, tasks, details).write(folder)
         folder.finish()
     title = f"{model.name}, {found.seconds / 60:.1f} minutes: {folder.path / FILE}"
     show(found.to_dict(), as_json=json, table=None if json else fitted_table(*text_rows(found, options.against), title))
     if not json:
+        if setup.tower_share is not None:
+            typer.echo(fill_lines(account_sentence(setup.tower_share), sys.stdout))
         tell_next(folder.path, f"vispco report RUN {folder.path}  (on the page of a search in RUN)")
 
 

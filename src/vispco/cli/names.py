@@ -3,8 +3,6 @@
 Commands look most names up before they load a model. `refuse_unknown_names` is for those that they look up later.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """`vispco paper`: every table and figure of the paper for any model, by the commands that exist."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Where a command writes: the folder of a run, or a file beside the run that it is about."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

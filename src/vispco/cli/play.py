@@ -1,7 +1,5 @@
 """`vispco play`: a page on this machine to ask a model about one's own pictures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,7 +13,7 @@ from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budg
 
 
 @dataclass(frozen=True, kw_only=True)
-class SliderPruner(PrunerOptions):
+class _SliderPruner(PrunerOptions):
     """The same, with a slider for the budget."""
 
     budget: Annotated[str, budget_option("Where the slider begins: 0.5 or 50%.")] = "0.5"
@@ -26,7 +24,7 @@ class SliderPruner(PrunerOptions):
 
 
 @dataclass(frozen=True)
-class PlayModel(ModelSpec):
+class _PlayModel(ModelSpec):
     """The same, with a model to begin with."""
 
     name: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)] = "tiny-qwen"
@@ -34,9 +32,9 @@ class PlayModel(ModelSpec):
 
 @spread
 def play(
-    model: PlayModel,
+    model: _PlayModel,
     *,
-    pruning: SliderPruner,
+    pruning: _SliderPruner,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"

@@ -1,7 +1,5 @@
 """`vispco profile`: what a prefill takes on this device, measured once, so that a budget can be milliseconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`vispco recommend`: from a target in time, bytes, FLOPs or accuracy to one configuration, and how to deploy it."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import redirect_stdout
 from dataclasses import fields
@@ -14,7 +12,7 @@ import typer
 from vispco.cli.console import say, show
 from vispco.cli.options import AsJson, Seed, spread
 from vispco.cli.search import search
-from vispco.core.runs.files import write_json
+from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option
@@ -67,6 +65,7 @@ def recommend(
             "Give one target: --budget 0.5t (or 0.5, 40ms, 120MB), or --loss 1 (points of accuracy)."
         )
     folder = Path("runs") / f"{model.short_name}-recommend" if out is None else out
+    check_writable(folder / NAME)
     timed = budget is not None and Budget.of(budget).is_time
     if timed:
         check_profile(model.load()[0])  # told before minutes of searching

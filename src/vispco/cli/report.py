@@ -1,7 +1,5 @@
 """`vispco report` and `vispco plot`: what runs look like, as one page or as figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

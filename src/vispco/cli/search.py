@@ -39,7 +39,8 @@ def search(
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget.
 
-    All of it is kept in the folder of a run, and the same command continues an interrupted search.
+    All of it is kept in the folder of a run, and the same command continues an interrupted search. leaderboard.json there
+    is for the results folder of the repository.
 
     Examples:
 
@@ -55,7 +56,8 @@ def search(
     """
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
     from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.evaluation.frontier_tables import cheapest_near, points_table, tasks_table, verdict  # noqa: PLC0415  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import cheapest_near, points_table, tasks_table, verdict  # noqa: PLC0415
+    from vispco.evaluation.leaderboard import LeaderboardEntry  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
@@ -87,6 +89,7 @@ def search(
     fractions = options.fractions(fraction_at_size(loaded, processor, samples, say))
     batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
     tasks = task_spec.describe_tasks(test_spec, questions)
+    about_run = facts(loaded.device)
     with folder.held():
         frontier = run(
             loaded,
@@ -95,7 +98,7 @@ def search(
             spec=replace(spec, budgets=fractions, preset=row, effort=replace(effort, batch_size=batch)),
             directory=folder,
             test=questions,
-            facts={**facts(loaded.device), "model": model.name, "data": about, "tasks": tasks},
+            facts={**about_run, "model": model.name, "data": about, "tasks": tasks},
             show=draws_bars(),
             say=say,
         )
@@ -105,6 +108,8 @@ def search(
         if examples:
             say(f"examples for the page: {examples}")
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
+        unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
+        LeaderboardEntry.of_search(model.name, options.title, frontier, unpruned, about_run).write(folder)
         folder.finish()
     say("time to the first token, unpruned and at each budget")
     timed = time_budgets(loaded, processor, questions, PrunerSpec.load(folder.path), frontier)
@@ -113,7 +118,6 @@ def search(
     measured = [row.to_dict() for row in timed]
     show({**frontier.to_dict(), "out": str(folder.path), "timing": measured}, as_json=json, table=shown)
     if not json:
-        unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
         show(
             {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
         )

@@ -1,7 +1,5 @@
 """`vispco serve`: an OpenAI-compatible endpoint for a pruned model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,7 +16,7 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedPruner(PrunerOptions):
+class _ServedPruner(PrunerOptions):
     """The same, where a request may give another budget."""
 
     budget: Annotated[
@@ -34,7 +32,7 @@ class ServedPruner(PrunerOptions):
 def serve(
     model: ModelSpec,
     *,
-    pruning: ServedPruner,
+    pruning: _ServedPruner,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
         "127.0.0.1"
     ),

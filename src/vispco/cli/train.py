@@ -1,7 +1,5 @@
 """`vispco train`: the weights of a learned method, for a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`vispco vllm-args`: the arguments of vLLM's server for a pruned engine."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Annotated
 

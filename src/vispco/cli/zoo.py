@@ -1,7 +1,5 @@
 """`vispco zoo`: the shipped models, and how to make them again."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

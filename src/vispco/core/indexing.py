@@ -1,7 +1,5 @@
 """Gathering tokens by an index per sample, from tensors of any shape that has a token axis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

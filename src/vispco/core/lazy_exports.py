@@ -4,8 +4,6 @@
 names live, and `lazy_exports` gives it the `__getattr__` and `__dir__` that look them up.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

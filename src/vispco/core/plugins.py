@@ -3,8 +3,6 @@
 A file runs only where a user names it (`--plugin FILE`): with all rights of the user, as any script.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

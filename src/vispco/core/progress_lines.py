@@ -4,8 +4,6 @@ Lines go to the logger `vispco.progress`, at level INFO: without a handler they 
 command line shows them on stderr where it draws no bars, and writes them to `--log-file`.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from datetime import timedelta

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, overload
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
@@ -96,7 +96,11 @@ class Registry(Generic[T]):
         self._loaded = True  # first: an entry point's module may use this registry while it is imported
         for point in entry_points(group=self.group):
             try:
-                self._add(point, point.load())
+                item = point.load()
+                name = getattr(item, "name", None)
+                key = name if isinstance(name, str) and name else point.name
+                if self._items.get(key) is not item:  # its module may have registered it by the decorator
+                    self.register(item, name=key)
             except Exception as error:  # noqa: BLE001 - whatever another package raises, the rest must work
                 warnings.warn(
                     f"The {self.kind} {point.name!r} ({point.value}, an entry point of {self.group}) was skipped: "
@@ -104,12 +108,6 @@ class Registry(Generic[T]):
                     RegistryWarning,
                     stacklevel=4,
                 )
-
-    def _add(self, point: EntryPoint, item: Any) -> None:
-        name = getattr(item, "name", None)
-        key = name if isinstance(name, str) and name else point.name
-        if self._items.get(key) is not item:  # its module may have registered it by the decorator
-            self.register(item, name=key)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""`Schedule`: the retention of each decoder layer's input, relative to the original number of visual tokens."""
+"""`Schedule`: the retention before each decoder layer, and before blocks of the vision tower, relative to all visual tokens."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -31,15 +31,24 @@ def _whole(retention: Any, num_visual: Any) -> Any:
     return np.minimum.accumulate(counts, axis=-1)
 
 
+def whole_cells(tower: Sequence[float], cells: int) -> tuple[int, ...]:
+    """Whole cells of one picture that each block of the vision tower processes, at least one; see `Schedule.tower`."""
+    counts = _whole(np.asarray(tower, dtype=np.float64), np.asarray(cells))
+    return tuple(np.maximum(counts, min(cells, 1)).tolist())
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The retention r_0..r_{L-1} of every layer's input, in [0, 1], non-increasing; one for all samples or one each.
 
     retention: L numbers, or B tuples of L numbers (one schedule per sample).
         r_0 is what enters the language model: a scorer of embeddings or vision features may lower it.
+    tower: the retention before each block of the vision tower, the same for all samples; None where the tower is not cut.
+        What leaves there never reaches the language model: r_0 is at most that of the last block.
     """
 
     retention: tuple[float, ...] | tuple[tuple[float, ...], ...]
+    tower: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         rows = _rows(self.retention)
@@ -51,6 +60,16 @@ class Schedule:
                 f"The schedules of the samples have {sorted(lengths)} layers. Give every sample the same number of layers."
             )
         object.__setattr__(self, "retention", checked if per_sample else checked[0])
+        if self.tower is None:
+            return
+        tower = _checked(self.tower, " of the vision tower", "block")
+        object.__setattr__(self, "tower", tower)
+        first = max(row[0] for row in checked)
+        if first > tower[-1]:
+            raise InvalidInputError(
+                f"The retention is {tower[-1]:g} at the last block of the vision tower and {first:g} at layer 0. What leaves in "
+                "the tower cannot come back: lower the retention of the layers, or use Schedule.with_tower."
+            )
 
     @property
     def per_sample(self) -> bool:
@@ -63,7 +82,7 @@ class Schedule:
 
     def of_sample(self, place: int) -> Self:
         """The schedule of one sample; that of all where they share one."""
-        return type(self)(self.retention[place]) if self.per_sample else self  # type: ignore[arg-type]
+        return replace(self, retention=self.retention[place]) if self.per_sample else self  # type: ignore[arg-type]
 
     @property
     def num_layers(self) -> int:
@@ -74,10 +93,17 @@ class Schedule:
         """The retention as float64 [L] or [B, L]."""
         return torch.tensor(self.retention, dtype=torch.float64)
 
-    def counts(self, num_visual: Sequence[int]) -> Tensor:
+    def with_tower(self, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_blocks: int) -> Self:
+        """The same with a cut tower: block -> the retention from that block on. No layer keeps more than the last block."""
+        found = Schedule.stages(stages, num_blocks, "Block").retention
+        least = float(found[-1])  # type: ignore[arg-type]
+        return type(self)(_nested(self.tensor().clamp(max=least)), found)  # type: ignore[arg-type]
+
+    def counts(self, num_visual: Sequence[int], entering: Sequence[int] | None = None) -> Tensor:
         """Whole visual tokens that each layer processes: [B, L], int64, on the CPU.
 
-        round-half-up of r_i * N_v of the original N_v; never growing.
+        round-half-up of r_i * N_v of the original N_v; never growing. entering: what a cut tower left of them, picture by
+        picture; layers that keep as much as its last block keep all of it.
         """
         if self.per_sample and len(self.retention) != len(num_visual):
             raise InvalidInputError(
@@ -87,7 +113,13 @@ class Schedule:
         original = np.asarray(num_visual, dtype=np.int64).reshape(-1)
         if (original < 0).any():
             raise InvalidInputError(f"num_visual={original.tolist()} was given. Numbers of tokens are 0 or more.")
-        return torch.from_numpy(_whole(np.asarray(self.retention, dtype=np.float64), original))
+        retention = np.asarray(self.retention, dtype=np.float64)
+        counts = _whole(retention, original)
+        if entering is not None:
+            left = np.asarray(entering, dtype=np.int64)[:, None]
+            last = 1.0 if self.tower is None else self.tower[-1]
+            counts = np.where(retention >= last, left, np.minimum(counts, left))
+        return torch.from_numpy(counts)
 
     @classmethod
     def full(cls, num_layers: int) -> Self:
@@ -105,14 +137,16 @@ class Schedule:
         return cls.stages({layer: 0.0}, num_layers)
 
     @classmethod
-    def stages(cls, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_layers: int) -> Self:
+    def stages(
+        cls, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_layers: int, place: str = "Layer"
+    ) -> Self:
         """Layer -> the retention from that layer on, in any order; all tokens before the first stage (PyramidDrop)."""
         pairs = sorted(stages.items() if isinstance(stages, Mapping) else stages)
         retention = [1.0] * num_layers
         for number, (layer, keep) in enumerate(pairs):
             if not 0 <= layer < num_layers or (number and pairs[number - 1][0] == layer):
                 raise InvalidInputError(
-                    f"Layer {layer} was given for a stage. Name each layer once, from 0 to {num_layers - 1}."
+                    f"{place} {layer} was given for a stage. Name each {place.lower()} once, from 0 to {num_layers - 1}."
                 )
             retention[layer:] = [keep] * (num_layers - layer)
         return cls(tuple(retention))
@@ -136,7 +170,8 @@ class Schedule:
         return cls(_nested(torch.where(original[..., None] > 0, retention, 1.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"version": _FORMAT_VERSION, "retention": self.retention}
+        tower = {} if self.tower is None else {"tower": self.tower}
+        return {"version": _FORMAT_VERSION, "retention": self.retention, **tower}
 
     @classmethod
     @parsing("a schedule")
@@ -146,7 +181,7 @@ class Schedule:
             raise InvalidInputError(
                 'This is not a schedule: it has no list "retention". A schedule is {"version": 1, "retention": [1.0, ...]}.'
             )
-        return cls(data["retention"])
+        return cls(data["retention"], data.get("tower"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule as JSON; the file appears whole or not at all."""
@@ -166,22 +201,22 @@ def _rows(retention: Any) -> Sequence[Any]:
     return retention if isinstance(retention[0], list | tuple) else [retention]
 
 
-def _checked(row: Iterable[Any], where: str) -> tuple[float, ...]:
+def _checked(row: Iterable[Any], where: str, place: str = "layer") -> tuple[float, ...]:
     """One row as exact floats; noise of NOISE is forgiven and removed."""
     values: list[float] = []
     for layer, value in enumerate(row if isinstance(row, list | tuple) else [row]):
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-            raise InvalidInputError(f"The retention{where} at layer {layer} is {value!r}. Give a number in [0, 1].")
+            raise InvalidInputError(f"The retention{where} at {place} {layer} is {value!r}. Give a number in [0, 1].")
         if not -_NOISE <= value <= 1.0 + _NOISE:
-            raise InvalidInputError(f"The retention{where} at layer {layer} is {value:g}. It must lie in [0, 1].")
+            raise InvalidInputError(f"The retention{where} at {place} {layer} is {value:g}. It must lie in [0, 1].")
         if values and value > values[-1] + _NOISE:
             raise InvalidInputError(
-                f"The retention{where} grows from {values[-1]:g} at layer {layer - 1} to {value:g} at layer {layer}. "
+                f"The retention{where} grows from {values[-1]:g} at {place} {layer - 1} to {value:g} at {place} {layer}. "
                 "A token that has left cannot come back: lower the later value or raise the earlier one."
             )
         values.append(min(max(float(value), 0.0), values[-1] if values else 1.0))
     if not values:
-        raise InvalidInputError(f"The schedule{where} is empty. Give one retention per layer.")
+        raise InvalidInputError(f"The schedule{where} is empty. Give one retention per {place}.")
     return tuple(values)
 
 

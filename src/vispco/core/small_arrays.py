@@ -5,8 +5,6 @@ that nothing is synchronised. Code that serves both is written with what the two
 `library.fmin` and so on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias

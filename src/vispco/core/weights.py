@@ -1,7 +1,5 @@
 """Checks of weight files before they are read, and reading them without progress bars."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -12,12 +12,10 @@ from vispco.core.registry import Registry
 from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.exact import Exact
 from vispco.cost.floor import BudgetWarning, clamp_budget
 from vispco.cost.kv_bytes import KvBytes
 from vispco.cost.measured import Measured
-from vispco.cost.paper import Paper
-from vispco.cost.polynomial import PolynomialCost
+from vispco.cost.polynomial import Exact, Paper, PolynomialCost
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import Site, Workload

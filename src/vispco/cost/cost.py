@@ -1,7 +1,5 @@
 """Cost: the price of the tokens that each layer processes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -44,7 +42,7 @@ class Cost(ABC):
         at whole tokens. A cost with a formula overrides it.
         """
         self.check_layers(retention)
-        exact, most = workload.visual(retention), workload.full(self.num_layers).to(retention.device)
+        exact, most = workload.visual(retention), workload.most(self.num_layers).to(retention.device)
         below = torch.minimum(exact.detach().floor(), most - 1.0).clamp_min(0.0)
         part = exact - below  # in [0, 1]; 1 only where no token is missing
         order = part.detach().argsort(dim=-1, descending=True, stable=True)  # ties: the earlier layer first
@@ -102,7 +100,7 @@ class Cost(ABC):
         """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
         between them; or the unpruned model, where that takes more than it saves.
         """
-        least, whole = workload.least(self.num_layers), workload.full(self.num_layers)
+        least, whole = workload.least(self.num_layers), workload.most(self.num_layers)
         return torch.minimum(self.bill(least, workload), self.bill(whole, workload))
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:

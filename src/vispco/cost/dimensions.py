@@ -89,12 +89,13 @@ class Dimensions:
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
         number = getattr(torch, given.removeprefix("torch.")) if isinstance(given, str) else given
+        head_dim = text.to_dict().get("head_dim")  # a config whose layers differ does not tell it as an attribute
         return cls(
             num_layers=_size(text, "num_hidden_layers"),
             hidden=hidden,
             heads=heads,
             kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-            head_dim=_head_dim(text) or hidden // heads,
+            head_dim=head_dim if isinstance(head_dim, int) else hidden // heads,
             ffn=_size(text, "intermediate_size", "ffn_dim", "moe_intermediate_size"),
             gated=gated,
             windows=_windows(text),
@@ -145,12 +146,6 @@ def _size(text: Any, *names: str) -> int:
     raise UnsupportedModelError(
         f"The config {type(text).__name__} of the language model has no usable {' or '.join(names)}, which its cost needs."
     )
-
-
-def _head_dim(text: Any) -> int | None:
-    """Of most layers; a config whose layers differ does not tell it by asking."""
-    found = text.to_dict().get("head_dim")
-    return found if isinstance(found, int) else None
 
 
 def _windows(text: Any) -> tuple[int | None, ...]:

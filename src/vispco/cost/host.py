@@ -111,7 +111,10 @@ class HostPricing:
     @cached_property
     def full(self) -> Array:
         """The price of the unpruned model: [n]."""
-        return self.cost.host_price(self.whole, self)
+        given = self.workload.num_shown
+        if given is None:
+            return self.cost.host_price(self.whole, self)
+        return self.cost.host_price(np.repeat(given.numpy()[:, None], self.cost.num_layers, axis=1), self)
 
     @cached_property
     def divisor(self) -> Array:
@@ -125,7 +128,7 @@ class HostPricing:
 
     @property
     def whole(self) -> Array:
-        """The counts of the unpruned model: [n, L]."""
+        """The largest counts: [n, L]."""
         return np.repeat(self.visual[:, None], self.cost.num_layers, axis=1)
 
     @property
@@ -187,7 +190,10 @@ class HostPricing:
             choices = choices | found
         counts = self._without_needless_drops(counts)
         if self.cost.drop_price:
-            counts = self._on_stairs(counts)
+            # At the edge of a stair where that is just below; layers that have all of their tokens keep them.
+            text = self.text[:, None]
+            lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
+            counts = np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
         elif fill:
             counts = self._filled(counts, budget)
         return np.where(unpruned[:, None], self.whole, counts)
@@ -257,12 +263,6 @@ class HostPricing:
             counts = low + both * self.cost.host_most(low, both, room, budget, self)[:, None]
             falls[:, layer] &= ~join
         return counts
-
-    def _on_stairs(self, counts: Array) -> Array:
-        """Whole tokens at the edge of a stair where that is just below; layers that have all of their tokens keep them."""
-        text = self.text[:, None]
-        lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
-        return np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
 
     def _rounded(self, exact: Array, budget: Array) -> Array:
         """One rounding threshold per sample, the most generous that fits: layers that keep the same share round alike."""

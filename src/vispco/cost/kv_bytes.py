@@ -1,16 +1,14 @@
 """Bytes of the KV cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
 from vispco.cost.host import ALL, HostPricing
+from vispco.cost.polynomial import Numbers, like
 from vispco.cost.workload import Array, Workload
 
 
@@ -39,27 +37,16 @@ class KvBytes(Cost):
         return self._bytes(workload.tokens(workload.visual(retention)))
 
     def host_price(self, counts: Array, pricing: HostPricing) -> Array:
-        return self._host_bytes(counts + pricing.text[:, None])
+        return self._bytes(counts + pricing.text[:, None])
 
     def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
-        return self._host_bytes(retention * pricing.visual[:, None] + pricing.text[:, None])
+        return self._bytes(retention * pricing.visual[:, None] + pricing.text[:, None])
 
-    def _host_bytes(self, N: Array) -> Array:
-        size = self.dimensions
-        limit = np.array([ALL if window is None else window - 1 for window in size.windows])
-        found: Array = (np.minimum(N + self.generated, limit) * np.array(self._entry_bytes)).sum(axis=-1)
-        return found
-
-    def _bytes(self, N: Tensor) -> Tensor:
-        size = self.dimensions
-        limit = [torch.iinfo(torch.int64).max if window is None else window - 1 for window in size.windows]
-        entries = torch.minimum(N + self.generated, torch.tensor(limit, device=N.device))
-        return (entries * torch.tensor(self._entry_bytes, device=N.device)).sum(dim=-1)
-
-    @property
-    def _entry_bytes(self) -> list[int]:
-        """Bytes that each layer keeps for a token."""
+    def _bytes(self, N: Numbers) -> Numbers:
         size = self.dimensions
         alike = [2 * size.kv_heads * size.head_dim] * size.num_layers
         numbers = alike if size.layers is None else [layer.entries for layer in size.layers]
-        return [number * size.dtype_bytes for number in numbers]
+        limit = like(np.array([ALL if window is None else window - 1 for window in size.windows]), N)
+        entries = N + self.generated
+        found: Numbers = ((entries - (entries - limit).clip(0)) * like(np.array(numbers) * size.dtype_bytes, N)).sum(-1)
+        return found

@@ -4,8 +4,6 @@ Experts, latent attention, shared keys, gated or linear attention: the language 
 device), and its matrices are counted. Every matrix is used once a token; of the experts, as many as a token is sent to.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Milliseconds of a prefill, from a table that was measured once on a device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -12,14 +10,12 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.cost.cost import Cost
-from vispco.cost.exact import Exact
 from vispco.cost.host import HostPricing, as_array
+from vispco.cost.polynomial import Exact
 from vispco.cost.workload import Array, Workload
 
-NEAR, STEEP = (
-    0.02,
-    2.0,
-)  # a stair is taken for so small a share of the tokens, if they take so many times their share of time
+NEAR = 0.02  # the share of the tokens that a stair may be below
+STEEP = 2.0  # the multiple of their share of time that these tokens must take
 MARGIN = 0.03  # of a budget of time that is not planned with, at least: what a profile may be wrong by
 BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 

@@ -1,51 +1,40 @@
-"""Costs that are a polynomial in the tokens of each layer, with closed forms."""
-
-from __future__ import annotations
+"""FLOPs: costs that are a polynomial in the tokens of each layer, with closed forms; the real ones and the paper's."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import HostPricing, as_array
-from vispco.cost.layer_flops import LayerFlops
+from vispco.cost.host import HostPricing
 from vispco.cost.workload import Array, Workload
 
 LEAST_SAVING = 0.01
 """Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""
+Numbers = TypeVar("Numbers", Array, Tensor)
+
+
+def like(values: Array, numbers: Numbers) -> Numbers:
+    """An array as the numbers that it meets: an array, or a tensor on their device."""
+    return torch.from_numpy(values).to(numbers.device) if isinstance(numbers, Tensor) else values
 
 
 @dataclass(frozen=True)
 class PolynomialCost(Cost):
     """FLOPs of the decoder layers.
 
-    A layer with N tokens costs attention_linear * N + attention_quadratic * N^2 in its attention and ffn_linear * N in its
-    feed-forward network. Embedding and output head are the same for every schedule and are left out, as in the paper.
+    A layer with N tokens costs attention * N + pairs * N^2 in its attention and ffn * N in its feed-forward network.
+    Embedding and output head are the same for every schedule and are left out, as in the paper.
     """
 
     @property
     @abstractmethod
-    def layer_flops(self) -> LayerFlops:
-        """attention_linear, attention_quadratic and ffn_linear."""
-
-    @property
-    def attention_linear(self) -> int:
-        """FLOPs of the four projections of attention, per token."""
-        return self.layer_flops[0]
-
-    @property
-    def attention_quadratic(self) -> int:
-        """FLOPs of scores and weighted values, per pair of tokens."""
-        return self.layer_flops[1]
-
-    @property
-    def ffn_linear(self) -> int:
-        """FLOPs of the feed-forward network, per token."""
-        return self.layer_flops[2]
+    def layer_flops(self) -> tuple[int, int, int]:
+        """FLOPs of one layer: of attention per token and per pair of tokens, and of the feed-forward network per token."""
 
     @property
     def least_saving(self) -> float:
@@ -53,57 +42,41 @@ class PolynomialCost(Cost):
 
     @property
     def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """attention_linear, attention_quadratic and ffn_linear of each layer; all alike unless a cost says otherwise."""
+        """`layer_flops` of each layer; all alike unless a cost says otherwise."""
         attention, pairs, network = ((flops,) * self.num_layers for flops in self.layer_flops)
         return attention, pairs, network
-
-    @property
-    def quadratic(self) -> Array:
-        """FLOPs per pair of tokens, by layer: int64 [L]."""
-        return _host_vector(self.sizes[1])
-
-    def linear(self, workload: Workload) -> Tensor:
-        """FLOPs per token that enters layer i, without its part in the attention matrix: [L], int64."""
-        attention, _, ffn = self.sizes
-        return _weights(attention, ffn, workload.networks(self.num_layers))
 
     def price(self, counts: Tensor, workload: Workload) -> Tensor:
         """FLOPs of a prefill: counts [..., L] -> [...], int64, exact."""
         self.check_layers(counts)
-        return self._polynomial(workload.tokens(counts.long()), workload)
+        return self._polynomial(workload.tokens(counts.long()), workload.networks(self.num_layers))
 
     def relaxed(self, retention: Tensor, workload: Workload) -> Tensor:
         """FLOPs of a prefill: retention [..., L] -> [...], float64, differentiable."""
         self.check_layers(retention)
-        return self._polynomial(workload.tokens(workload.visual(retention)), workload)
-
-    def _polynomial(self, N: Tensor, workload: Workload) -> Tensor:
-        """N [..., L] is the N_i of the paper's appendix."""
-        quadratic = torch.from_numpy(self.quadratic).to(N.device)
-        return (N * (self.linear(workload).to(N.device) + quadratic * N)).sum(dim=-1)
+        return self._polynomial(workload.tokens(workload.visual(retention)), workload.networks(self.num_layers))
 
     def host_price(self, counts: Array, pricing: HostPricing) -> Array:
-        return self._host(counts + pricing.text[:, None], pricing)
+        return self._polynomial(counts + pricing.text[:, None], pricing.networks)
 
     def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
-        return self._host(retention * pricing.visual[:, None] + pricing.text[:, None], pricing)
+        return self._polynomial(retention * pricing.visual[:, None] + pricing.text[:, None], pricing.networks)
 
-    def _host(self, N: Array, pricing: HostPricing) -> Array:
-        found: Array = (N * (self._host_linear(pricing) + self.quadratic * N)).sum(axis=-1)
+    def _polynomial(self, N: Numbers, networks: tuple[int, ...]) -> Numbers:
+        """N [..., L] is the N_i of the paper's appendix: [...]."""
+        linear, quadratic = (like(values, N) for values in _coefficients(*self.sizes, networks))
+        found: Numbers = (N * (linear + quadratic * N)).sum(-1)
         return found
-
-    def _host_linear(self, pricing: HostPricing) -> Array:
-        attention, _, ffn = self.sizes
-        return _host_weights(attention, ffn, pricing.networks)
 
     def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:
         """By the root of a quadratic in place of a search."""
         full = np.maximum(pricing.full, 1)
         slack = host_limit(budget, full) - pricing.price(counts)
         N = counts + pricing.text[:, None]
+        linear, pairs = _coefficients(*self.sizes, pricing.networks)
         # m more tokens in n layers cost slope * m + n * quadratic * m^2
-        slope = ((self._host_linear(pricing) + 2 * self.quadratic * N) * member).sum(axis=1)
-        quadratic = (self.quadratic * member).sum(axis=1)
+        slope = ((linear + 2 * pairs * N) * member).sum(axis=1)
+        quadratic = (pairs * member).sum(axis=1)
         chosen = pricing.choices
         if chosen is not None:
             slope = slope + ((chosen.linear + 2 * chosen.quadratic * counts) * member).sum(axis=1)
@@ -119,7 +92,7 @@ class PolynomialCost(Cost):
 
     def host_share(self, start: Array, direction: Array, budget: Array, pricing: HostPricing) -> Array:
         """By the root of a quadratic in place of a search."""
-        linear, quadratic = self._host_linear(pricing), self.quadratic
+        linear, quadratic = _coefficients(*self.sizes, pricing.networks)
         N = start * pricing.visual[:, None] + pricing.text[:, None]
         slope = direction * pricing.visual[:, None]
         c = (N * (linear + quadratic * N)).sum(axis=1) - budget * pricing.full
@@ -136,24 +109,54 @@ class PolynomialCost(Cost):
         return np.where(c > 0, 0.0, share.clip(0.0, 1.0))
 
 
-@lru_cache(maxsize=256)
-def _host_vector(values: tuple[int, ...]) -> Array:
-    return np.array(values, dtype=np.int64)
+class Exact(PolynomialCost):
+    """Every matrix multiplication of a decoder layer, two FLOPs a multiply-add, as torch's FlopCounterMode counts them.
+
+    Knows grouped-query attention and gated feed-forward networks; for models whose layers are not all alike (experts,
+    latent attention, shared keys, linear attention) the matrices of each layer are counted. Sliding-window layers cost
+    N^2 like the others: their mask is dense, and dense attention multiplies what it then masks.
+    """
+
+    name: ClassVar[str] = "exact"
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        layers = self.dimensions.layers
+        if layers is None:
+            return super().sizes
+        return tuple(size.mixer for size in layers), tuple(s.pairs for s in layers), tuple(s.network for s in layers)
+
+    @property
+    def layer_flops(self) -> tuple[int, int, int]:
+        size = self.dimensions
+        projections = 4 * size.hidden * size.heads * size.head_dim + 4 * size.hidden * size.kv_heads * size.head_dim
+        return projections, 4 * size.heads * size.head_dim, (6 if size.gated else 4) * size.hidden * size.ffn
+
+
+class Paper(PolynomialCost):
+    """24 N D^2 + 4 N^2 D per layer (Section 3.1 and Appendix A): plain attention, and a plain FFN with D_ffn = 4 D."""
+
+    name: ClassVar[str] = "paper"
+
+    @property
+    def layer_flops(self) -> tuple[int, int, int]:
+        hidden = self.dimensions.hidden
+        return 8 * hidden**2, 4 * hidden, 16 * hidden**2
 
 
 @lru_cache(maxsize=256)
-def _host_weights(attention: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[int, ...]) -> Array:
-    """networks: how many feed-forward networks, in their order, process the tokens that enter each layer."""
-    found = np.array(attention, dtype=np.int64)
+def _coefficients(
+    attention: tuple[int, ...], pairs: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """FLOPs per token that enters each layer, and per pair of them: int64 [L] each.
+
+    networks: how many feed-forward networks, in their order, process the tokens that enter each layer.
+    """
+    linear = np.array(attention, dtype=np.int64)
     owners = [layer for layer, number in enumerate(networks) for _ in range(number)]
     for network, layer in enumerate(owners):
-        found[layer] += ffn[network]
-    return found
-
-
-@lru_cache(maxsize=256)
-def _weights(attention: tuple[int, ...], ffn: tuple[int, ...], networks: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(_host_weights(attention, ffn, networks))
+        linear[layer] += ffn[network]
+    return linear, np.array(pairs, dtype=np.int64)
 
 
 def host_limit(budget: Array, full: Array) -> Array:
@@ -162,8 +165,3 @@ def host_limit(budget: Array, full: Array) -> Array:
     limit = np.floor(budget * whole).astype(np.int64)
     limit = np.where((limit + 1) / whole <= budget, limit + 1, limit)
     return np.where(limit / whole <= budget, limit, limit - 1)
-
-
-def price_limit(budget: Tensor, full: Tensor) -> Tensor:
-    """`host_limit` of tensors."""
-    return torch.from_numpy(host_limit(as_array(budget), as_array(full)))

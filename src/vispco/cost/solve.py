@@ -12,7 +12,7 @@ from vispco.core.schedule import Schedule
 from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
 from vispco.cost.floor import clamp, flat
-from vispco.cost.host import HostPricing, as_array, largest_count, largest_number
+from vispco.cost.host import HostPricing, as_array, largest_number
 from vispco.cost.workload import Array, Workload
 from vispco.kernels import Kernel
 
@@ -27,21 +27,12 @@ def largest_fitting(fits: Fits, low: Tensor, high: Tensor, *, bits: int = 45) ->
     """The largest x in [low, high] with fits(x), to (high - low) / 2^bits: low, high [B] -> [B]. `low` must fit."""
     # A step on a small tensor has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
     # same binary fractions (5 and 3 divide `bits`), so that a sample's result does not depend on its batch.
-    return _on_host(lambda test, *ends: largest_number(test, *ends, bits=bits), fits, low, high)
-
-
-def largest_whole(fits: Fits, most: Tensor, *, parts: int = 16) -> Tensor:
-    """The largest integer in [0, most] that fits: most [B], int64 -> [B]. 0 must fit."""
-    return _on_host(lambda test, end: largest_count(test, end, parts=parts), fits, most)
-
-
-def _on_host(search: Callable[..., Array], fits: Fits, *ends: Tensor) -> Tensor:
-    device = ends[0].device
+    device = low.device
 
     def test(candidates: Array) -> Array:
         return as_array(fits(torch.from_numpy(candidates).to(device)))
 
-    return torch.from_numpy(np.asarray(search(test, *map(as_array, ends)))).to(device)
+    return torch.from_numpy(np.asarray(largest_number(test, as_array(low), as_array(high), bits=bits))).to(device)
 
 
 def solve_kernel(

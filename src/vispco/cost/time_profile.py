@@ -1,7 +1,5 @@
 """`TimeProfile`: prefill times measured once on a device, kept in the user's cache for `Measured` costs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -91,9 +89,9 @@ class TimeProfile:
             if not spread <= MOST_SPREAD
         ]
         for batch, row in zip(self.batches, table, strict=True):
-            found += scaling_faults(self.tokens, row.tolist(), f"tokens in a batch of {batch}")
+            found += _scaling_faults(self.tokens, row.tolist(), f"tokens in a batch of {batch}")
         for size, column in zip(self.tokens, table.T, strict=True):
-            found += scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=BATCH_SLACK)
+            found += _scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=BATCH_SLACK)
         return found
 
     def check(self, source: str) -> None:
@@ -105,7 +103,7 @@ class TimeProfile:
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write it, by default where `load` looks for it. One that cannot be true is refused."""
-        place = Path(path) if path is not None else profile_path(self.dimensions, self.device, self.dtype)
+        place = Path(path) if path is not None else _profile_path(self.dimensions, self.device, self.dtype)
         self.check(f"The profile for {place}")
         place.parent.mkdir(parents=True, exist_ok=True)
         data = {**asdict(self), "format": FORMAT, "facts": dict(self.facts or {})}
@@ -115,7 +113,7 @@ class TimeProfile:
     @classmethod
     def load(cls, dimensions: Dimensions, device: str, dtype: str) -> Self:
         """The profile of a model on a device; an error says how to make it."""
-        place = profile_path(dimensions, device, dtype)
+        place = _profile_path(dimensions, device, dtype)
         if not place.is_file():
             raise InvalidInputError(
                 f"A budget of time needs a profile of this model on {device} in {dtype}, and there is none ({place}). "
@@ -155,7 +153,7 @@ class TimeProfile:
         )
 
 
-def scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack: float = 1.0) -> list[str]:
+def _scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack: float = 1.0) -> list[str]:
     """Sizes whose times fall or rise as no machine's do, as a part of a sentence: the worst pair, if any."""
     pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= TWICE * work[i]]
     excess = [
@@ -167,7 +165,7 @@ def scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack
     return [f"a layer takes {times[i]:.3g} ms with {work[i]} and {times[j]:.3g} ms with {work[j]} {what}"]
 
 
-def profile_path(dimensions: Dimensions, device: str, dtype: str) -> Path:
+def _profile_path(dimensions: Dimensions, device: str, dtype: str) -> Path:
     """Where the profile of a model lies: $XDG_CACHE_HOME/vispco/profiles, or ~/.cache/vispco/profiles."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     sizes = {key: value for key, value in dimensions.to_dict().items() if key != "dtype_bytes"}

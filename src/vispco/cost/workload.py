@@ -56,6 +56,7 @@ class Workload:
     num_instruction: text tokens that scorers read; default: all of the text.
     num_read: visual tokens that never leave, since their output is read.
     planning_flops: what the plan itself takes (a predictor).
+    num_shown: visual tokens of the unpruned model, where a cut vision tower has left num_visual of them; default: as many.
     """
 
     num_text: Tensor
@@ -66,6 +67,7 @@ class Workload:
     num_instruction: Tensor | None
     num_read: Tensor
     planning_flops: Tensor
+    num_shown: Tensor | None
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Workload:
         num_instruction: Whole | None = None,
         num_read: Whole = 0,
         planning_flops: Whole = 0,
+        num_shown: Whole | None = None,
     ) -> None:
         for given in (site,) if isinstance(site, str) else site:
             if given not in get_args(Site):
@@ -94,6 +97,7 @@ class Workload:
         object.__setattr__(self, "num_instruction", asked)
         object.__setattr__(self, "num_read", _whole(num_read, "num_read"))
         object.__setattr__(self, "planning_flops", _whole(planning_flops, "planning_flops"))
+        object.__setattr__(self, "num_shown", None if num_shown is None else _whole(num_shown, "num_shown"))
 
     def tokens(self, counts: Tensor) -> Tensor:
         """All tokens that enter each layer: visual ones [..., L] and the text."""
@@ -105,6 +109,11 @@ class Workload:
 
     def full(self, num_layers: int) -> Tensor:
         """Counts of the unpruned model: [..., L]."""
+        shown = self.num_visual if self.num_shown is None else self.num_shown
+        return shown[..., None].expand(*shown.shape, num_layers)
+
+    def most(self, num_layers: int) -> Tensor:
+        """The largest counts: all that enters the language model: [..., L]."""
         return self.num_visual[..., None].expand(*self.num_visual.shape, num_layers)
 
     def least(self, num_layers: int) -> Tensor:
@@ -135,7 +144,7 @@ class Workload:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same with every tensor of numbers changed alike, such as `lambda numbers: numbers[:4]`."""
-        names = ("num_text", "num_visual", "num_instruction", "num_read", "planning_flops")
+        names = ("num_text", "num_visual", "num_instruction", "num_read", "planning_flops", "num_shown")
         numbers = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         shape = torch.broadcast_shapes(*(each.shape for each in numbers.values()))  # type: ignore[no-untyped-call]
         changed: Any = {name: change(each.expand(shape)) for name, each in numbers.items()}

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TypeVar, overload
+
+from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data.reading import ChartTask, TableTask, WordTask
-from vispco.data.scene import draw
+from vispco.data.sample import History, Question
+from vispco.data.scene import Scene, draw
 from vispco.data.several import ClipTask, PairTask, SeveralTask
-from vispco.data.tasks import AttributeTask, ComparisonTask, CountingTask, ExistenceTask, PositionTask
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from PIL.Image import Image
-
-    from vispco.data.sample import History, Question
-    from vispco.data.scene import Scene
-    from vispco.data.tasks import Task
+from vispco.data.tasks import AttributeTask, ComparisonTask, CountingTask, ExistenceTask, PositionTask, Task
 
 _ORDER = (AttributeTask, PositionTask, ExistenceTask, CountingTask, ComparisonTask, WordTask, ChartTask, TableTask)
 TASKS: dict[str, Task] = {kind.name: kind() for kind in _ORDER}

@@ -1,9 +1,8 @@
 """Tasks of reading: the word on a sign, the value of a bar, an entry of a table."""
 
-from __future__ import annotations
+from random import Random
 
-from typing import TYPE_CHECKING
-
+from vispco.data.sample import Question
 from vispco.data.scene import (
     COLORS,
     COLUMN_HEADERS,
@@ -12,17 +11,12 @@ from vispco.data.scene import (
     WORDS,
     Board,
     Mark,
+    Scene,
     ink_on,
     picture_size,
     tint,
 )
 from vispco.data.tasks import Task, how_many
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from vispco.data.sample import Question
-    from vispco.data.scene import Mark, Scene
 
 
 class WordTask(Task):

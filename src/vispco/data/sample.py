@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from PIL.Image import Image
+from PIL.Image import Image
 
 Question = tuple[str, str]  # question, answer
 History = tuple[tuple[str, str], ...]  # earlier (question, answer) turns of the same conversation

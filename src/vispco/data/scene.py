@@ -1,19 +1,14 @@
 """A drawn picture: its vocabulary, the scene as plain data, the board that lays it out, and `draw`, which gives pixels."""
 
-from __future__ import annotations
-
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from random import Random
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
 
 RGB = tuple[int, int, int]
 
@@ -101,12 +96,6 @@ def picture_size(rng: Random, difficulty: float, *, small: int = 84) -> tuple[in
     return round(side * math.sqrt(aspect)), round(side / math.sqrt(aspect))
 
 
-def _paper_color(rng: Random) -> RGB:
-    """A muted background, from grey to almost white with a tinge, so that the named colours stand out on it."""
-    level = rng.randint(165, 240)
-    return (level + rng.randint(-14, 14), level + rng.randint(-14, 14), level + rng.randint(-14, 14))
-
-
 def tint(rng: Random, color: str) -> RGB:
     """The named colour, a little off."""
     red, green, blue = (min(255, max(0, channel + rng.randint(-12, 12))) for channel in COLORS[color])
@@ -124,14 +113,13 @@ class Board:
     def __init__(self, rng: Random, size: tuple[int, int]) -> None:
         self.rng = rng
         self.width, self.height = size
-        self.paper = _paper_color(rng)
+        # A muted background, from grey to almost white with a tinge, on which the named colours stand out.
+        level = rng.randint(165, 240)
+        self.paper = (level + rng.randint(-14, 14), level + rng.randint(-14, 14), level + rng.randint(-14, 14))
         self.free = [(column, row) for row in range(4) for column in range(4)]
         rng.shuffle(self.free)
         self.marks: list[Mark] = []
-        self._strokes()
-
-    def _strokes(self) -> None:
-        """Faint lines behind everything."""
+        # Faint lines behind everything.
         for _ in range(self.rng.randint(0, 4)):
             shift = self.rng.choice((-28, 28))
             rgb = (self.paper[0] + shift, self.paper[1] + shift, self.paper[2] + shift)
@@ -195,7 +183,15 @@ _PixelBox = tuple[float, float, float, float]
 
 def draw(scene: Scene) -> Image.Image:
     """The picture of a scene: textured paper, then the marks in their order."""
-    image = Image.fromarray(_paper(scene))
+    # A slope of light over the page and a grain, both from the scene's texture seed.
+    rng = np.random.default_rng(scene.texture)
+    slope_x, slope_y, grain = rng.uniform(-12, 12), rng.uniform(-12, 12), rng.uniform(0, 6)
+    x = np.linspace(-1, 1, scene.width, dtype=np.float32)[None, :]
+    y = np.linspace(-1, 1, scene.height, dtype=np.float32)[:, None]
+    light = slope_x * x + slope_y * y + grain * rng.standard_normal((scene.height, scene.width), dtype=np.float32)
+    page = np.asarray(scene.paper, dtype=np.float32) + light[:, :, None]
+    pixels: np.ndarray = np.clip(page, 0, 255).astype(np.uint8)
+    image = Image.fromarray(pixels)
     pen = ImageDraw.Draw(image)
     for mark in scene.marks:
         box = (
@@ -207,24 +203,23 @@ def draw(scene: Scene) -> Image.Image:
         if mark.kind == "object":
             _object(pen, mark, box)
         elif mark.kind == "glyph":
-            _glyph(pen, mark, box)
+            center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+            font = _font(max(7, round((box[3] - box[1]) * 1.15)))
+            bold = (box[3] - box[1]) * 0.035
+            pen.text(
+                center,
+                mark.char.upper(),
+                fill=mark.rgb,
+                font=font,
+                anchor="mm",
+                stroke_width=bold,
+                stroke_fill=mark.rgb,
+            )
         elif mark.kind == "stroke":
             pen.line(box, fill=mark.rgb, width=max(1, min(scene.width, scene.height) // 60))
         else:
             pen.rectangle(box, fill=mark.rgb)
     return image
-
-
-def _paper(scene: Scene) -> np.ndarray:
-    """A slope of light over the page and a grain, both from the scene's texture seed."""
-    rng = np.random.default_rng(scene.texture)
-    slope_x, slope_y, grain = rng.uniform(-12, 12), rng.uniform(-12, 12), rng.uniform(0, 6)
-    x = np.linspace(-1, 1, scene.width, dtype=np.float32)[None, :]
-    y = np.linspace(-1, 1, scene.height, dtype=np.float32)[:, None]
-    light = slope_x * x + slope_y * y + grain * rng.standard_normal((scene.height, scene.width), dtype=np.float32)
-    page = np.asarray(scene.paper, dtype=np.float32) + light[:, :, None]
-    pixels: np.ndarray = np.clip(page, 0, 255).astype(np.uint8)
-    return pixels
 
 
 def _polygon(center: tuple[float, float], radii: Sequence[float], turn: float) -> list[tuple[float, float]]:
@@ -258,10 +253,3 @@ def _object(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
 @lru_cache(maxsize=256)
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)
-
-
-def _glyph(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
-    center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-    font = _font(max(7, round((box[3] - box[1]) * 1.15)))
-    bold = (box[3] - box[1]) * 0.035
-    pen.text(center, mark.char.upper(), fill=mark.rgb, font=font, anchor="mm", stroke_width=bold, stroke_fill=mark.rgb)

@@ -4,19 +4,14 @@ They ask what the attribute task asks. Which picture, or when in the video, is l
 asked for is in one picture of two, or in some frames.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from random import Random
+from typing import ClassVar
 
+from vispco.data.sample import Question
 from vispco.data.scene import Mark, Scene
 from vispco.data.tasks import AttributeTask, count_of
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from vispco.data.sample import Question
 
 FRAMES = 8
 _FRAMES_PER_SECOND = 2.0

@@ -1,18 +1,12 @@
 """Synthetic tasks: `Task`, and those of seeing (attribute, position, existence) and reasoning (counting, comparison)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from random import Random
+from typing import ClassVar
 
-from vispco.data.scene import COLORS, PLACES, SHAPES, Board, picture_size
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from vispco.data.sample import Question
-    from vispco.data.scene import Mark, Scene
+from vispco.data.sample import Question
+from vispco.data.scene import COLORS, PLACES, SHAPES, Board, Mark, Scene, picture_size
 
 
 class Task(ABC):
@@ -127,7 +121,7 @@ class PositionTask(Task):
         return [question for question, _ in questions]
 
 
-def third(value: float) -> int | None:
+def _third(value: float) -> int | None:
     """0, 1 or 2; None where it would be hard to say."""
     if min(abs(value - 1 / 3), abs(value - 2 / 3)) < _MARGIN:
         return None
@@ -135,7 +129,7 @@ def third(value: float) -> int | None:
 
 
 def place(x: float, y: float) -> str | None:
-    column, row = third(x), third(y)
+    column, row = _third(x), _third(y)
     return None if column is None or row is None else PLACES[row][column]
 
 

@@ -24,11 +24,15 @@ class EngineOptions:
 
     mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
     record: keep which visual tokens were live at each layer of the last prefill.
+    tower: the retention before each block of the vision tower; None where it is not cut. It is cut alike in both modes.
+    pixels: the share of their pixels with which pictures enter.
     """
 
     mode: Mode = "drop"
     relaxation: Relaxation | None = None
     record: bool = False
+    tower: tuple[float, ...] | None = None
+    pixels: float = 1.0
 
 
 class CallState(threading.local):
@@ -50,5 +54,6 @@ class CallState(threading.local):
     # of the last prefill:
     plan: TokenPlan | None = None
     sizes: Array | None = None  # see `TokenLayout.prompt_sizes`
+    tower: tuple[Array | None, Array | None] = (None, None)  # see `TokenLayout.passed`, `spent`
     counts: Tensor | None = None
     trace: list[Tensor] | None = None

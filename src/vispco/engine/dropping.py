@@ -50,7 +50,13 @@ class DropPass(PruningPass):
         self._places = _Places(None, layout)
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
         self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
-        if not (self.past or prefill.record or prefill.injections is not None or prefill.layers.key_sources):
+        if not (
+            self.past
+            or layout.gone is not None
+            or prefill.record
+            or prefill.injections is not None
+            or prefill.layers.key_sources
+        ):
             self.untouched = self.choices.untouched
 
     @property

@@ -41,7 +41,8 @@ from vispco.engine.model_checks import check_model
 from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
-from vispco.engine.vision import VisionTap, vision_record
+from vispco.engine.tower_cut import TowerCut
+from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
 from vispco.engine.wrappers import Detours, unwrap
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
@@ -75,6 +76,7 @@ class Engine:
         self._by_thread: tuple[str, ...] = ()
         self._tap: AttentionTap | None = None
         self._vision: VisionTap | None = None
+        self._tower: TowerCut | None = None
         self._signature = inspect.signature(self.base.forward)
         self._flash = False
         self._plans = KnownPlans(self.chain, self.map, masks=self.options.mode == "mask")
@@ -114,9 +116,14 @@ class Engine:
         for index, layer in enumerate(self.layers):
             self._hook_layer(index, layer)
         self._after(self.text, self._after_text)
+        if self.options.pixels != 1.0:
+            self._handles += interpolate_positions(self.family, self.model)
         if self.chain.needs_vision:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
+        if self.options.tower is not None:
+            self._tower = TowerCut(self.family, self.model, self.chain, self.options.tower, self.options.pixels)
+            self._tower.install()
         self._detours.install()
         self._by_thread = per_thread.install(self.base, self.family.call_attributes)
 
@@ -128,10 +135,10 @@ class Engine:
         self._checkpointed.refuse_from_now_on()
         names, self._by_thread = self._by_thread, ()
         per_thread.remove(self.base, names)
-        for tap in (self._tap, self._vision):
+        for tap in (self._tap, self._vision, self._tower):
             if tap is not None:
                 tap.remove()
-        self._tap = self._vision = None
+        self._tap = self._vision = self._tower = None
         self.state = CallState()
 
     def _is_back(self) -> bool:
@@ -227,11 +234,15 @@ class Engine:
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
             read = read_positions(answers, asked, self.family.given(inputs).shape[1])
             answers = self._written(inputs, past) if answers is None else answers
-            state.layout = self.family.layout(self.model, inputs, answers=answers, read=read, visual=visual)
+            pixels, given = self.options.pixels, {"answers": answers, "read": read, "visual": visual}
+            state.layout = self.family.layout(self.model, inputs, **given, pixels=pixels)
+            if pixels != 1.0:
+                self.family.check_pixels(self.model, state.layout)
         else:
             state.expected = self.family.check_without_pictures(self.model, inputs)
-        if self._vision is not None:
-            self._vision.begin(inputs)
+        for tap in (self._vision, self._tower):
+            if tap is not None:
+                tap.begin(inputs)
 
     def _written(self, inputs: dict[str, Any], past: int) -> Tensor | None:
         """Tokens that a generation has written already, in passes that begin from the prompt again: bool [B, N]."""
@@ -269,6 +280,8 @@ class Engine:
             state.current = self._continuation(embeddings, past)
             return
         self._checkpointed.note()
+        if self._tower is not None:
+            layout = self._tower.entering(layout)
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
         compensation = Compensation.of(plan, self.chain, layout)
@@ -280,7 +293,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written, compensation),
         )
-        state.plan, state.sizes = plan, layout.prompt_sizes
+        state.plan, state.sizes, state.tower = plan, layout.prompt_sizes, (layout.passed, layout.spent)
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

@@ -34,7 +34,9 @@ class MaskPass(PruningPass):
             self.listen(layer, call)
         if self.mask is None:
             return call.run()
+        gone = self.layout.gone
         keys = torch.ones(self.layout.visual.shape, device=call.query.device)
+        keys = keys if gone is None else keys.masked_fill(gone.to(keys.device), 0.0)
         return attend_masked(call, spread(self.mask.to(keys.device), self.layout.visual_index.to(keys.device), keys))
 
     def compensated(self, call: AttentionCall) -> AttentionCall:
@@ -54,10 +56,11 @@ class MaskPass(PruningPass):
         return hidden
 
     def hidden_keys(self, live: Tensor) -> Tensor | None:
-        if self.mask is None or live is self.layout.is_visual_slot:
+        if self.mask is None or (live is self.layout.is_visual_slot and self.layout.gone is None):
             return None
         alive = spread(live, self.layout.visual_index, torch.zeros_like(self.layout.visual))
-        return self.layout.visual & ~alive
+        dropped = self.layout.visual & ~alive
+        return dropped if self.layout.gone is None else dropped | self.layout.gone
 
     def _apply(self, layer: int, selection: Selection) -> None:
         chosen = selection.keep.float() if selection.mask is None else selection.mask

@@ -170,6 +170,9 @@ class PruningPass(Pass):
         self.call, self.call_places, self.call_live = call, self.places_now(), self.live
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
+        if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
+            self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
+            self.decided = 0
         if self.chooses_before(layer) and self.decided < layer:
             self.entry = Entry(layer, hidden, arguments)
             self.decide(layer, hidden)
@@ -179,7 +182,7 @@ class PruningPass(Pass):
         if self.choices.states_kept[layer]:
             self.previous = hidden
         if self.trace is not None:
-            self.trace.append(self.live)
+            self.trace.append(self.layout.in_shown(self.live))
         return hidden, arguments
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:

@@ -154,6 +154,33 @@ def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNe
     family = family_of(model)
     if needs:
         family.check_vision(model)
+    handles = interpolate_positions(family, model)
+    try:
+        return _encode(family, model, inputs, needs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def interpolate_positions(family: Family, model: nn.Module) -> list[Any]:
+    """Let a tower with learned positions take squares of another size than its own; handles of the hooks that do it."""
+
+    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        pixels = args[0] if args else kwargs["pixel_values"]
+        own = tuple(pixels.shape[-2:]) == (module.image_size, module.image_size)
+        return None if own else (args, {**kwargs, "interpolate_pos_encoding": True})
+
+    if not family.interpolates:
+        return []
+    tower = family.vision_tower(family.base(model))
+    return [
+        module.register_forward_pre_hook(enter, with_kwargs=True)
+        for module in tower.modules()
+        if hasattr(module, "interpolate_pos_encoding")
+    ]
+
+
+def _encode(family: Family, model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> dict[str, Any]:
     found = {}
     pictures = [name for name in family.picture_inputs if name != VIDEOS]
     for kind, names in (("image", pictures), ("video", [VIDEOS])):

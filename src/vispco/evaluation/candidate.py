@@ -29,6 +29,7 @@ class CandidateRun:
 
     def __init__(self, candidate: Candidate, chain: Chain, num_layers: int, num_samples: int) -> None:
         self._given = candidate if isinstance(candidate, Pruner) else None
+        self.pixels = 1.0 if self._given is None else self._given.pixels
         if isinstance(candidate, Pruner):
             chain, candidate = candidate.chain, candidate.schedule
         candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
@@ -65,7 +66,8 @@ class CandidateRun:
             return
         if self._given is not None:
             self._given.check(model)
-        self.counts, pruner = None, Pruner(self.chain, self._make_plan)
+        self.counts, pruner = None, Pruner(self.chain, self._make_plan, pixels=self.pixels)
+        pruner.prepared = True  # the evaluator reads pictures for it
         with pruner(model):
             yield
             self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)

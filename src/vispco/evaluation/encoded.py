@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vispco.data.sample import Sample
+    from vispco.pruner.pruner import Pruner
 
 IGNORE = -100
 VIDEOS = "pixel_values_videos"
@@ -70,8 +71,14 @@ class Encoded:
         return self.labels[:, self.length - max(self.answer_lengths) :] != IGNORE
 
 
-def encode(model: Any, processor: Any, samples: Sequence[Sample], *, answers: bool = False) -> Encoded:
-    """Samples -> one batch of model inputs. With `answers`, each reference answer follows its prompt, with labels."""
+def encode(
+    model: Any, processor: Any, samples: Sequence[Sample], *, answers: bool = False, pruner: Pruner | None = None
+) -> Encoded:
+    """Samples -> one batch of model inputs. With `answers`, each reference answer follows its prompt, with labels.
+
+    pruner: the one that they are for, which may make pictures smaller.
+    """
+    processor = processor if pruner is None else pruner.prepare(processor)
     return collate(model, processor, samples, [read(model, processor, s) for s in samples], answers=answers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -10,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vispco import cost
-from vispco.core.errors import InvalidInputError
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.data.files.samples import SampleSet
 from vispco.evaluation.batches import SampleBatch, answer_limits, batches
 from vispco.evaluation.candidate import Candidate, CandidateRun
-from vispco.evaluation.encoded import Encoded, end_tokens, pad_token
+from vispco.evaluation.encoded import Encoded, end_tokens, pad_token, read
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import Reference, answer_logits
 from vispco.evaluation.prefix_cache import PrefixCache
-from vispco.evaluation.tally import Tally, mean
+from vispco.evaluation.tally import Tally, TowerFlops, mean
 from vispco.families import family_of
+from vispco.pruner.picture_size import shrink_processor
 from vispco.scorers import Chain, ChainLike
 
 if TYPE_CHECKING:
@@ -89,6 +91,10 @@ class TaskEvaluator:
         self.reference = reference if reference is not None else Reference(model)
         self.prefixes = PrefixCache(share)
         self._answered: set[str] = set()
+        self.pixels = 1.0
+        self.whole: TaskEvaluator | None = None  # of which this one shows the pictures smaller
+        self._smaller: dict[float, TaskEvaluator] = {}
+        self._whole_pictures: dict[str, tuple[int, int]] = {}  # FLOPs of the tower and visual tokens, by sample
         self.num_layers = len(family_of(model).layers(model))
 
     def on(self, samples: SampleSet[Sample], *, progress: Progress | None = None) -> TaskEvaluator:
@@ -109,6 +115,14 @@ class TaskEvaluator:
 
     def many(self, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Several candidates in one pass over the data; what their unpruned first layers compute is computed once."""
+        shares = [1.0 if each is None else getattr(each, "pixels", 1.0) for each in candidates]
+        if self.whole is None and any(share != 1.0 for share in shares):
+            found: dict[int, Evaluation] = {}
+            for share in dict.fromkeys(shares):
+                places = [place for place, own in enumerate(shares) if own == share]
+                evaluations = self.at_pixels(share).many([candidates[place] for place in places])
+                found |= dict(zip(places, evaluations, strict=True))
+            return [found[place] for place in range(len(candidates))]
         runs = [self._run_of(candidate) for candidate in candidates]
         tallies = [Tally(self.costs) for _ in runs]
         shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
@@ -120,7 +134,7 @@ class TaskEvaluator:
                 tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 assert run.workload is not None  # noqa: S101 - likewise
-                tally.add_cost(run.counts, run.workload)
+                tally.add_cost(run.counts, run.workload, self._tower_flops(batch, encoded))
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
@@ -134,8 +148,37 @@ class TaskEvaluator:
             tally.evaluation(self.tasks, self.sample_set, details=self.details, scores=self.scores) for tally in tallies
         ]
 
+    def at_pixels(self, share: float) -> TaskEvaluator:
+        """The same evaluator with pictures that enter with a share of their pixels; KL is to the model on whole pictures."""
+        if share == 1.0 or self.whole is not None:
+            return self
+        if share not in self._smaller:
+            found = copy.copy(self)
+            found.whole, found.pixels, found.prefixes = self, share, PrefixCache(self.prefixes.memory)
+            found.store = FeatureStore(self.model, shrink_processor(self.processor, share))
+            self._smaller[share] = found
+        return self._smaller[share]
+
+    def _tower_flops(self, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
+        """What the vision tower took for a batch; None for towers that are not described."""
+        try:
+            spent = family_of(self.model).layout(self.model, encoded.inputs, pixels=self.pixels).tower_flops
+        except UnsupportedModelError:
+            return None
+        full, shown = torch.from_numpy(spent), torch.tensor(encoded.num_visual)
+        if self.whole is not None:
+            for sample in batch.samples:
+                if sample.id not in self._whole_pictures:
+                    tensors = read(self.model, self.processor, sample).tensors
+                    layout = family_of(self.model).layout(self.model, tensors)
+                    self._whole_pictures[sample.id] = (int(layout.tower_flops[0]), int(layout.num_visual[0]))
+            full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
+        return TowerFlops(torch.from_numpy(spent), full, shown)
+
     def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
+        if self.whole is None and getattr(candidate, "pixels", 1.0) != 1.0:
+            return self.at_pixels(candidate.pixels).kl(candidate, direction)  # type: ignore[union-attr]
         run = self._run_of(candidate)
         found: list[float] = []
         for number, batch in enumerate(self.batches):
@@ -187,7 +230,7 @@ class TaskEvaluator:
         if not self.reference.knows(encoded):
             record = self.prefixes.wanted(key, hold=hold)
             with self.prefixes.recording(key, self.model, run.chain) if record else nullcontext():
-                self.reference.learn(encoded)
+                self.reference.learn(self._whole_encoded(batch, encoded))
 
         def forward() -> torch.Tensor:
             with torch.no_grad():
@@ -196,6 +239,10 @@ class TaskEvaluator:
         logits = self._run(run, batch, encoded, key, forward, hold=hold)
         found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
         return found
+
+    def _whole_encoded(self, batch: SampleBatch, encoded: Encoded) -> Encoded:
+        """The same batch with whole pictures, for the reference."""
+        return encoded if self.whole is None else self.whole.store.encode(batch.samples, answers=True)
 
     def _run(
         self,

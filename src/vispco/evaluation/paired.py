@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from vispco.core.errors import InvalidInputError
 
 Scores: TypeAlias = Mapping[str, Sequence[float]]
@@ -71,6 +69,8 @@ def mcnemar(better: int, worse: int) -> float:
 
 def paired_difference(scores: Scores, against: Scores, *, draws: int = DRAWS, seed: int = 0) -> PairedDifference:
     """The candidate with `scores` held against another on the same items. The same seed gives the same interval."""
+    import numpy as np  # noqa: PLC0415 - help shows options of this package without it
+
     if not scores or {task: len(own) for task, own in scores.items()} != {t: len(o) for t, o in against.items()}:
         raise InvalidInputError(
             "Two candidates were compared that were not asked the same items. Evaluate both on the same tasks."

@@ -51,8 +51,8 @@ class Evaluation:
     """Quality and cost of one schedule.
 
     `accuracy` is the mean over tasks (each task counts the same, as in the paper); `low` and `high` bound it at 95 %.
-    `flops` holds, by cost model (`exact`, `paper`), the mean language-model prefill FLOPs of a sample; `fraction` the
-    same relative to the unpruned model. `kl` is the mean KL to the unpruned model, where it was asked for.
+    `flops` holds, by cost model (`exact`, `paper`), the mean language-model prefill FLOPs of a sample, and as `prefill` those
+    of the whole prefill where the vision tower is described; `fraction` the same relative to the unpruned model. `kl` is the mean KL to the unpruned model, where it was asked for.
     """
 
     tasks: tuple[TaskResult, ...]
@@ -110,7 +110,9 @@ class Evaluation:
     def cost_lines(self) -> str:
         """FLOPs, spending by sample, other figures and KL, as lines for people."""
         lines = [
-            f"{self.flops[name] / 1e9:.4g} GFLOPs a sample in the language model ({name}), {self.fraction[name]:.1%} of unpruned"
+            f"{self.flops[name] / 1e9:.4g} GFLOPs a sample "
+            + ("in the whole prefill, vision tower inside" if name == "prefill" else f"in the language model ({name})")
+            + f", {self.fraction[name]:.1%} of unpruned"
             for name in self.flops
         ]
         for name, spent in self.details.get("spending", {}).items():

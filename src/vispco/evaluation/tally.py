@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
     Score = Callable[[Sample, str], float]
 
 
+PREFILL = "prefill"  # the account of the whole prefill: vision tower, projector and language model, beside the costs of the latter
 BRIEF = 3  # skipped items that are named in a result without details: a sweep has hundreds of results
+
+
+@dataclass(frozen=True, eq=False)
+class TowerFlops:
+    """What vision tower and projector took for each sample, and what they take for the whole pictures: [B] each.
+
+    num_visual: visual tokens of the whole pictures, [B].
+    """
+
+    spent: Tensor
+    full: Tensor
+    num_visual: Tensor
 
 
 class Tally:
@@ -36,12 +50,22 @@ class Tally:
         self.kl: list[float] = []
         self.seconds = 0.0
 
-    def add_cost(self, counts: Tensor, workload: Workload) -> None:
-        """Prefill FLOPs of each sample from the tokens that its layers processed: counts [B, L]."""
+    def add_cost(self, counts: Tensor, workload: Workload, tower: TowerFlops | None = None) -> None:
+        """Prefill FLOPs of each sample from the tokens that its layers processed: counts [B, L].
+
+        tower: what its vision tower took, where that is known; then the whole prefill is accounted, too. Fractions are of what
+        the whole pictures take.
+        """
+        whole = workload if tower is None else replace(workload, num_shown=tower.num_visual)
         for name, cost in self.costs.items():
-            spent = cost.bill(counts, workload).double()
-            self.flops[name] += spent.tolist()
-            self.fractions[name] += (spent / cost.full(workload)).tolist()
+            spent, full = cost.bill(counts, workload).double(), cost.full(whole).double()
+            self._add(name, spent, full)
+            if name == "exact" and tower is not None:
+                self._add(PREFILL, spent + tower.spent, full + tower.full)
+
+    def _add(self, name: str, spent: Tensor, full: Tensor) -> None:
+        self.flops.setdefault(name, []).extend(spent.tolist())
+        self.fractions.setdefault(name, []).extend((spent / full).tolist())
 
     def add_answers(self, samples: Sequence[Sample], answers: Sequence[str], score: Score) -> None:
         for sample, text in zip(samples, answers, strict=True):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import TokenLayout
+from vispco.families.tower_modules import TowerModules, tower_modules
 from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
@@ -52,6 +53,8 @@ class Family:
     call_attributes: ClassVar[tuple[str, ...]] = ("rope_deltas",)
     """What `base(model)` keeps on itself from one pass of a generation to the next; by thread while it is pruned."""
     has_class_token: ClassVar[bool] = False
+    interpolates: ClassVar[bool] = False
+    """Whether the tower interpolates its positions for squares of another size than its own."""
     """Whether the vision tower puts a class token before the patches."""
 
     def base(self, model: nn.Module) -> nn.Module:
@@ -167,10 +170,12 @@ class Family:
         answers: Tensor | None = None,
         read: Tensor | None = None,
         visual: Tensor | None = None,
+        pixels: float = 1.0,
     ) -> TokenLayout:
         """Find the visual tokens of one forward pass with pictures from the inputs of `base(model)`.
 
-        answers, read: see `TokenLayout.build`. visual: bool [B, N], where they are, if the caller knows it.
+        answers, read: see `TokenLayout.build`. visual: bool [B, N], where they are, if the caller knows it. pixels:
+        the share of their pixels with which the pictures entered.
         """
         given = self.given(inputs)
         shape = given.shape[:2]
@@ -190,9 +195,18 @@ class Family:
         if read is not None:
             read = read.to(visual.device).expand(shape) if read.shape[-1] == shape[1] else None
         # The sizes may lie on a device, and most scorers never ask for them.
-        sizes, tower = functools.partial(self.image_sizes, model, inputs), functools.partial(self.tower_shape, model)
+        entered = {"pixels": pixels} if self.interpolates else {}
+        sizes = functools.partial(self.image_sizes, model, inputs, **entered)
+        tower = functools.partial(self.tower_shape, model)
         return TokenLayout.build(
-            visual, real, answers=answers, read=read, image_sizes=sizes, tower=lambda at: tower().sample_flops(at)
+            visual,
+            real,
+            answers=answers,
+            read=read,
+            image_sizes=sizes,
+            tower=lambda at: tower().sample_flops(at),
+            whole=lambda at: tower().whole(at),
+            pixels=pixels,
         )
 
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
@@ -259,6 +273,13 @@ class Family:
     def tower_shape(self, model: nn.Module) -> TowerShape:
         """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""
         return TowerShape.from_config(getattr(model, "config", None))
+
+    def check_pixels(self, model: nn.Module, layout: TokenLayout) -> None:
+        """Refuse pictures that did not enter with the share of their pixels that a pruner says, where a size tells it."""
+
+    def tower_modules(self, model: nn.Module) -> TowerModules:
+        """What a cut inside the vision tower hangs on; refused in a sentence where that is not known."""
+        return tower_modules(model, self.base(model))
 
     def vision_tower(self, model: nn.Module) -> nn.Module:
         """The module that turns pixels into patches."""

@@ -5,7 +5,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import runs_of
+from vispco.core.layout import TokenLayout
+from vispco.core.pixels import shrunk_side
 from vispco.families.family import Family, ImageSizes, TowerFamily, square
 
 
@@ -15,17 +18,27 @@ class Llava(TowerFamily):
     model_types = ("llava",)
     first_class = ("llava",)
     has_class_token = True
+    interpolates = True
 
-    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any], pixels: float = 1.0) -> ImageSizes | None:
         config: Any = self.base(model).config
-        vision = config.vision_config
-        side = vision.image_size // vision.patch_size
+        side = shrunk_side(config.vision_config.image_size // config.vision_config.patch_size, pixels)
         number = self.num_pictures(inputs, side * side)
         return None if number is None else ((1, side, side),) * number
 
-    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
+    def check_pixels(self, model: nn.Module, layout: TokenLayout) -> None:
+        if layout.has_visual and layout.image_sizes is None:
+            config: Any = self.base(model).config
+            side = shrunk_side(config.vision_config.image_size // config.vision_config.patch_size, layout.pixels)
+            raise InvalidInputError(
+                f"Pictures of {sum(layout.num_visual)} visual tokens came, but this pruner was made for pictures with "
+                f"{layout.pixels:g} of their pixels, {side} x {side} tokens each. Read them with the processor that "
+                "pruner.prepare(processor) gives."
+            )
+
+    def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:
         config: Any = self.base(model).config
-        side = config.vision_config.image_size // config.vision_config.patch_size
+        side = int(call["pixel_values"].shape[-1]) // int(config.vision_config.patch_size)
         return values[:, -side * side :].flatten(0, 1)  # without the class token, if it is there
 
 

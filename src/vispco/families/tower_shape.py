@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import Array, ImageSizes, TokenLayout
+from vispco.core.pixels import least_whole_side
 
 Segments: TypeAlias = "list[list[int]]"
 """For each block, the cells of each group of patches that attend to one another."""
@@ -21,9 +22,10 @@ class TowerShape:
 
     patch_inputs: numbers in one patch of pixels. cell: patches of a cell. class_tokens: before the patches of a picture.
     windows: for each block the side of its windows in cells, or None where a frame attends as a whole.
-    tile: the cells (rows, columns) of every picture, or None where pictures have sizes of their own.
+    tile: the cells (rows, columns) of every whole picture, or None where pictures have sizes of their own.
     projector: FLOPs for each cell behind the last block. taps: blocks behind which a merger more runs (DeepStack), with
     `tap` FLOPs for each cell. head_patch, head: FLOPs of a pooling head, for each patch and for each picture.
+    pools: the projector pools patches of the whole grid, so that a cut tower does not make it cheaper.
     """
 
     width: int
@@ -41,6 +43,7 @@ class TowerShape:
     tap: int = 0
     head_patch: int = 0
     head: int = 0
+    pools: bool = False
 
     @classmethod
     def from_config(cls, config: Any) -> TowerShape:
@@ -61,10 +64,10 @@ class TowerShape:
 
     def pictures(self, layout: TokenLayout) -> list[ImageSizes]:
         """The grids (frames, rows, columns) of each sample's pictures, in cells."""
-        if self.tile is not None:
+        sizes = layout.image_sizes
+        if sizes is None and self.tile is not None:
             rows, columns = self.tile
             return [((1, rows, columns),) * (number // (rows * columns)) for number in layout.num_visual]
-        sizes = layout.image_sizes
         if sizes is None:
             raise InvalidInputError(
                 "The sizes of the pictures did not come with the inputs, so the FLOPs of the vision tower are not known. "
@@ -72,6 +75,20 @@ class TowerShape:
             )
         index = layout.image_index.cpu().numpy()
         return [tuple(sizes[int(image)] for image in np.unique(row[row >= 0])) for row in index]
+
+    def whole(self, layout: TokenLayout) -> tuple[Array, Array]:
+        """FLOPs and visual tokens of each sample, had its pictures entered whole: int64 [B] each. Tiles are counted as shown."""
+
+        def side(cells: int) -> int:
+            return least_whole_side(cells, layout.pixels)
+
+        rows = self.pictures(layout)
+        if self.tile is None:
+            rows = [tuple((t, side(h), side(w)) for t, h, w in row) for row in rows]
+        else:
+            rows = [((1, *self.tile),) * len(row) for row in rows]
+        tokens = [sum(t * h * w for t, h, w in row) for row in rows]
+        return np.array([self.flops(row) for row in rows], dtype=np.int64), np.array(tokens, dtype=np.int64)
 
     def segments(self, pictures: ImageSizes) -> Segments:
         """The attention groups of each block for one sample's pictures, in cells."""
@@ -98,13 +115,22 @@ class TowerShape:
             total += token * sum(lengths) + 4 * inner * sum(length * length for length in lengths)
             total += self.tap * sum(groups) if number in self.taps else 0
         last = sum(segments[-1])
-        return total + self.projector * last + self.head_patch * last * self.cell + self.head * frames
+        projected = patches // self.cell if self.pools else last
+        return total + self.projector * projected + self.head_patch * last * self.cell + self.head * frames
 
     def sample_flops(self, layout: TokenLayout, cells: Array | None = None) -> Array:
         """FLOPs of each sample: int64 [B]. cells: see `flops`, [B, num_blocks]."""
         rows = self.pictures(layout)
         counts = [None] * len(rows) if cells is None else [list(map(int, row)) for row in cells]
         return np.array([self.flops(row, each) for row, each in zip(rows, counts, strict=True)], dtype=np.int64)
+
+
+def account_sentence(share: float) -> str:
+    """What a tower with this share of the whole prefill's FLOPs means for pruning."""
+    return (
+        f"Vision tower and projector take {share:.0%} of the whole prefill: pruning in the language model alone makes it at most "
+        f"{1 / share:.2g} times cheaper."
+    )
 
 
 def _groups(pictures: ImageSizes, side: int | None) -> list[int]:
@@ -190,7 +216,7 @@ def _gemma3(config: Any) -> TowerShape:
     vision = config.vision_config
     step = vision.image_size // vision.patch_size // int(config.mm_tokens_per_image**0.5)
     projector = 2 * vision.hidden_size * config.text_config.hidden_size
-    return _encoder(config, step, projector, head=_has_head(vision))
+    return replace(_encoder(config, step, projector, head=_has_head(vision)), pools=True)
 
 
 def _internvl(config: Any) -> TowerShape | None:

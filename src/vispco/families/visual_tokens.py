@@ -17,7 +17,15 @@ _LONGEST = 200  # times as long as wide: Qwen's processor refuses more
 
 
 def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[str, Any] | None = None) -> int:
-    """The number of visual tokens that the model's image processor makes of a picture, by its size in pixels.
+    """The number of visual tokens that the model's image processor makes of a picture, by its size in pixels."""
+    rows, columns, more = visual_grid(config, width, height, preprocessor)
+    return rows * columns + more
+
+
+def visual_grid(
+    config: Any, width: int, height: int, preprocessor: Mapping[str, Any] | None = None
+) -> tuple[int, int, int]:
+    """Rows and columns of visual tokens that the model's image processor makes of a picture, and the tokens beside them.
 
     preprocessor: what the model's preprocessor_config.json says; where it is not given, the published values are taken.
     """
@@ -25,13 +33,14 @@ def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[st
         raise InvalidInputError(f"An image of {width} × {height} pixels was given. Give sides of 1 or more.")
     kind = config.model_type
     if kind in _PIXELS:
-        return _of_many_sizes(config.vision_config, width, height, preprocessor or {}, _PIXELS[kind])
+        return *_of_many_sizes(config.vision_config, width, height, preprocessor or {}, _PIXELS[kind]), 0
     if kind == "llava":
         vision = config.vision_config
-        full = config.vision_feature_select_strategy == "full"
-        return int(vision.image_size // vision.patch_size) ** 2 + int(full)
+        side = int(vision.image_size // vision.patch_size)
+        return side, side, int(config.vision_feature_select_strategy == "full")
     if kind == "gemma3":
-        return int(config.mm_tokens_per_image)
+        side = round(config.mm_tokens_per_image**0.5)
+        return side, side, int(config.mm_tokens_per_image) - side * side
     raise UnsupportedModelError(
         f"How many visual tokens a picture becomes is not known for models of type {kind!r}. Give the number itself."
     )
@@ -39,7 +48,7 @@ def visual_tokens(config: Any, width: int, height: int, preprocessor: Mapping[st
 
 def _of_many_sizes(
     vision: Any, width: int, height: int, preprocessor: Mapping[str, Any], published: tuple[int, int]
-) -> int:
+) -> tuple[int, int]:
     """Sides are rounded to whole tokens, then scaled together into the processor's range of pixels."""
     if max(width, height) > _LONGEST * min(width, height):
         raise InvalidInputError(f"{width} × {height} pixels: one side may be {_LONGEST} times the other at most.")
@@ -54,4 +63,4 @@ def _of_many_sizes(
     elif rows * columns * unit**2 < least:
         scale = math.sqrt(least / (height * width))
         rows, columns = (math.ceil(side * scale / unit) for side in (height, width))
-    return int(rows * columns)
+    return int(rows), int(columns)

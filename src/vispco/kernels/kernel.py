@@ -72,17 +72,15 @@ class Kernel(ABC):
         if params.dtype in (torch.float16, torch.bfloat16):
             params = params.float()
         depth = torch.arange(num_layers, dtype=params.dtype, device=params.device)
-        retention = self._settle(self._curve(params, depth, gamma))
+        # Raw [..., L] is monotone and in range up to rounding; make it so exactly, and leave its gradient as it is.
+        raw = self._curve(params, depth, gamma)
+        value = raw.detach()
+        exact = value.clamp(self.r_min, 1.0).cummin(dim=-1).values
+        retention = raw + (exact - value)  # which is 0 or a rounding error, so the sum is `exact` to the last bit
         first = self.earliest_layer
         return (
             torch.cat([torch.ones_like(retention[..., :first]), retention[..., first:]], dim=-1) if first else retention
         )
-
-    def _settle(self, raw: Tensor) -> Tensor:
-        """Raw [..., L] is monotone and in range up to rounding; make it so exactly, and leave its gradient as it is."""
-        value = raw.detach()
-        exact = value.clamp(self.r_min, 1.0).cummin(dim=-1).values
-        return raw + (exact - value)  # exact - value is 0 or a rounding error, so the sum is `exact` to the last bit
 
     def _check(self, params: Tensor, num_layers: int, gamma: float | None) -> None:
         if num_layers < 2:

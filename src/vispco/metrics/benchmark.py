@@ -5,26 +5,19 @@ n + 1,000,000, n + 2,000,000, ..., or a column `g_index` with n. Its circular sc
 rotations are answered right. MME asks two questions about each picture; the answer to one is yes, to the other no.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
-from vispco.metrics.metric import METRICS
+from vispco.data.files.record import Record
+from vispco.metrics.metric import METRICS, Item
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vispco.data.files.record import Record
-    from vispco.metrics.metric import Item
-
-if TYPE_CHECKING:
-    Scored = Sequence[tuple[Record, float]]
+Scored = Sequence[tuple[Record, float]]
 
 _SHORT = "Answer with a single word or phrase."
 _LETTER = "Answer with the letter of the right option only."
@@ -184,7 +177,11 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
         )
     present = {plain(path.stem): path for path in sorted([*root.glob("*/*.tsv"), *root.glob("*.tsv")])}
     wanted = [benchmark(name) for name in names] if names is not None else [BENCHMARKS.get(name) for name in BENCHMARKS]
-    found = {entry.name: path for entry in wanted if (path := _file_of(entry, present)) is not None}
+    found: dict[str, Path] = {}
+    for entry in wanted:
+        stems = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
+        there = [present[stem] for stem in stems if stem in present]
+        found |= {entry.name: there[0]} if there else {}
     missing = [entry for entry in wanted if entry.name not in found]
     if not found or (names is not None and missing):
         looked = "; ".join(f"{entry.name}: {', '.join(name + '.tsv' for name in entry.files)}" for entry in missing)
@@ -192,11 +189,6 @@ def find(data_root: str | Path, names: Iterable[str] | None = None) -> dict[str,
             f"{root} does not have the file of {', '.join(entry.name for entry in missing)}. Names looked for: {looked}."
         )
     return found
-
-
-def _file_of(entry: Benchmark, present: dict[str, Path]) -> Path | None:
-    names = [plain(name + ending) for name in (*entry.files, entry.name) for ending in _ENDINGS]
-    return next((present[name] for name in names if name in present), None)
 
 
 def parse_tasks(tasks: str, data_root: str | Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:

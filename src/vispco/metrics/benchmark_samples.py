@@ -6,27 +6,23 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import within_pixels
-from vispco.data.files.record import Records, Skipped, SkipReport
-from vispco.data.files.samples import SampleSet, context_length, decoded, leave_out, open_data, refusal
+from vispco.data.files.record import Record, Records, Skipped, SkipReport
+from vispco.data.files.samples import SampleSet, context_length, decoded, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
+from vispco.data.sample import History, Sample
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from PIL.Image import Image
-
-    from vispco.data.files.record import Record
-    from vispco.data.sample import History, Sample
 
 
 class EvaluationSet(Records):
@@ -50,7 +46,7 @@ class EvaluationSet(Records):
 
     def _read(self) -> Iterator[Record | Skipped]:
         for entry in self.reader._read():  # noqa: SLF001  the same class
-            yield entry if isinstance(entry, Skipped) else entry.with_prompt(self.benchmark.prompt(entry))
+            yield entry if isinstance(entry, Skipped) else replace(entry, prompt=self.benchmark.prompt(entry))
 
     def score(self, prediction: str, record: Record) -> float:
         return self.benchmark.score(prediction, record)
@@ -157,14 +153,19 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
         family = str(model.config.model_type)
         patches = [getattr(processor.image_processor, name, None) for name in ("patch_size", "merge_size")]
         side = math.prod(size for size in patches if isinstance(size, int)) if None not in patches else 1
-        items = []
+        context, kept = context_length(processor, model), []
         for item in self.items:
             settings = replace(item.settings, family=family, side_multiple=side)
-            items.append(replace(item, settings=settings))
             template = protocol(settings.protocol).chat_template(family)
             if template is not None:
                 processor.chat_template = template
-        return self._readable(items, processor, context_length(processor, model))
+            refused = refusal(item.record, item.sizes, processor, context)
+            if refused is None:
+                kept.append(replace(item, settings=settings))
+            else:
+                self.skipped[item.task].leave_out(refused)
+        self._require(kept)
+        return BenchmarkSet(kept, self.skipped)
 
     def figures(self, scores: Mapping[str, float]) -> dict[str, dict[str, float]]:
         """Further figures of each benchmark that has some, from the scores by id."""
@@ -179,18 +180,6 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
     def held_out(self, limit: int, seed: int) -> BenchmarkSet:
         """At most `limit` of the questions and at most half of them, so that the others are left for a search."""
         kept = draw(self.items, min(limit, len(self) // 2), seed)
-        return BenchmarkSet(kept, self.skipped)
-
-    def _readable(self, items: Sequence[BenchmarkSample], processor: Any, context: int | None = None) -> BenchmarkSet:
-        """Without those whose pictures have a shape that the model's processor refuses; these are counted, too."""
-        kept = []
-        for item in items:
-            refused = refusal(item.record, item.sizes, processor, context)
-            if refused is None:
-                kept.append(item)
-            else:
-                leave_out(self.skipped[item.task], refused)
-        self._require(kept)
         return BenchmarkSet(kept, self.skipped)
 
     def _require(self, kept: Sequence[BenchmarkSample]) -> None:
@@ -266,7 +255,13 @@ def write_predictions(path: Path, samples: Sequence[Sample], predictions: Mappin
         if target.suffix.lower() == ".json":
             files.write_json(target, rows)
         else:
-            files.write_text(target, _as_table(rows))
+            # Tab-separated text, quoted as pandas reads it.
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            stream = io.StringIO()
+            writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n", restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+            files.write_text(target, stream.getvalue())
         written.append(target)
     return written
 
@@ -287,13 +282,3 @@ def _row_of(sample: Sample, prediction: str) -> dict[str, str]:
     if sample.task == "vizwiz":
         row["answers"] = row["answer"]
     return row
-
-
-def _as_table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Tab-separated text, quoted as pandas reads it."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()

@@ -8,15 +8,11 @@ benchmark's own rule and is kept.
 punctuation, means it whatever follows. Otherwise exactly one of the two must occur. "No idea" is not "no".
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from vispco.core.registry import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class Item(Protocol):
@@ -37,9 +33,8 @@ class Item(Protocol):
         """Further columns of the row, such as `category`."""
 
 
-if TYPE_CHECKING:
-    Metric = Callable[[str, Item], float]
-    """(prediction, item) -> score in [0, 1]. An empty prediction scores 0 in every metric."""
+Metric = Callable[[str, Item], float]
+"""(prediction, item) -> score in [0, 1]. An empty prediction scores 0 in every metric."""
 
 METRICS: Registry[Metric] = Registry("metric", "vispco.metrics")
 

@@ -8,17 +8,10 @@ Each rule gives a letter, UNDECIDED where it applies but the prediction does not
 apply and the next rule is asked. Some rules look for the letter of an option, others for its words.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from vispco.metrics.metric import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vispco.metrics.metric import Item
+from vispco.metrics.metric import METRICS, Item
 
 _UNDECIDED = ""
 
@@ -95,7 +88,7 @@ def _leading(text: str, options: Mapping[str, str]) -> str | None:
     return _UNDECIDED if others & set(options) - {letter} else letter
 
 
-def concluded(text: str, options: Mapping[str, str]) -> str | None:
+def _concluded(text: str, options: Mapping[str, str]) -> str | None:
     """As in "The answer is B", "B is correct": one conclusion, or several of which the last is said to be the final one."""
     found: list[tuple[int, str, bool]] = []
     for pattern in (_CONCLUDED, _CORRECT):
@@ -254,7 +247,7 @@ _RULES = (
     alone,
     _exact_text,
     _whole_text,
-    concluded,
+    _concluded,
     _concluded_text,
     _leading,
     _opening_text,

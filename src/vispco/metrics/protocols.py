@@ -7,22 +7,16 @@
 | `llava` | those of LLaVA-1.5's evaluation, which lmms-eval uses as well |
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
-from vispco.metrics.metric import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vispco.data.files.record import Record
-    from vispco.metrics.benchmark import Benchmark
-    from vispco.metrics.metric import Item
+from vispco.data.files.record import Record
+from vispco.metrics.benchmark import Benchmark
+from vispco.metrics.metric import METRICS, Item
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _SINGLE_WORD = "\nAnswer the question using a single word or phrase."

@@ -12,16 +12,10 @@ Where the gold answer is 0, there is no 5 % of it: the prediction must be 0. Yea
 right for 2019; `lenient_accuracy(..., exact_years=True)` asks for the year itself.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from vispco.metrics.metric import METRICS
-
-if TYPE_CHECKING:
-    from vispco.metrics.metric import Item
+from vispco.metrics.metric import METRICS, Item
 
 _TOLERANCE = 0.05
 _SCALES = {

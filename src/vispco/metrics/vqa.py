@@ -7,17 +7,10 @@ VLMEvalKit's rules, without its judge model, are here to compare with published 
 them against its functions. ChartQA and OCRBench need none: `relaxed` and `contains` are VLMEvalKit's rules already.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from vispco.metrics.metric import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vispco.metrics.metric import Item
+from vispco.metrics.metric import METRICS, Item
 
 _ENOUGH = 3  # people who agree
 _ARTICLES = {"a", "an", "the"}

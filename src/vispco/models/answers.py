@@ -1,19 +1,14 @@
 """Accuracy of a model on drawn samples, by plain batched `generate()`."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from PIL import Image
 
 from vispco.data.dataset import TASKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vispco.data.sample import Sample
+from vispco.data.sample import Sample
 
 MAX_NEW_TOKENS = 8
 BICUBIC = Image.Resampling.BICUBIC

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from PIL.Image import Resampling
+from PIL.Image import Image, Resampling
 from torch import Tensor
 from transformers.utils import cached_file
 
 from vispco.core.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from PIL.Image import Image
-
 SETTINGS = "video_preprocessor_config.json"
 FRAMES_PER_SECOND = 2.0  # what frames are taken for unless they say otherwise: the rate at which Qwen takes them
 STACKED = ("llava_next_video", "llava_onevision")
-TIMED = ("qwen3_vl",)  # a text for each temporal patch: its time, and the patch between the marks of a picture
+TIMED = (
+    "qwen3_vl",
+    "qwen3_vl_moe",
+)  # a text for each temporal patch: its time, and the patch between the marks of a picture
 JOINED = ("qwen2_vl", "qwen2_5_vl", *TIMED)
 
 

@@ -1,7 +1,5 @@
 """`vispco.load`: a model and its processor, by the name of a shipped model, a folder, or a hub id."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

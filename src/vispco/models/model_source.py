@@ -1,7 +1,5 @@
 """Names of models as a user gives them: a shipped model, a folder or a hub id; checked before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,7 +41,7 @@ def check_source(source: str | Path) -> None:
         )
 
 
-def check_config_source(model: str, also: Iterable[str] = ()) -> None:
+def _check_config_source(model: str, also: Iterable[str] = ()) -> None:
     """Refuse a path that is not there, with the nearest name. also: further names to suggest."""
     names = shipped.names()
     if (
@@ -62,12 +60,12 @@ def read_config(
 ) -> Any:
     """The transformers config of a shipped model, a folder, a hub id or a file. also: further names to suggest."""
     names = shipped.names()
-    check_config_source(model, also)
+    _check_config_source(model, also)
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
 
     try:
-        return AutoConfig.from_pretrained(source_of(model), revision=revision, trust_remote_code=trust_remote_code)
+        return AutoConfig.from_pretrained(_source_of(model), revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if isinstance(error, StrictDataclassError):  # its first line names the field alone
@@ -80,7 +78,7 @@ def read_config(
 
 def read_preprocessor(model: str) -> dict[str, Any]:
     """The settings of the image processor that lies beside a config; nothing where none does."""
-    place = Path(source_of(model))
+    place = Path(_source_of(model))
     file = (place if place.is_dir() else place.parent) / "preprocessor_config.json"
     if not file.is_file() or (place.is_file() and place.name != "config.json"):
         return {}
@@ -91,7 +89,7 @@ def read_preprocessor(model: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def source_of(model: str) -> str | Path:
+def _source_of(model: str) -> str | Path:
     """Where a model's files are: the folder of a shipped one, else what was given."""
     return shipped.path(model) if model in shipped.LOADABLE else model
 

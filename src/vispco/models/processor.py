@@ -13,7 +13,8 @@ import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.models.frames import FRAMES_PER_SECOND, STACKED, TIMED, FrameProcessor
+from vispco.models.frames import FRAMES_PER_SECOND, JOINED, STACKED, TIMED, FrameProcessor
+from vispco.models.picture_text import NESTED, OPTIONS, TENSORS, TILED, picture_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "smolvlm", *STACKED)
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "gemma3", "internvl", *TILED, *STACKED)
+TYPED = {"gemma3": "token_type_ids", **dict.fromkeys(JOINED, "mm_token_type_ids")}
+"""The input by which a model tells visual tokens from text, where it has one."""
 
 
 def load_processor(path: str | Path, **options: Any) -> Any:
@@ -48,17 +51,13 @@ class JoinedProcessor:
         if config.model_type not in FAMILIES:
             raise UnsupportedModelError(
                 f"No processor can be joined for models of type {config.model_type!r}; "
-                f"known types are {', '.join(FAMILIES)}. With torchvision installed, AutoProcessor may load it."
+                f"known types are {', '.join(FAMILIES)}. With torchvision, AutoProcessor may load it: pip install '.[vision]' in the "
+                "folder of your clone of vispco."
             )
         self.image_processor, self.tokenizer, self.config = image_processor, tokenizer, config
         self.video_processor = video_processor
         self.image_token = tokenizer.convert_ids_to_tokens(config.image_token_id)
         self.video_token = "" if video_processor is None else tokenizer.convert_ids_to_tokens(config.video_token_id)
-        if getattr(image_processor, "do_image_splitting", False):
-            raise UnsupportedModelError(
-                f"The pictures of this {config.model_type!r} model are cut into tiles, which needs its own processor. "
-                "Install torchvision and num2words."
-            )
         gemma = config.model_type == "gemma3"
         # Gemma3 writes its start token where an image belongs; the others write the image token itself.
         self.placeholder = tokenizer.convert_ids_to_tokens(config.boi_token_index) if gemma else self.image_token
@@ -67,29 +66,11 @@ class JoinedProcessor:
     @classmethod
     def from_pretrained(cls, path: str | Path, **options: Any) -> JoinedProcessor:
         tokenizer, config = (kind.from_pretrained(path, **options) for kind in (AutoTokenizer, AutoConfig))
-        pictures = None  # of the classes for video, frames alone are read here
-        if config.model_type not in STACKED:
+        pictures = None  # of this class for video, frames alone are read here
+        if config.model_type != "llava_next_video":
             pictures = AutoImageProcessor.from_pretrained(path, backend="pil", **options)
         known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
         return cls(pictures, tokenizer, config, FrameProcessor.for_model(pictures, config, path, **known))
-
-    def _expanded(self, images: BatchFeature, number: int) -> str:
-        """The text that stands for image `number`."""
-        config = self.config
-        if config.model_type == "gemma3":
-            end = self.tokenizer.convert_ids_to_tokens(config.eoi_token_index)
-            return f"\n\n{self.placeholder}{self.image_token * int(config.mm_tokens_per_image)}{end}\n\n"
-        if config.model_type == "llava":
-            height, width = images["pixel_values"][number].shape[-2:]
-            patch = config.vision_config.patch_size
-            full = config.vision_feature_select_strategy == "full"
-            return self.image_token * ((height // patch) * (width // patch) + full)  # type: ignore[no-any-return]
-        if config.model_type == "smolvlm":  # one tile a picture
-            tokens = (config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor) ** 2
-            around = "<fake_token_around_image>"
-            return f"{around}<global-img>{self.image_token * tokens}{around}"
-        merge = self.image_processor.merge_size**2
-        return self.image_token * (int(images["image_grid_thw"][number].prod()) // merge)  # type: ignore[no-any-return]
 
     def __call__(
         self,
@@ -121,27 +102,25 @@ class JoinedProcessor:
             if self.image_processor is None:
                 raise UnsupportedModelError(
                     f"Pictures of {self.config.model_type!r} models cannot be read without torchvision, frames of videos can. "
-                    "Install torchvision."
+                    "Install it: pip install '.[vision]' in the folder of your clone of vispco."
                 )
-            shown: Any = pictures
-            if self.config.model_type == "smolvlm":  # a row of pictures for each prompt
-                left = iter(pictures)
-                shown = [[next(left) for _ in range(prompt.count(self.placeholder))] for prompt in prompts]
-            processed = self.image_processor(images=shown, return_tensors="pt")
-            found |= {name: processed[name] for name in ("pixel_values", "image_grid_thw") if name in processed}
+            kind, counts = self.config.model_type, [prompt.count(self.placeholder) for prompt in prompts]
+            given = iter(pictures)
+            shown = [[next(given) for _ in range(count)] for count in counts if count] if kind in NESTED else pictures
+            processed = self.image_processor(images=shown, return_tensors="pt", **OPTIONS.get(kind, {}))
+            found |= {name: processed[name] for name in TENSORS if name in processed}
             number = 0
             for place, prompt in enumerate(prompts):
                 first, *rest = prompt.split(self.placeholder)
                 for part in rest:
-                    first += self._expanded(processed, number) + part
+                    first += picture_text(self, processed, number, counts[place]) + part
                     number += 1
                 prompts[place] = first
         kwargs.setdefault("add_special_tokens", self._begins(prompts))
         encoded = self.tokenizer(prompts, padding=padding, return_tensors=return_tensors, **kwargs)
         ids = torch.as_tensor(encoded["input_ids"])
         found |= {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
-        plain = dict.fromkeys(("llava", "smolvlm", *STACKED))
-        name = {"gemma3": "token_type_ids", **plain}.get(self.config.model_type, "mm_token_type_ids")
+        name = TYPED.get(self.config.model_type)
         if name is not None:
             found[name] = (ids == self.config.image_token_id).long()
             if videos:

@@ -31,7 +31,8 @@ ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a w
 class SampleBudgets:
     """The fraction of its language model's FLOPs that each sample of a batch may spend.
 
-    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model.
+    Of a budget of the whole prefill (0.4p) the vision tower is paid first, and the rest is left for the language model. Where
+    pictures enter with a share of their pixels, a budget is a fraction of what the whole pictures take.
     """
 
     def __init__(self, budget: BudgetLike, cost: Cost) -> None:
@@ -45,22 +46,25 @@ class SampleBudgets:
         """float64 [B]."""
         if self.budget.kind == "flops":
             return np.full(layout.batch_size, self.budget.amount)
-        tower, full = layout.tower_flops, self._full(layout)
-        share = (self.budget.amount * (tower + full) - tower) / full
-        raised = np.maximum(share - ROUNDING, self._floor(share, tower, full, layout))
+        tower, whole = layout.whole_pictures  # of the unpruned model
+        text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
+        size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
+        full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
+        spent = layout.tower_flops if layout.spent is None else layout.spent
+        share = (self.budget.amount * (tower + full) - spent) / full
+        raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
         return np.where(share >= 1.0, 1.0, raised)
 
-    def _full(self, layout: TokenLayout) -> Array:
-        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
-        return np.maximum(self.cost.full(Workload(text, visual, "entry", 0)).numpy().astype(np.float64), 1.0)
+    def _floor(self, share: Array, prices: tuple[Array, Array, Array], size: Workload) -> Array:
+        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget.
 
-    def _floor(self, share: Array, tower: Array, full: Array, layout: TokenLayout) -> Array:
-        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget."""
-        text, visual = (torch.from_numpy(layout.prompt_sizes[:, column].copy()) for column in (0, 1))
-        floor = self.cost.lowest_fraction(Workload(text, visual, "entry", 0)).numpy()
-        under = (share < np.minimum(floor, 1.0)) & (visual.numpy() > 0)
+        prices: of the unpruned tower, of the tower as it ran, and of the unpruned language model.
+        """
+        tower, spent, full = prices
+        floor = self.cost.lowest_fraction(size).numpy()
+        under = (share < np.minimum(floor, 1.0)) & (size.num_visual.numpy() > 0)
         if under.any():
-            lowest = float(np.where(under, (tower + floor * full) / (tower + full), 0.0).max())
+            lowest = float(np.where(under, (spent + floor * full) / (tower + full), 0.0).max())
             warnings.warn(
                 f"A budget of {self.budget.label} lies under the floor of {math.ceil(1000 * lowest) / 10:.4g}% of the whole "
                 f"prefill: what the vision tower and the text cost ({int(under.sum())} of {under.size} samples). It was raised "
@@ -76,7 +80,8 @@ class BudgetPlanner:
     """The engine's `Planner` for one budget: the shape's parameters, moved so that F <= B for **every** sample.
 
     The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. What was solved
-    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free.
+    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free. tower: the retention
+    before each block of a cut vision tower, see `Schedule.tower`.
     """
 
     def __init__(
@@ -88,10 +93,11 @@ class BudgetPlanner:
         *,
         chain: Chain | None = None,
         fill: bool = True,
+        tower: tuple[float, ...] | None = None,
     ) -> None:
         self.shape, self.kernel, self.budget, self.cost, self.fill = shape, kernel, budget, cost, fill
         self._budgets = SampleBudgets(budget, cost)
-        self.chain = chain
+        self.chain, self.tower = chain, tower
         self._solved: dict[tuple[Any, ...], Array] = {}
         self._plans = PlanMemory()
 
@@ -122,9 +128,9 @@ class BudgetPlanner:
         columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T]
         planning = torch.from_numpy(self._planning_flops(sizes))
         if self.chain is None:
-            text, visual, _, read = columns
-            first = self.kernel.earliest_layer
-            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning)
+            text, visual, _, read, *shown = columns
+            first, of = self.kernel.earliest_layer, shown[0] if shown else None
+            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning, num_shown=of)
         else:
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
         curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))

@@ -1,7 +1,5 @@
 """`FoundShape`: the result of a static search for one budget, a shape that holds for all samples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

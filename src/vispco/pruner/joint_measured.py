@@ -1,7 +1,5 @@
 """The planner of a joint search for budgets of time (`0.6t`, `40ms`) or of KV bytes (`120MB`)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

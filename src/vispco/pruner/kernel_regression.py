@@ -4,8 +4,6 @@
 for a batch that the engine sees, in few operations: all that does not depend on a sample is computed beforehand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

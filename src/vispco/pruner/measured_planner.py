@@ -1,7 +1,5 @@
 """Planners for budgets that are no fraction of the FLOPs: of time (`0.6t`, `40ms`) or of KV bytes (`120MB`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,7 +106,7 @@ def share_rows(kept: Array, sizes: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class TimeLimit:
+class _TimeLimit:
     """The limit of a batch: the sample that stands for it, and the share [1] of that sample's unpruned time.
 
     step: the fraction of the FLOPs that it comes to, in whole steps.
@@ -126,9 +124,9 @@ class TimeLimits:
     def __init__(self, budget: Budget, priced: Priced) -> None:
         self.budget, self.priced = budget, priced
         self.costs = MeasuredCosts(priced.dimensions)
-        self._known: dict[tuple[Any, ...], TimeLimit] = {}
+        self._known: dict[tuple[Any, ...], _TimeLimit] = {}
 
-    def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> TimeLimit:
+    def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> _TimeLimit:
         """For so many text and visual tokens."""
         cost = self.costs.at(batch, embeddings)
         key = (*size, batch, embeddings.device, embeddings.dtype)
@@ -136,7 +134,7 @@ class TimeLimits:
         if found is None:
             workload = self.priced.workload([size])
             share = time_share(self.budget, workload, cost)
-            found = self._known[key] = TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
+            found = self._known[key] = _TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
         return found
 
 

@@ -4,8 +4,6 @@ Another kind is one function, registered by `@PLANNERS.register(name=...)` or by
 `vispco.planners`. It may choose the chain by the budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -129,19 +129,16 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
         match = torch.einsum("qw,btw->bqt", self.queries, words).masked_fill(gap[:, None], -1e4)
         attended = torch.einsum("bqt,btw->bqw", match.softmax(-1), words).flatten(1)
         mean = words.masked_fill(gap[..., None], 0.0).sum(1) / observation.present.sum(-1, keepdim=True).clamp_min(1)
-        terms = self.terms(self._terms(observation, budget))
-        state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
-        params: Tensor = self.start + self.offset(state).float()
-        return params
-
-    def _terms(self, observation: Observation, budget: Tensor) -> Tensor:
-        """The budget as a number and as waves, and the sizes that say what it buys."""
+        # The budget as a number and as waves, and the sizes that say what it buys.
         dtype = self.offset.weight.dtype
         b = budget.to(observation.visual.device, dtype)[:, None]
         phase = b * torch.pi * torch.arange(1, _WAVES + 1, device=b.device)
         sizes = observation.sizes[:, :2].to(dtype).clamp_min(1)
         logs = sizes.log() / 5.0
-        return torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1)
+        terms = self.terms(torch.cat([b, phase.sin(), phase.cos(), logs, (logs[:, 1:] - logs[:, :1])], dim=-1))
+        state = self.trunk(torch.cat([seen, mean, attended, terms], dim=-1))
+        params: Tensor = self.start + self.offset(state).float()
+        return params
 
     def flops(self, num_text: int) -> int:
         """FLOPs of one prediction for an instruction of `num_text` tokens: what it adds to a prefill."""

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, PrunerStateError
-from vispco.core.layout import TokenLayout
+from vispco.core.layout import Array, TokenLayout
+from vispco.core.pixels import check_pixels
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
@@ -39,6 +40,7 @@ class Pruner:
         'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
     compensate: beta, how much attention text gives back to the visual tokens that are left: their logits += beta *
         log(shown / left). 0 is off. Default: what the chain says.
+    pixels: the share of its pixels with which a picture enters: read pictures with `pruner.prepare(processor)` then.
 
         with pruner(model):
             model.generate(**inputs)
@@ -54,6 +56,7 @@ class Pruner:
         record: bool = False,
         allocation: str | None = None,
         compensate: float | None = None,
+        pixels: float = 1.0,
     ) -> None:
         if not isinstance(schedule, Schedule) and not callable(schedule):
             raise InvalidInputError(
@@ -62,6 +65,7 @@ class Pruner:
             )
         self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
+        self.pixels, self.prepared = check_pixels(pixels), False
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
@@ -81,19 +85,20 @@ class Pruner:
         allocation: str | None = None,
         compensate: float | None = None,
         controller: str | None = None,
+        pixels: float | None = None,
     ) -> Pruner:
         """A saved pruner, or what a search found, at a budget: a fraction of each sample's unpruned language-model FLOPs.
 
         folder: what `save_pretrained` or `vispco export` wrote, the directory of a search, or a saved predictor; a path, or
             a repository on the hub (hub:owner/name).
-        budget: default: the one that the pruner was saved with. allocation, compensate: in place of those that it was made with.
+        budget: default: the one that the pruner was saved with. allocation, compensate, pixels: in place of what it was made with.
         controller: of a mean budget: 'integral' moves its price so that the mean holds while the traffic changes, which makes a
             plan depend on the inputs before it; 'none' leaves it as the calibration samples fixed it. Default: 'integral', with
             the state that it was saved with.
         """
         from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415 - only for what was saved
 
-        given: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
+        given: dict[str, Any] = {"allocation": allocation, "compensate": compensate, "pixels": pixels}
         spec = PrunerSpec.load(folder).at(budget)
         if controller is not None:
             spec = spec.with_controller(controller)
@@ -107,7 +112,7 @@ class Pruner:
         if self._spec is not None:
             return self._spec
         if isinstance(self.schedule, Schedule):
-            return PrunerSpec.of_schedule(self.chain, self.schedule)
+            return PrunerSpec.of_schedule(self.chain, self.schedule, pixels=self.pixels)
         raise PrunerStateError(
             f"This pruner plans by a {type(self.schedule).__name__}, which is code and cannot be saved. Make it with a Schedule, "
             "or with Pruner.from_pretrained from the folder of a search."
@@ -137,6 +142,13 @@ class Pruner:
             api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
         return url
 
+    def prepare(self, processor: Any) -> Any:
+        """The processor with which pictures are read for this pruner: the same, or one that makes them smaller."""
+        from vispco.pruner.picture_size import shrink_processor  # noqa: PLC0415 - only for what is made smaller
+
+        self.prepared = True
+        return processor if self.pixels == 1.0 else shrink_processor(processor, self.pixels)
+
     @contextmanager
     def __call__(self, model: nn.Module) -> Iterator[nn.Module]:
         """Prune inside the block; the model is as it was afterwards, also after an exception."""
@@ -147,9 +159,15 @@ class Pruner:
             self.remove(model)
 
     def apply(self, model: nn.Module) -> nn.Module:
-        """Prune from now on, until `remove`. Raises if the pruner was made for a model of another class or other sizes."""
+        """Prune from now on, until `remove`. Raises if the pruner was made for another model, or for smaller pictures than are read."""
         self.check(model)
-        options = EngineOptions(self.mode, self.relaxation, self.record)
+        if self.pixels != 1.0 and not self.prepared:
+            raise PrunerStateError(
+                f"This pruner lets pictures enter with {self.pixels:g} of their pixels, and no processor was made for it. Read the "
+                "pictures with processor = pruner.prepare(processor), then prune."
+            )
+        tower = getattr(self.schedule, "tower", None)
+        options = EngineOptions(self.mode, self.relaxation, self.record, tower, self.pixels)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -184,6 +202,25 @@ class Pruner:
                 "Nothing was recorded: make the pruner with record=True, and ask inside the block, after a prefill."
             )
         return engine.state.trace
+
+    def tower_survivors(self, model: nn.Module) -> list[Tensor]:
+        """For each block of a cut vision tower, the visual tokens that it processed in this thread's last prefill: bool [B, V]."""
+        passed = self._tower(model)[0]
+        return [torch.from_numpy(passed > block) for block in range(len(getattr(self.schedule, "tower", None) or ()))]
+
+    def tower_flops(self, model: nn.Module) -> Tensor:
+        """FLOPs of the cut vision tower and the choices in it in this thread's last prefill: int64 [B] on the host."""
+        return torch.from_numpy(self._tower(model)[1])
+
+    def _tower(self, model: nn.Module) -> tuple[Array, Array]:
+        engine = self._engine(model)
+        passed, spent = (None, None) if engine is None else engine.state.tower
+        if passed is None or spent is None:
+            raise PrunerStateError(
+                "No prefill with a cut vision tower was run under this pruner. Give a schedule with a tower part "
+                "(Schedule.with_tower), and ask inside the block, after a prefill."
+            )
+        return passed, spent
 
     def token_counts(self, model: nn.Module) -> Tensor:
         """The number of visual tokens that each layer of this thread's last prefill processed; int64 [B, L] on the host.
@@ -220,8 +257,9 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes = self.schedule, layout.num_visual
-            return self._plans.recall((schedule, sizes), lambda: TokenPlan(schedule.counts(sizes)))
+            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
+            entering = None if layout.shown is None else left
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:

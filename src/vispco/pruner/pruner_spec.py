@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vispco.core.errors import InvalidInputError, check_version, parsing
+from vispco.core.pixels import check_pixels
 from vispco.core.runs import files, provenance
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, BudgetLike
@@ -42,6 +43,7 @@ class PrunerSpec:
     cost: the unit of budgets, as `Cost.to_dict` gives it; None: that of the model.
     allocation: how tokens are divided over a prompt's pictures, in place of what the chains say.
     compensate: how much attention is given back (`Chain.compensate`), in place of what the chains say.
+    pixels: the share of its pixels with which a picture enters (`Pruner.prepare`).
     model, fingerprint: the model that it was made for, where known. versions: of the packages that wrote it.
     source, folder: what it was read from, as the user named it, and the folder of its files. Not saved.
     """
@@ -54,6 +56,7 @@ class PrunerSpec:
     fingerprint: Mapping[str, Any] | None = None
     allocation: str | None = None
     compensate: float | None = None
+    pixels: float = 1.0
     versions: Mapping[str, str] = field(default_factory=dict, compare=False)
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
@@ -69,6 +72,11 @@ class PrunerSpec:
             check_allocation(self.allocation)
         if self.compensate is not None:
             check_compensation(self.compensate)
+        if check_pixels(self.pixels) != 1.0 and self.budget is not None and Budget.of(self.budget).kind == "time":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given with pixels={self.pixels:g}, and the time of the whole picture is not known then. "
+                "Give milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
+            )
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -89,6 +97,7 @@ class PrunerSpec:
         allocation: str | None = None,
         compensate: float | None = None,
         controller: str | None = None,
+        pixels: float | None = None,
     ) -> PrunerSpec:
         """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
@@ -119,6 +128,7 @@ class PrunerSpec:
             )
         plain = None if wanted is None else wanted.plain
         options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
+        options |= {} if pixels is None else {"pixels": pixels}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
@@ -145,7 +155,7 @@ class PrunerSpec:
     def usual(model: str, budget: BudgetLike = BUDGET, **options: Any) -> PrunerSpec:
         """What prunes a model where a user names nothing: what was searched for a shipped model, else one step of divprune.
 
-        options: allocation and compensate, as `choose` takes them.
+        options: allocation, compensate and pixels, as `choose` takes them.
         """
         if not (SEARCHED / model / NAME).is_file():
             return PrunerSpec.choose(scorer=QUESTION_FREE, budget=budget, **options)
@@ -199,6 +209,8 @@ class PrunerSpec:
         if not self.source and self.fixed:
             text = self.planner.get("schedule")
             name = "unpruned" if self.unpruned else f"{name}, {text if isinstance(text, str) else 'a schedule'}"
+        if self.pixels != 1.0:
+            name = f"{name}, {self.pixels:.0%} of the pixels"
         return name if self.budget is None else f"{name} at {Budget.of(self.budget).label}"
 
     @property
@@ -215,6 +227,7 @@ class PrunerSpec:
             "budget": None if self.budget is None else Budget.of(self.budget).plain,
             "allocation": self.allocation,
             "compensate": self.compensate,
+            **({} if self.pixels == 1.0 else {"pixels": self.pixels}),
         }
 
     def at(self, budget: BudgetLike | None) -> Self:
@@ -252,7 +265,7 @@ class PrunerSpec:
             from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415 - only for budgets of time
 
             check_profile(model)
-        options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate}
+        options: dict[str, Any] = {"allocation": self.allocation, "compensate": self.compensate, "pixels": self.pixels}
         pruner = Pruner(*PLANNERS.get(self.kind)(spec, model), record=record, **options)
         pruner._spec = spec  # noqa: SLF001 - what it was made of
         return pruner
@@ -292,6 +305,7 @@ class PrunerSpec:
             "budget": self.budget,
             "allocation": self.allocation,
             "compensate": self.compensate,
+            "pixels": self.pixels,
             "cost": None if self.cost is None else dict(self.cost),
             "versions": dict(self.versions) or provenance.versions(),
         }
@@ -312,6 +326,7 @@ class PrunerSpec:
             budget=data.get("budget"),
             allocation=data.get("allocation"),
             compensate=data.get("compensate"),
+            pixels=data.get("pixels", 1.0),
             cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),

@@ -32,6 +32,10 @@ CONTROLLER = (
     "Of a mean budget: integral moves its multiplier so that the mean holds while the traffic changes, none leaves it fixed. "
     "[integral]"
 )
+PIXELS = (
+    "The share of its pixels with which a picture enters, such as 0.75: fewer tokens for tower and language model. Budgets stay "
+    "fractions of the whole picture's cost."
+)
 Scorer = Annotated[str, typer.Option(help="Which tokens stay, alone or as a chain (divprune+fastv): {scorers}.")]
 OneChain = Annotated[
     str | None,
@@ -42,6 +46,7 @@ Allocation = Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", sh
 OwnAllocation = Annotated[str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)]
 Compensation = Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)]
 OwnCompensation = Annotated[float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)]
+Pixels = Annotated[float | None, typer.Option(help=f"{PIXELS} [1, or by the run]", show_default=False)]
 Cost = Annotated[str, typer.Option(help="What a budget is a fraction of: {costs}.")]
 
 
@@ -113,6 +118,7 @@ class PrunerOptions:
     ] = None
     allocation: OwnAllocation = None
     compensate: OwnCompensation = None
+    pixels: Pixels = None
     controller: Annotated[str | None, typer.Option(help=CONTROLLER, show_default=False)] = None
 
     def spec(self, model: str, say: Callable[[str], None] = lambda _: None) -> PrunerSpec:
@@ -130,7 +136,9 @@ class PrunerOptions:
                 f"No search was given for {model}, so {QUESTION_FREE} prunes it in one step. `vispco search {model}` finds a better "
                 "way, for --pruner."
             )
-        return PrunerSpec.usual(model, **{name: given[name] for name in ("budget", "allocation", "compensate")})
+        return PrunerSpec.usual(
+            model, **{name: given[name] for name in ("budget", "allocation", "compensate", "pixels")}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +175,7 @@ class PruningOptions:
     ] = None
     allocation: Allocation = None
     compensate: Compensation = None
+    pixels: Pixels = None
 
     def spec(self) -> PrunerSpec:
         """How the model is pruned. What is wrong with it is refused now, before a model is loaded."""

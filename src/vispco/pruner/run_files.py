@@ -1,7 +1,5 @@
 """Files of a search: config, metrics, the shapes and the frontier that it found, the predictor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Saved pruners, folders of searches, saved predictors and repositories on the hub, read as a `PrunerSpec`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,12 +62,8 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
         return _of_predictor(folder, kind)
     if kind is not None:
         raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
-    return _of_run(folder)
-
-
-def _of_run(folder: Path) -> PrunerSpec:
-    """The spec of a search's result, from the files of its folder."""
-    if not _is_snapshot(folder):
+    # The spec of a search's result, from the files of its folder.
+    if not ((folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"):
         check_complete(folder)
     config = disk.read_config(folder)
     try:
@@ -120,11 +114,6 @@ def _model_type(config: Path) -> str | None:
     except InvalidInputError:
         return None  # reported by who reads it
     return None if kind is None else str(kind)
-
-
-def _is_snapshot(folder: Path) -> bool:
-    """Whether a folder is the hub's cache of a repository: its files are links to blobs, which the hub's client checks."""
-    return (folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"
 
 
 def _download(name: str) -> Path:

@@ -23,7 +23,6 @@ from vispco.report.payload import (
     Bench,
     BudgetRow,
     ChainRow,
-    Convergence,
     Curve,
     Example,
     MethodRow,
@@ -33,7 +32,7 @@ from vispco.report.payload import (
     Summary,
     TaskRow,
 )
-from vispco.report.run_files import RunFiles, areas, bench, comparison, method_table, provenance, read
+from vispco.report.run_files import RunFiles, areas, bench, comparison, method_tables, provenance, read
 from vispco.report.summary import summarize
 from vispco.version import __version__
 
@@ -63,6 +62,8 @@ def build(
     axis = Axis(chosen, "fraction")
     entries = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
     shown = tuple(_run(*entry) for entry in entries)
+    owners = _owners(entries)
+    pictures = tuple(replace(one, run=label) for files, label in owners for one in files.examples)
     return Payload(
         title=title or _title(shown, folders),
         cost_model=chosen,
@@ -70,9 +71,9 @@ def build(
         budgets=tuple(
             BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
         ),
-        summary=_summary(entries, pictures := _examples(entries)),
+        summary=_summary(entries, pictures),
         examples=pictures,
-        convergence=_convergence(entries),
+        convergence=tuple(replace(one, run=label) for files, label in owners for one in progress.convergence(files)),
         hypervolume=(curves := _curves(entries)),
         equal_terms=tuple(_equal_terms(curves)),
         spaces=_spaces(entries, budgets),
@@ -80,7 +81,7 @@ def build(
         methods=_methods(entries),
         areas=tuple(areas(files) for files in folders if files.areas is not None),
         comparisons=tuple(table for f in folders if f.comparison is not None for table in comparison(f, f.comparison)),
-        published=tuple(method_table(f, f.methods) for f in folders if f.methods is not None),
+        published=tuple(table for files in folders for table in method_tables(files)),
         bench=tuple(bench(files) for files in folders if files.bench is not None),
         provenance=tuple(source for files in folders for source in provenance(files)),
         vispco=__version__,
@@ -204,18 +205,10 @@ def _owners(entries: list[_Named]) -> list[tuple[RunFiles, str]]:
     return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in entries)]
 
 
-def _examples(entries: list[_Named]) -> tuple[Example, ...]:
-    return tuple(replace(one, run=label) for files, label in _owners(entries) for one in files.examples)
-
-
 def _summary(entries: list[_Named], examples: tuple[Example, ...]) -> Summary | None:
     """Of the first search that has one."""
     found = (summarize(files, label, line, examples) for files, label, line, kind in entries if kind == "searched")
     return next((one for one in found if one is not None), None)
-
-
-def _convergence(entries: list[_Named]) -> tuple[Convergence, ...]:
-    return tuple(replace(one, run=label) for files, label in _owners(entries) for one in progress.convergence(files))
 
 
 def _curves(entries: list[_Named]) -> tuple[Curve, ...]:

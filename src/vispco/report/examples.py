@@ -59,8 +59,9 @@ def collect(
         states = []
         for budget, plan in sorted(choices.items()):
             pruner = plan if isinstance(plan, Pruner) else Pruner(chain, plan, record=True)
+            shown = encoded if pruner.pixels == 1.0 else encode(model, processor, [sample], pruner=pruner)
             with pruner(model):
-                answer = _answer(model, processor, encoded, max_new_tokens)
+                answer = _answer(model, processor, shown, max_new_tokens)
                 depth = layers_of_tokens(pruner.survivors(model))
             packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
             states.append(ExampleState(budget, answer, pack(packed.tolist()), _correct(sample, answer)))

@@ -238,9 +238,25 @@ def comparison(files: RunFiles, found: Comparison) -> list[Bench]:
     return shown
 
 
-def method_table(files: RunFiles, found: MethodTable) -> Bench:
-    """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+)."""
-    return Bench(f"{files.name}, published methods", *text_rows(found))
+def method_tables(files: RunFiles) -> list[Bench]:
+    """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+).
+
+    Two tables that a page is wide enough for: averages and costs, then accuracy by task. None where nothing was compared.
+    """
+    if files.methods is None:
+        return []
+    columns, rows = text_rows(files.methods)
+    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    tasks = [place for place in shown if columns[place] in files.methods.tasks]
+    parts = {"averages and costs": [place for place in shown if place not in tasks], "accuracy by task, %": [0, *tasks]}
+    return [
+        Bench(
+            f"{files.name}: {name}",
+            tuple(columns[place] for place in places),
+            tuple(tuple(row[place] for place in places) for row in rows),
+        )
+        for name, places in parts.items()
+    ]
 
 
 def _flat(row: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -132,6 +132,12 @@ class Scorer:
         """The first layer before which it can choose: 0 is before the language model, which has no attention to read."""
         return int(self.needs_attention or self.needs_previous_hidden or self.site == "mid")
 
+    @property
+    def serves_tower(self) -> bool:
+        """Whether it can choose inside the vision tower, where there is no text and no attention of the language model."""
+        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden or bool(self.needs_vision)
+        return not (asks or self.merges or self.decides_count or self.differentiable or self.site == "mid")
+
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
         """The scorer that the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
         return self

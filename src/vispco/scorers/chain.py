@@ -8,6 +8,8 @@
     {0: "divprune", 3: "fastv", 20: "random"}    the same as a mapping
     "equal:divprune+fastv"                       every picture of a prompt keeps the same number (see `allocation`)
     "compensate=0.75:divprune+fastv"             text attends more to the visual tokens that are left (see `Chain`)
+    "divprune@tower.4+divprune+fastv"            the first inside the vision tower, from its block 4 on
+    {"tower.4": "divprune", 0: "divprune", 6: "fastv"}
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ _HOW_TO_WRITE = (
 )
 COMPENSATE = "compensate="
 LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
-_PART = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*(\d+))?\s*$", re.DOTALL)
+TOWER = "tower."  # before the number of a block, where a layer may stand
+_PLACE = re.compile(rf"({re.escape(TOWER)})?(\d+)")
+_PART = re.compile(rf"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*({_PLACE.pattern}))?\s*$", re.DOTALL)
+Place: TypeAlias = tuple[bool, int]
+"""Whether it is inside the vision tower, and the block or layer."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,13 @@ class Chain:
     allocation: how a sample's count is divided over its pictures; see `vispco.scorers.allocation`.
     compensate: beta. Pruned keys are missed in the softmax; where K of a picture's N visual tokens are left, text attends to
         them with logits raised by beta * log(N / K); 0 is off. See `vispco.engine.compensation`.
+    tower: (block, scorer) pairs inside the vision tower, blocks growing; see `vispco.engine.tower_cut`.
     """
 
     stages: tuple[tuple[int, Scorer], ...]
     allocation: str = SCORE
     compensate: float = 0.0
+    tower: tuple[tuple[int, Scorer], ...] = ()
 
     def __post_init__(self) -> None:
         check_allocation(self.allocation)
@@ -63,10 +71,17 @@ class Chain:
                     f"The scorer {scorer.name!r} was put at layer {layer}, but it can choose from layer "
                     f"{scorer.earliest_layer} on: it reads what the layer before has computed. Put it there or deeper."
                 )
-        for (before, _), (after, scorer) in pairwise(self.stages):
-            if after <= before:
+        for where, stages in (("layer", self.stages), ("block", self.tower)):
+            for (before, _), (after, scorer) in pairwise(stages):
+                if after <= before:
+                    raise InvalidInputError(
+                        f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. They must grow."
+                    )
+        for block, scorer in self.tower:
+            if not scorer.serves_tower:
                 raise InvalidInputError(
-                    f"The scorer {scorer.name!r} was put at layer {after}, after one at layer {before}. Layers must grow."
+                    f"The scorer {scorer.name!r} was put at block {block} of the vision tower, but it reads what only the language "
+                    "model has. Use 'divprune', 'uniform' or 'random' there."
                 )
 
     @classmethod
@@ -98,24 +113,37 @@ class Chain:
             return cls._of_parts([_read_part(given)])
         stages = []
         for layer, scorer in given.items():
-            if not str(layer).isdigit():
-                raise InvalidInputError(f"{layer!r} was given as the layer of a scorer. {_HOW_TO_WRITE}")
+            place = _place(layer)
             inner = cls.of(scorer)
-            if len(inner.stages) != 1:
+            if len(inner.stages) != 1 or inner.tower:
                 raise InvalidInputError(
                     f"{scorer!r} was given at layer {layer}; give one scorer there. {_HOW_TO_WRITE}"
                 )
-            stages.append((int(layer), inner.stages[0][1]))
-        return cls(tuple(sorted(stages, key=lambda stage: stage[0])))
+            stages.append((place, inner.stages[0][1]))
+        return cls._of_parts(sorted(stages, key=lambda stage: (not stage[0][0], stage[0][1])))
 
     @classmethod
-    def _of_parts(cls, parts: Sequence[tuple[int | None, Scorer]]) -> Chain:
-        """Parts without a layer begin as early as they can, after the part before."""
+    def _of_parts(cls, parts: Sequence[tuple[Place | None, Scorer]]) -> Chain:
+        """Parts without a layer begin as early as they can, after the part before.
+
+        The last scorer of the tower goes on in the language model where no other is named.
+        """
         stages: list[tuple[int, Scorer]] = []
-        for layer, scorer in parts:
+        tower: list[tuple[int, Scorer]] = []
+        for place, scorer in parts:
+            if place is not None and place[0]:
+                if stages:
+                    raise InvalidInputError(
+                        f"The scorer {scorer.name!r} was put into the vision tower behind one of the language model. Name those "
+                        "of the tower first."
+                    )
+                tower.append((place[1], scorer))
+                continue
             first = max(scorer.earliest_layer, stages[-1][0] + 1 if stages else 0)
-            stages.append((first if layer is None else layer, scorer))
-        return cls(tuple(stages))
+            stages.append((first if place is None else place[1], scorer))
+        if tower and not stages:
+            stages.append((tower[-1][1].earliest_layer, tower[-1][1]))
+        return cls(tuple(stages), tower=tuple(tower))
 
     def with_allocation(self, allocation: str) -> Self:
         """The same scorers, with a sample's tokens divided over its pictures in this way."""
@@ -139,6 +167,10 @@ class Chain:
         found = tuple((layer, scorer.for_model(model)) for layer, scorer in self.stages)
         same = all(new is old for (_, new), (_, old) in zip(found, self.stages, strict=True))
         return self if same else replace(self, stages=found)
+
+    def tower_scorer_at(self, block: int) -> Scorer | None:
+        """The scorer that chooses the cells that enter a block of the vision tower; None before the first stage."""
+        return next((scorer for first, scorer in reversed(self.tower) if first <= block), None)
 
     @cached_property
     def _in_charge(self) -> tuple[tuple[int, Scorer], ...]:
@@ -208,7 +240,8 @@ class Chain:
     @property
     def name(self) -> str:
         """As a user writes it, without options: 'divprune+fastv'."""
-        return self._prefix + "+".join(scorer.name for scorer in self.scorers)
+        inside = [f"{scorer.name}@{TOWER}{block}" for block, scorer in self.tower]
+        return self._prefix + "+".join([*inside, *(scorer.name for scorer in self.scorers)])
 
     @property
     def _prefix(self) -> str:
@@ -220,22 +253,34 @@ class Chain:
         layer, first = self.stages[0]
         options: dict[str, Any] = {} if self.allocation == SCORE else {"allocation": self.allocation}
         options |= {"compensate": self.compensate} if self.compensate else {}
-        if len(self.stages) == 1 and layer == first.earliest_layer and not options:
+        if len(self.stages) == 1 and layer == first.earliest_layer and not options and not self.tower:
             return first.to_dict()
-        return {**options, "scorers": [{"layer": layer, **scorer.to_dict()} for layer, scorer in self.stages]}
+        places = [*((f"{TOWER}{block}", scorer) for block, scorer in self.tower), *self.stages]
+        return {**options, "scorers": [{"layer": place, **scorer.to_dict()} for place, scorer in places]}
 
     def __str__(self) -> str:
         """As `Chain.of` reads it again."""
-        parts, before = [], -1
+        parts, before = [f"{_written(scorer)}@{TOWER}{block}" for block, scorer in self.tower], -1
         for layer, scorer in self.stages:
             default = max(scorer.earliest_layer, before + 1)
-            options = {k: v for k, v in scorer.to_dict().items() if k != "name"}
-            inside = ",".join(
-                f"{k}={json.dumps(v)}" for k, v in options.items() if get(scorer.name).to_dict().get(k) != v
-            )
-            parts.append(f"{scorer.name}{f'({inside})' if inside else ''}{'' if layer == default else f'@{layer}'}")
+            parts.append(f"{_written(scorer)}{'' if layer == default else f'@{layer}'}")
             before = layer
         return self._prefix + "+".join(parts)
+
+
+def _written(scorer: Scorer) -> str:
+    """A scorer with the options that are not its defaults, as `Chain.of` reads it."""
+    usual = get(scorer.name).to_dict()
+    inside = ",".join(f"{k}={json.dumps(v)}" for k, v in scorer.to_dict().items() if k != "name" and usual.get(k) != v)
+    return f"{scorer.name}({inside})" if inside else scorer.name
+
+
+def _place(given: Any) -> Place:
+    """A layer (6), or a block of the vision tower ('tower.4')."""
+    found = _PLACE.fullmatch(str(given).strip())
+    if found is None or isinstance(given, bool):
+        raise InvalidInputError(f"{given!r} was given as the layer of a scorer. {_HOW_TO_WRITE}")
+    return found[1] is not None, int(found[2])
 
 
 def with_options(chain: Chain, allocation: str | None, compensate: float | None) -> Chain:
@@ -270,12 +315,12 @@ def split_outside(text: str, at: str) -> list[str]:
     return parts
 
 
-def _parse_part(part: str, whole: str) -> tuple[int | None, Scorer]:
+def _parse_part(part: str, whole: str) -> tuple[Place | None, Scorer]:
     match = _PART.match(part)
     if match is None:
         raise InvalidInputError(f"{part.strip()!r} in {whole!r} is not a scorer. {_HOW_TO_WRITE}")
-    name, inside, layer = match.groups()
-    return (None if layer is None else int(layer)), get(name, **_parse_options(inside or "", whole))
+    name, inside, place = match.groups()[:3]
+    return (None if place is None else _place(place)), get(name, **_parse_options(inside or "", whole))
 
 
 def _parse_options(text: str, whole: str) -> dict[str, Any]:
@@ -292,11 +337,11 @@ def _parse_options(text: str, whole: str) -> dict[str, Any]:
     return options
 
 
-def _read_part(part: Any) -> tuple[int | None, Scorer]:
+def _read_part(part: Any) -> tuple[Place | None, Scorer]:
     if isinstance(part, Scorer):
         return None, part
     if not isinstance(part, Mapping) or not isinstance(part.get("name"), str):
         raise InvalidInputError(f"{part!r} was given for a scorer. {_HOW_TO_WRITE}")
     options = {key: value for key, value in part.items() if key not in ("name", "layer")}
     layer = part.get("layer")
-    return (None if layer is None else int(layer)), get(part["name"], **options)
+    return (None if layer is None else _place(layer)), get(part["name"], **options)

@@ -117,6 +117,7 @@ def workload_under(
     num_visual: Whole,
     num_instruction: Whole | None = None,
     num_read: Whole = 0,
+    num_shown: Whole | None = None,
     *,
     planning_flops: Whole = 0,
     groups: Sequence[int] | None = None,
@@ -129,7 +130,7 @@ def workload_under(
     scoring: Scoring = ChainScoring(chain, dimensions)
     if groups is not None:
         scoring = _MixedScoring(chains_of(chain), groups, dimensions)
-    return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)
+    return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops, num_shown)
 
 
 def scoring_flops(

@@ -5,8 +5,6 @@ Optuna's heartbeat works for `Study.optimize` on databases only. This one works 
 not changed for `STALE_SECONDS` of the local clock, so clocks need not agree.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

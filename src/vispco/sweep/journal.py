@@ -13,23 +13,19 @@ It differs from Optuna's own backend in four ways:
 The file format is Optuna's: `optuna-dashboard FILE` opens it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from optuna.storages.journal import JournalFileBackend
 
 from vispco.core.runs.checksums import decode_line, encode_line
 from vispco.core.runs.files import cut_unfinished_line
 from vispco.core.runs.run_record import wait_for_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _CREATE_STUDY, _SET_STUDY_ATTRIBUTE, _CREATE_TRIAL = 0, 2, 4  # operation codes of Optuna
 # by operation code: what a line must have besides "worker_id"
@@ -101,15 +97,12 @@ class SweepJournal(JournalFileBackend):  # type: ignore[misc]  # Optuna is not t
             if log is None:
                 log = self._replacement(line, logs[index + 1 :])
             if number >= self._num_read:
-                self._count(log, damaged=logs[index] is None)
+                self._num_read += 1
+                self.damaged_lines += logs[index] is None
+                if log["op_code"] == _CREATE_STUDY and log["study_name"] not in self._studies:
+                    self._studies.append(log["study_name"])
+                self._num_trials += log["op_code"] == _CREATE_TRIAL
             yield log
-
-    def _count(self, log: dict[str, Any], *, damaged: bool) -> None:
-        self._num_read += 1
-        self.damaged_lines += damaged
-        if log["op_code"] == _CREATE_STUDY and log["study_name"] not in self._studies:
-            self._studies.append(log["study_name"])
-        self._num_trials += log["op_code"] == _CREATE_TRIAL
 
     def _replacement(self, line: bytes, later: list[dict[str, Any] | None]) -> dict[str, Any]:
         """Return the operation that stands in for a damaged line, by what can be read of it and of the later lines."""

@@ -10,19 +10,15 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from vispco.core.errors import VispcoError
+from vispco.core.schedule import Schedule
 from vispco.evaluation.result import Evaluation, Evaluator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vispco.core.schedule import Schedule
 
 Factory = Callable[[], Evaluator]
 """Builds the evaluator with its model, once in each worker. It is sent there by pickle."""
@@ -224,18 +220,14 @@ def _environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel, where it can, to kill this process when the one that started it is killed."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _work(pipe: Connection, factory: Factory, index: int) -> None:
     """Build the evaluator, report it, evaluate what arrives, and exit when the pipe is closed."""
     os.environ[_INDEX] = str(index)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what stops
-    _die_with_parent()
+    # Ask the kernel, where it can, to kill this process when the one that started it is killed.
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         try:
             evaluator = build(factory)

@@ -1,11 +1,10 @@
 """The progress of a sweep, as data and on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,11 +14,7 @@ from rich.text import Text
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import ProgressLines
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from vispco.evaluation.frontier import Frontier, Point
+from vispco.evaluation.frontier import Frontier, Point
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
 _LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal

@@ -1,17 +1,13 @@
 """Workers on a Ray cluster: one actor per worker, which holds the evaluator. The queue stays in this process."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, needs_extra
+from vispco.core.schedule import Schedule
+from vispco.evaluation.result import Evaluator
 from vispco.sweep.pools import Factory, Outcome, WorkerError, build, evaluate
 from vispco.sweep.study import connection_problem
-
-if TYPE_CHECKING:
-    from vispco.core.schedule import Schedule
-    from vispco.evaluation.result import Evaluator
 
 _MAX_FAILED_STARTS = 5  # actors in a row that may die before one becomes ready
 
@@ -43,9 +39,19 @@ class RayPool:
     def __init__(
         self, factory: Factory, workers: int, *, address: str | None = None, num_cpus: float = 1, num_gpus: float = 0
     ) -> None:
-        self._ray = _import_ray()
+        with needs_extra("The engine 'ray' needs Ray", "ray"):
+            import ray  # noqa: PLC0415  # optional, and slow to import
+            import ray.exceptions  # noqa: PLC0415
+        self._ray = ray
         self._ours = _connect(self._ray, address)
-        _check_resources(self._ray.cluster_resources(), {"CPU": num_cpus, "GPU": num_gpus})
+        # Refuse actors that fit nowhere, because Ray would wait for them forever.
+        there = self._ray.cluster_resources()
+        wanted = {"CPU": num_cpus, "GPU": num_gpus}
+        for kind, amount in wanted.items():
+            if amount > there.get(kind, 0.0):
+                raise InvalidInputError(
+                    f"Each worker asks for {amount:g} {kind}, and the whole Ray cluster has {there.get(kind, 0.0):g}."
+                )
         self._factory = self._ray.put(factory)
         self._kind = self._ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_restarts=0)(_Actor)
         self._free: list[Any] = []
@@ -104,22 +110,6 @@ class RayPool:
             raise WorkerError(f"{_MAX_FAILED_STARTS} Ray actors in a row died before their evaluator was built: {why}")
         self._start()
         return Outcome(job) if job is not None else None
-
-
-def _check_resources(there: dict[str, float], wanted: dict[str, float]) -> None:
-    """Refuse actors that fit nowhere, because Ray would wait for them forever."""
-    for kind, amount in wanted.items():
-        if amount > there.get(kind, 0.0):
-            raise InvalidInputError(
-                f"Each worker asks for {amount:g} {kind}, and the whole Ray cluster has {there.get(kind, 0.0):g}."
-            )
-
-
-def _import_ray() -> Any:
-    with needs_extra("The engine 'ray' needs Ray", "ray"):
-        import ray  # noqa: PLC0415  # optional, and slow to import
-        import ray.exceptions  # noqa: PLC0415
-    return ray
 
 
 def _connect(ray: Any, address: str | None) -> bool:

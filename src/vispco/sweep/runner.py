@@ -1,7 +1,5 @@
 """Running a sweep: the main loop between queue and workers, `run` for any evaluator, `sweep` for a loaded model."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time
@@ -10,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError, needs_extra
 from vispco.core.runs.checksums import DamagedJournalWarning
@@ -24,18 +22,15 @@ with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
     import optuna
     import sqlalchemy  # noqa: F401 - of the storage
 
+from collections.abc import Mapping
+
+from vispco.data.sample import Sample
 from vispco.sweep.heartbeat import Heartbeat
+from vispco.sweep.pools import Factory, Outcome, WorkerPool
 from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_left
 from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
-from vispco.sweep.trial_queue import TrialQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vispco.data.sample import Sample
-    from vispco.sweep.pools import Factory, Outcome, WorkerPool
-    from vispco.sweep.trial_queue import Claim
+from vispco.sweep.trial_queue import Claim, TrialQueue
 
 _POLL_SECONDS = 0.5  # how long to wait for an outcome
 _SAVE_SECONDS = 5.0  # how often the frontier is saved
@@ -64,16 +59,13 @@ class Dispatcher:
         finally:
             self.pool.close()
             try:
-                self._release()
+                for claim in self._claims.values():
+                    self.queue.requeue(claim, "The sweep was stopped.", died=False)
+                self._claims = {}
+                self.queue.refresh()
             finally:  # even when the storage is gone
                 self.queue.frontier().save(self.path)
         return self.queue.frontier()
-
-    def _release(self) -> None:
-        for claim in self._claims.values():
-            self.queue.requeue(claim, "The sweep was stopped.", died=False)
-        self._claims = {}
-        self.queue.refresh()
 
     def _submit(self) -> None:
         if self._due("requeue", _REQUEUE_SECONDS):

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 import sqlalchemy
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
 
 from vispco.core.errors import InvalidInputError
 from vispco.sweep.journal import STUDY_COPY, SweepJournal, file_lock, is_foreign_file
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial, TrialState
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`

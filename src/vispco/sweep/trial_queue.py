@@ -8,13 +8,11 @@ change:
 - An attempt runs only when all earlier attempts have ended without a result and without an error of the configuration.
 """
 
-from __future__ import annotations
-
 import json
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,14 +21,8 @@ from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Axis, Frontier, Point
 from vispco.evaluation.result import Evaluation
 from vispco.sweep.heartbeat import HeartbeatMonitor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vispco.core.schedule import Schedule
-    from vispco.evaluation.result import Evaluation
-    from vispco.sweep.spec import SweepPlan
-    from vispco.sweep.study import SweepStudy
+from vispco.sweep.spec import SweepPlan
+from vispco.sweep.study import SweepStudy
 
 _CONFIG = "config"  # STRATEGY:INDEX
 _ATTEMPT = "attempt"  # 0, 1, ...; a trial that a sampler made has none: it is attempt 0
@@ -73,10 +65,6 @@ def _succeeded(trial: FrozenTrial) -> bool:
 def failed(trial: FrozenTrial) -> bool:
     """Whether the configuration itself failed, so that it is not tried again."""
     return bool(trial.state == TrialState.FAIL and ERROR in trial.user_attrs and _LOST not in trial.user_attrs)
-
-
-def _ended_without_result(trial: FrozenTrial) -> bool:
-    return bool(trial.state.is_finished() and not _succeeded(trial) and not failed(trial))
 
 
 def _settled(trials: Iterable[FrozenTrial], names: dict[int, str]) -> tuple[set[str], set[str]]:
@@ -185,7 +173,11 @@ class TrialQueue:
             if self._monitor.is_abandoned(trial.number, trial.user_attrs.get(_RUN), heartbeats):
                 self._queue_again(trial, names[trial.number], "The sweep that ran it went away.", _deaths_of(trial))
         idle = {names[trial.number]: trial for trial in study_trials}
-        idle |= {names[trial.number]: None for trial in study_trials if not _ended_without_result(trial)}
+        idle |= {
+            names[trial.number]: None
+            for trial in study_trials
+            if not trial.state.is_finished() or _succeeded(trial) or failed(trial)
+        }
         for config, last in idle.items():
             if last is not None and config in self._wanted:
                 self._queue_again(last, config, "", _deaths_of(last))

@@ -1,7 +1,5 @@
 """Clocks for the tokens of `generate()` and for the parts of a prefill."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable

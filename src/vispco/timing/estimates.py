@@ -1,11 +1,9 @@
 """Estimates from a model's config alone: visual tokens, parameters, FLOPs, memory, and the hours of a search or a grid.
 
 The prefill of one prompt is priced by `vispco.cost`, and multiplied by how often it runs. Each generated token is counted
-as two FLOPs per weight. The vision tower (once per picture) and the predictor are small and left out. Hours follow from
-the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
+as two FLOPs per weight. The vision tower (once per picture) has an account of its own and is left out of hours, as is the
+predictor. Hours follow from the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +12,13 @@ from typing import Any
 
 import torch
 
-from vispco.core.errors import InvalidInputError, did_you_mean
+from vispco.core.errors import InvalidInputError, UnsupportedModelError, did_you_mean
 from vispco.core.schedule import Schedule
 from vispco.cost import Cost, Dimensions, KvBytes, Workload
 from vispco.cost import get as get_cost
 from vispco.families import FAMILIES, family_of
-from vispco.families.visual_tokens import visual_tokens
+from vispco.families.tower_shape import TowerShape, account_sentence
+from vispco.families.visual_tokens import visual_grid
 from vispco.scorers import SCORERS
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.modes import PASSES
@@ -63,7 +62,7 @@ class DescribeSettings:
 
 
 @dataclass(frozen=True)
-class ParameterCount:
+class _ParameterCount:
     """All parameters, and those outside of the language model (vision tower and projector)."""
 
     parameters: int
@@ -74,7 +73,7 @@ class ParameterCount:
         return self.parameters - self.vision
 
 
-def count_parameters(config: Any) -> ParameterCount:
+def count_parameters(config: Any) -> _ParameterCount:
     """Count the parameters of the model that transformers builds from a config, on the meta device."""
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - loads the class of every model
 
@@ -84,7 +83,7 @@ def count_parameters(config: Any) -> ParameterCount:
     head = model.get_output_embeddings()
     text |= {id(p) for p in head.parameters()} if head is not None else set()
     sizes = {id(p): p.numel() for p in model.parameters()}
-    return ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
+    return _ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
 
 
 def describe(
@@ -103,7 +102,9 @@ def describe(
         raise InvalidInputError(
             f"dtype={at.dtype!r} was given. Give {', '.join(_DTYPES)}.{did_you_mean(at.dtype, _DTYPES)}"
         )
-    visual = visual_tokens(config, *at.image, preprocessor) if at.visual is None else at.visual
+    grid = visual_grid(config, *at.image, preprocessor) if at.visual is None else None
+    visual = at.visual if grid is None else grid[0] * grid[1] + grid[2]
+    assert visual is not None  # noqa: S101 - one of the two is given
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
     prices = {key: get_cost(key, size) for key in ("exact", "paper")}
     workload, counted = Workload(at.text, visual), count_parameters(config)
@@ -128,6 +129,7 @@ def describe(
             key: {f"{budget:.0%}": cost.full(workload).item() * budget for budget in SHOWN_BUDGETS}
             for key, cost in prices.items()
         },
+        "prefill": _whole_prefill(config, grid, float(prices["exact"].full(workload))),
         "not_counted": size.not_counted,
         "floor": {key: cost.lowest_fraction(workload).item() for key, cost in prices.items()},
         "parameters": counted.parameters,
@@ -149,6 +151,19 @@ def describe(
             ],
         },
     }
+
+
+def _whole_prefill(config: Any, grid: tuple[int, int, int] | None, language: float) -> dict[str, Any]:
+    """FLOPs of the whole prefill and the tower's share of them, for one picture; or why they are not counted."""
+    if grid is None:
+        return {"tower": None, "sentence": "The picture's size was not given, so its vision tower is not counted."}
+    try:
+        tower = TowerShape.from_config(config).flops(((1, *grid[:2]),))
+    except UnsupportedModelError as error:
+        return {"tower": None, "sentence": str(error)}
+    share = tower / (tower + language)
+    found = {"tower": tower, "flops": tower + language, "tower_share": share, "language_only_limit": 1 / share}
+    return {**found, "sentence": account_sentence(share)}
 
 
 def _kv_bytes(cost: Cost, workload: Workload, budget: float) -> int:

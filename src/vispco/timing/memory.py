@@ -1,34 +1,29 @@
 """Peak memory of one prefill: from the allocator of a GPU, or of a new process that does nothing else on a CPU."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from vispco.core.errors import VispcoError
 from vispco.core.plugins import load_plugin, loaded_plugins
-from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.evaluation.encoded import encode, pad_token
+from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.evaluation.spec import EvaluatorSpec
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prefill import time_generation
 from vispco.timing.timing import BenchRow
 
-if TYPE_CHECKING:
-    from vispco.evaluation.evaluator import TaskEvaluator
-    from vispco.evaluation.spec import EvaluatorSpec
-    from vispco.pruner.pruner import Pruner
-    from vispco.pruner.pruner_spec import PrunerSpec
-
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class MemoryProbeError(VispcoError, RuntimeError):
+class _MemoryProbeError(VispcoError, RuntimeError):
     """The process that measures memory failed."""
 
 
@@ -38,14 +33,6 @@ class Peak:
 
     whole: int
     raised: int
-
-
-def _peak_on_gpu(model: Any, encoded: Encoded, pruner: Pruner | None, pad: int) -> Peak:
-    torch.cuda.reset_peak_memory_stats(model.device)
-    before = torch.cuda.memory_allocated(model.device)
-    time_generation(model, encoded, pruner, 1, pad)
-    whole = torch.cuda.max_memory_allocated(model.device)
-    return Peak(whole, whole - before)
 
 
 def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch_size: int = 1) -> Peak:
@@ -66,7 +53,7 @@ def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MemoryProbeError(
+        raise _MemoryProbeError(
             f"The process that measures the memory of {UNPRUNED if pruning is None else pruning.title} ended with code {done.returncode}: {last} "
             "Leave it out with --no-memory."
         )
@@ -88,9 +75,13 @@ def add_peaks(
         on_progress(place, len(rows), f"{row.configuration}, memory")
         pruning = candidates.get(row.configuration)
         if model.device.type == "cuda":
-            encoded = encode(model, processor, judge.samples[:batch_size])
             pruner = None if pruning is None else pruning.resolve(model)
-            peak = _peak_on_gpu(model, encoded, pruner, pad_token(processor))
+            encoded = encode(model, processor, judge.samples[:batch_size], pruner=pruner)
+            torch.cuda.reset_peak_memory_stats(model.device)
+            before = torch.cuda.memory_allocated(model.device)
+            time_generation(model, encoded, pruner, 1, pad_token(processor))
+            whole = torch.cuda.max_memory_allocated(model.device)
+            peak = Peak(whole, whole - before)
         else:
             peak = peak_in_child_process(spec, pruning, batch_size)
         found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
@@ -106,10 +97,10 @@ def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
         load_plugin(plugin)
     judge = EvaluatorSpec.from_dict(request["spec"]).build()
     model, processor = judge.model, judge.processor
-    encoded = encode(model, processor, judge.samples[: request["batch_size"]])
     pruner = None
     if request["pruner"] is not None:
         pruner = replace(PrunerSpec.from_dict(request["pruner"]), folder=Path(request["folder"])).resolve(model)
+    encoded = encode(model, processor, judge.samples[: request["batch_size"]], pruner=pruner)
     with torch.no_grad():
         words = processor.tokenizer("a few words", return_tensors="pt")["input_ids"].to(model.device)
         model(input_ids=words, attention_mask=torch.ones_like(words))  # kernels, thread pools
@@ -119,7 +110,11 @@ def _measure_own_peak(request: Mapping[str, Any]) -> Peak:
     time_generation(model, encoded, pruner, 1, pad_token(processor))
     peak = _resident("VmHWM")
     if before is None or peak is None:
-        return Peak(_high_water(), 0)
+        # The peak of this process; macOS reports bytes and Linux kilobytes.
+        import resource  # noqa: PLC0415 - not on Windows
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return Peak(most if sys.platform == "darwin" else most * 1024, 0)
     return Peak(peak, max(0, peak - before))
 
 
@@ -129,14 +124,6 @@ def _resident(field: str) -> int | None:
         return None
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
-
-
-def _high_water() -> int:
-    """The peak of this process; macOS reports bytes and Linux kilobytes."""
-    import resource  # noqa: PLC0415 - not on Windows
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 if __name__ == "__main__":

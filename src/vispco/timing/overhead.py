@@ -1,7 +1,5 @@
 """Overhead of pruning in prefill and decoding, in operations and synchronisations: the same on every machine."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

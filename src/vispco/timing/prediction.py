@@ -1,9 +1,7 @@
 """Predictions from a time profile: milliseconds of a prefill, and the number of visual tokens from which pruning pays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +11,10 @@ from vispco import kernels
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
 from vispco.cost.host import HostPricing
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import encode
 from vispco.pruner.measured_planner import Priced, time_share
 from vispco.timing.profiling import load_profile
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
 
 FAR = 4  # times the longest prompt that was measured: up to there a break-even is looked for
 

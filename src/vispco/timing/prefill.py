@@ -1,7 +1,5 @@
 """The first token: from inputs (pixels and words) to the next word, as a whole and by part."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from vispco.timing.clock import PartClock, TokenClock, now
 
 
 @dataclass(frozen=True)
-class Tokens:
+class _Tokens:
     """Seconds to the first token, and from it to the last; how many tokens came after the first, over the batch."""
 
     first: float
@@ -30,7 +28,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Parts:
+class _Parts:
     """Seconds of one prefill by part, the tokens that each layer saw [B, L] and what they were chosen from, and the bytes of
     the KV cache that it left.
     """
@@ -45,7 +43,7 @@ class Parts:
 
 
 @torch.no_grad()
-def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> Tokens:
+def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tokens: int, pad: int) -> _Tokens:
     """Run `generate()` and record the time of each token."""
     clock = TokenClock()
     with nullcontext() if pruner is None else pruner(model):
@@ -62,11 +60,11 @@ def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tok
     if len(clock.times) != new_tokens:
         raise InvalidInputError(f"The model gave {len(clock.times)} tokens where {new_tokens} were asked for.")
     rows = int(encoded.inputs["input_ids"].shape[0])
-    return Tokens(clock.times[0] - start, clock.times[-1] - clock.times[0], rows * (new_tokens - 1))
+    return _Tokens(clock.times[0] - start, clock.times[-1] - clock.times[0], rows * (new_tokens - 1))
 
 
 @torch.no_grad()
-def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
+def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> _Parts:
     """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
     clock = PartClock(model.device)
     vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
@@ -78,7 +76,7 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> Parts:
         spent = _spent(model, encoded, watched)
     if "mm_encoder_outputs" not in inputs:
         whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
-    return Parts(
+    return _Parts(
         vision,
         clock.planning,
         clock.scoring,
@@ -93,6 +91,16 @@ def count_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
     """FLOPs of a whole prefill as torch counts them: vision tower, predictor, scoring, layers and output head."""
     with nullcontext() if pruner is None else pruner(model), counted_flops() as counter:
         model(**encoded.inputs, use_cache=True, **last_logits(model))
+    return int(counter.get_total_flops())
+
+
+@torch.no_grad()
+def count_tower_flops(model: Any, encoded: Encoded, pruner: Pruner | None) -> int:
+    """FLOPs of the vision tower and the projector as torch counts them; 0 where the model has no features to ask for."""
+    if not hasattr(family_of(model).base(model), "get_image_features"):
+        return 0
+    with nullcontext() if pruner is None else pruner(model), counted_flops() as counter:
+        encode_pictures(model, encoded.inputs, VisionNeeds())
     return int(counter.get_total_flops())
 
 

@@ -5,15 +5,13 @@ schedules, to which what stands around the layers, the price of a drop and the s
 Everything is run in rounds, and a figure is the median of its rounds, or their least where the medians cannot be true.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +19,7 @@ import torch
 from vispco.core.schedule import Schedule
 from vispco.cost import Dimensions, TimeProfile
 from vispco.cost.time_profile import ProfileError
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.measured_planner import device_name
@@ -28,9 +27,6 @@ from vispco.pruner.pruner import Pruner
 from vispco.scorers.base import VisionNeeds
 from vispco.timing.clock import now
 from vispco.timing.prefill import last_logits, without_pixels
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
@@ -69,7 +65,9 @@ def profile_model(
 
     tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     """
-    prompts = {batch: encode(model, processor, _repeated(samples, batch)) for batch in batches}
+    prompts = {
+        batch: encode(model, processor, [samples[place % len(samples)] for place in range(batch)]) for batch in batches
+    }
     return profile_prompts(model, prompts, tokens=tokens, rounds=rounds, scorer=scorer, on_progress=on_progress)
 
 
@@ -138,9 +136,13 @@ class _Measurement:
             for batch, encoded in self.prompts.items():
                 on_progress(done, self.steps, f"batch of {batch}, {'warming up' if number == 0 else f'round {number}'}")
                 for size in self.sizes:
-                    seconds = undisturbed(partial(_time_layers, model, layers, batch, size))
+                    seconds = _undisturbed(partial(_time_layers, model, layers, batch, size))
                     self.times[batch, size] += [seconds / len(layers)] if number else []
-                seconds_of_runs = _time_runs(model, encoded, self.scorer, self.runs)
+                # Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner.
+                pruners = [None, *(Pruner(self.scorer, schedule) for schedule in self.runs[1:])]
+                seconds_of_runs = [
+                    _undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners
+                ]
                 self.prefills[batch] += [seconds_of_runs] if number else []
                 done += 1
         on_progress(self.steps, self.steps, "done")
@@ -234,13 +236,7 @@ def many_drops(num_layers: int) -> Schedule:
     return Schedule.stages({layer: 1.0 - 0.01 * layer for layer in layers}, num_layers)
 
 
-def _time_runs(model: Any, encoded: Encoded, scorer: str, runs: Sequence[Schedule]) -> list[float]:
-    """Seconds of a prefill under each schedule; the first is the full one, which runs without a pruner."""
-    pruners = [None, *(Pruner(scorer, schedule) for schedule in runs[1:])]
-    return [undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners]
-
-
-def undisturbed(time: Callable[[], float]) -> float:
+def _undisturbed(time: Callable[[], float]) -> float:
     """Seconds of one call; of a short one the least of several, since another process can take as long as all of it."""
     found = [time()]
     while len(found) < REPEATS and sum(found) < SHORT:
@@ -325,10 +321,6 @@ def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> lis
     return [
         f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"
     ]
-
-
-def _repeated(samples: Sequence[Sample], number: int) -> list[Sample]:
-    return [samples[place % len(samples)] for place in range(number)]
 
 
 def _never_falling(values: Sequence[float]) -> list[float]:

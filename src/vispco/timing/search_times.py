@@ -1,17 +1,13 @@
 """What a search's budgets take on this machine: milliseconds to the first token, beside the FLOPs of its table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vispco.data.sample import Sample
+from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.frontier_tables import Table
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.timing import BenchRow, BenchSettings, time_candidates
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
-    from vispco.evaluation.frontier import Frontier
-    from vispco.evaluation.frontier_tables import Table
-    from vispco.pruner.pruner_spec import PrunerSpec
 
 PROMPTS = 4  # the largest pictures: where pruning matters
 SETTINGS = BenchSettings(rounds=3, new_tokens=2)

@@ -1,12 +1,10 @@
 """What was measured or estimated on a machine, for people: tables as texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from vispco.cost import TimeProfile
+from vispco.cost import TimeProfile
+from vispco.families.tower_shape import account_sentence
 
 CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""
@@ -26,7 +24,8 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         name, times, gain = row["configuration"], row["ttft_ms"], row["speedup"]
         name += "" if row.get("unmet") is None else " *"
         gains = (f"{gain[part]:.2f} / {gain[f'{part}_implied']:.2f}" for part in ("ttft", "language"))
-        speed.append((name, f"{row['flops']:.1%}", f"{times['p50']:.1f}", f"{times['p95']:.1f}", *gains))
+        accounts = (f"{row['flops']:.1%}", f"{row['prefill']:.1%}" if "prefill" in row else "–")
+        speed.append((name, *accounts, f"{times['p50']:.1f}", f"{times['p95']:.1f}", *gains))
         seconds = (f"{milliseconds:.1f}" for milliseconds in row["parts_ms"].values())
         parts.append((name, *seconds, f"{row['decode_tokens_per_second']:.1f}"))
         predicted, least = row.get("predicted_ms"), row.get("break_even")
@@ -34,9 +33,16 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         held.append((name, *(_mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes"))))
     shown: list[CaptionedTable] = [
         (
-            ("", "FLOPs", "TTFT, ms", "p95", "TTFT ×", "language ×"),
+            ("", "FLOPs", "whole", "TTFT, ms", "p95", "TTFT ×", "language ×"),
             speed,
-            "\n".join(["×: how much faster than unpruned, measured / as FLOPs imply", *_unmet_lines(rows)]),
+            "\n".join(
+                [
+                    "FLOPs: of the language model; whole: of the whole prefill, vision tower inside",
+                    *(account_sentence(row["tower_share"]) for row in rows[:1] if row.get("tower_share")),
+                    "×: how much faster than unpruned, measured / as FLOPs imply",
+                    *_unmet_lines(rows),
+                ]
+            ),
         ),
         (("", "vision", "predictor", "scoring", "language", "tokens/s"), parts, "medians, in ms"),
         (
@@ -123,6 +129,11 @@ def model_rows(data: dict[str, Any]) -> list[list[tuple[str, str]]]:
         shown += f" ({', '.join(below)}: below the floor, cannot be reached)" if below else ""
         rows.append((f"prefill TFLOPs ({key})", shown))
         rows.append((f"floor ({key})", f"{data['floor'][key]:.1%}: layer 0 sees every token, the others text alone"))
+    whole = data["prefill"]
+    if whole["tower"] is not None:
+        shown = f"{whole['flops'] / 1e12:.4g}, {whole['tower'] / 1e12:.4g} of them ({whole['tower_share']:.1%}) vision tower"
+        rows.append(("whole prefill, TFLOPs", shown))
+    rows.append(("", whole["sentence"]))
     if data["not_counted"]:
         rows.append(("not counted", data["not_counted"]))
     rows.append(("parameters", f"{_count(data['parameters'])}, {_count(data['vision_parameters'])} of them vision"))

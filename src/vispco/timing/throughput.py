@@ -1,23 +1,19 @@
 """Requests per second with a mixed queue of pictures, decoded tokens per second and KV bytes: pruned against unpruned."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import encode, pad_token
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prefill import kv_bytes, last_logits, time_generation
 from vispco.timing.timing import resolve_candidates
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
-    from vispco.pruner.pruner_spec import PrunerSpec
 
 BATCHES = (1, 4, 16)
 SECONDS = 120.0  # about which all of it ends
@@ -25,7 +21,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThroughputRow:
+class _ThroughputRow:
     """One configuration at one batch size. kv_bytes: of all samples of a batch after the prefill, the mean over batches."""
 
     configuration: str
@@ -60,7 +56,7 @@ def measure_throughput(
     settings: QueueSettings | None = None,
     *,
     on_progress: Progress = lambda _done, _total, _text: None,
-) -> list[ThroughputRow]:
+) -> list[_ThroughputRow]:
     """Every candidate and the unpruned model answer the whole queue, interleaved, in batches of each size.
 
     The queue has as many requests as the largest batch; samples come again until it is full, and those beyond are left out.
@@ -71,13 +67,16 @@ def measure_throughput(
     queue = [samples[place % len(samples)] for place in range(max(batches))]
     end = time.monotonic() + settings.most_seconds
     pad = pad_token(processor)
-    rows: list[ThroughputRow] = []
+    rows: list[_ThroughputRow] = []
     steps, done = len(batches) * (rounds + 1) * (len(candidates) + 1), 0
     for size in batches:
         if rows and time.monotonic() > end:
             break
-        prompts = [encode(model, processor, queue[at : at + size]) for at in range(0, len(queue), size)]
         pruners = resolve_candidates(candidates, model)
+        prompts = {
+            name: [encode(model, processor, queue[at : at + size], pruner=own) for at in range(0, len(queue), size)]
+            for name, own in pruners.items()
+        }
         seconds: dict[str, list[float]] = {name: [] for name in pruners}
         rates: dict[str, list[float]] = {name: [] for name in pruners}
         for number in range(rounds + 1):
@@ -86,14 +85,14 @@ def measure_throughput(
             for name, pruner in pruners.items():
                 on_progress(done, steps, f"{name}, queue in batches of {size}")
                 done += 1
-                timed = [time_generation(model, encoded, pruner, settings.new_tokens, pad) for encoded in prompts]
+                timed = [time_generation(model, encoded, pruner, settings.new_tokens, pad) for encoded in prompts[name]]
                 if number:  # the first round warms up
                     seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
                     rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))
         for name, pruner in pruners.items():
-            held = [_held(model, encoded.inputs, pruner) for encoded in prompts]
+            held = [_held(model, encoded.inputs, pruner) for encoded in prompts[name]]
             rows.append(
-                ThroughputRow(
+                _ThroughputRow(
                     configuration=name,
                     batch_size=size,
                     requests_per_second=len(queue) / statistics.median(seconds[name]),

@@ -1,26 +1,22 @@
 """`time_candidates`: candidates and the unpruned model, interleaved in one run, after a warm-up round."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco import cost
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget
 from vispco.cost.floor import raised_budgets
+from vispco.data.sample import Sample
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
 from vispco.timing.prediction import break_even, measured_cost, predict_batch
-from vispco.timing.prefill import count_flops, time_generation, time_parts
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
-    from vispco.pruner.pruner import Pruner
+from vispco.timing.prefill import count_flops, count_tower_flops, time_generation, time_parts
 
 Progress = Callable[[int, int, str], None]
 PARTS = ("vision", "predictor", "scoring", "language")
@@ -30,7 +26,8 @@ PARTS = ("vision", "predictor", "scoring", "language")
 class BenchRow:
     """Medians over rounds and prompts; speed-ups are medians of ratios, each to the unpruned run of the same round.
 
-    flops: the language model's, as a fraction of unpruned (cost `exact`), the mean over prompts as in `Evaluation`. ttft_ms: p50 and p95 of the time to the
+    flops: the language model's, as a fraction of unpruned (cost `exact`), the mean over prompts as in `Evaluation`. prefill: the
+    same of all that torch counts in the prefill; tower_share: of it, the vision tower and the projector. ttft_ms: p50 and p95 of the time to the
     first token, pictures and words in, first word out. speedup: `ttft` and `language` as measured, `ttft_implied` by all
     FLOPs that torch counts in that prefill, `language_implied` by the cost model. peak_bytes: of a process that does only
     this, with its weights; prefill_bytes: by how much the prefill raised it. None where it was not measured.
@@ -44,6 +41,8 @@ class BenchRow:
     scorer: str | None
     budget: float | str | None
     flops: float
+    prefill: float
+    tower_share: float
     ttft_ms: dict[str, float]
     speedup: dict[str, float]
     decode_tokens_per_second: float
@@ -85,6 +84,7 @@ class _Log:
     kv_bytes: list[int] = field(default_factory=list)
     layers_flops: list[int] = field(default_factory=list)
     all_flops: list[int] = field(default_factory=list)
+    tower_flops: list[int] = field(default_factory=list)
     predicted: list[float] = field(default_factory=list)
     break_even: list[int] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
@@ -107,13 +107,18 @@ def time_candidates(
         raise InvalidInputError("No samples were given. Give at least one prompt to time.")
     pruners = resolve_candidates(candidates, model)
     size = settings.batch_size
-    prompts = [encode(model, processor, samples[at : at + size]) for at in range(0, len(samples), size)]
+    starts = range(0, len(samples), size)
+    prompts = {
+        name: [encode(model, processor, samples[at : at + size], pruner=pruner) for at in starts]
+        for name, pruner in pruners.items()
+    }
     logs = {name: _Log() for name in pruners}
-    steps, done = (settings.rounds + 1) * len(prompts) * len(pruners), 0
+    steps, done = (settings.rounds + 1) * len(starts) * len(pruners), 0
     for number in range(settings.rounds + 1):
-        for encoded in prompts:
+        for place in range(len(starts)):
             order = list(pruners) if number % 2 else list(reversed(pruners))
             for name in order:
+                encoded = prompts[name][place]
                 on_progress(done, steps, f"{name}, {'warming up' if number == 0 else f'round {number}'}")
                 if number == 0:
                     _count(model, encoded, pruners[name], logs[name])
@@ -148,6 +153,7 @@ def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> No
     log.raised += raised
     log.layers_flops.append(int(cost.get("exact", model.config).bill(parts.counts, parts.workload).sum()))
     log.all_flops.append(count_flops(model, encoded, pruner))
+    log.tower_flops.append(count_tower_flops(model, encoded, pruner))
     log.kv_bytes.append(parts.kv_bytes)
     measured = measured_cost(model, len(encoded.num_visual))
     if measured is not None:
@@ -164,6 +170,8 @@ def _row(name: str, budget: float | str | None, pruner: Pruner | None, log: _Log
         scorer=None if pruner is None else pruner.scorer.name,
         budget=budget,
         flops=statistics.fmean(a / b for a, b in zip(log.layers_flops, whole.layers_flops, strict=True)),
+        prefill=statistics.fmean(a / b for a, b in zip(log.all_flops, whole.all_flops, strict=True)),
+        tower_share=sum(log.tower_flops) / sum(log.all_flops),
         ttft_ms=summarize(log.first),
         speedup={
             "ttft": paired_speedup(whole.first, log.first),

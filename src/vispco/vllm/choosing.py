@@ -30,9 +30,7 @@ def choose(scorer: Scorer, embeddings: Tensor, grid: GridSize, count: int) -> Te
     number = len(embeddings)
     if count >= number:
         return torch.arange(number, device=embeddings.device)
-    visual = (
-        np.arange(number + 1)[None] < number
-    )  # with text behind the picture: the last token of a prompt never leaves
+    visual = np.arange(number + 1)[None] < number  # text stands behind: the last token of a prompt never leaves
     layout = TokenLayout(visual, np.ones_like(visual), np.array([number]), embeddings.device, (grid,))
     entered = torch.cat([embeddings, embeddings.new_zeros(1, embeddings.shape[1])])[None]
     context = ScoringContext(

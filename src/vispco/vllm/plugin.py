@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError
@@ -54,43 +55,32 @@ class PrunedEngineConfig:
             raise InvalidInputError(f"{sentence} For an engine without pruning leave vispco's arguments out.")
 
 
-def refusals(vllm_config: Any) -> list[str]:
+def refusals(vllm_config: Any) -> Iterator[str]:
     """Why an engine with this config does not prune, if it does not."""
     model, parallel, graphs = vllm_config.model_config, vllm_config.parallel_config, vllm_config.compilation_config
-    media = model.multimodal_config
-    found = []
-    if parallel.pipeline_parallel_size > 1:
-        found.append(
-            f"pipeline_parallel_size={parallel.pipeline_parallel_size} was given, and tokens' positions are known to the first "
-            "stage alone. Use 1; tensor parallelism is for models that do not fit."
-        )
+    media, lora = model.multimodal_config, vllm_config.lora_config
+    window = getattr(model.hf_text_config, "sliding_window", None)
+    not_tested = "with which pruning has not been tested"
+    if (stages := parallel.pipeline_parallel_size) > 1:
+        yield f"pipeline_parallel_size={stages} was given, and positions are known to the first stage alone. Use 1."
     if vllm_config.speculative_config is not None:
-        found.append(
-            "Speculative decoding was asked for, and its drafts do not know the pruned positions. Leave it out."
-        )
+        yield "Speculative decoding was asked for, and its drafts do not know the pruned positions. Leave it out."
     if not model.enforce_eager or graphs.cudagraph_mm_encoder:
-        found.append(
-            "CUDA graphs or compilation were asked for, with which pruning has not been tested. Give enforce_eager=True "
-            "(--enforce-eager), as vispco.vllm.options does."
-        )
+        yield f"CUDA graphs or compilation were asked for, {not_tested}. Give enforce_eager=True (--enforce-eager)."
     if getattr(parallel, "enable_dbo", False):
-        found.append(
-            "Dual batch overlap was asked for; it splits a step, and positions are added to whole ones. Leave it out."
-        )
-    if vllm_config.lora_config is not None and vllm_config.lora_config.enable_tower_connector_lora:
-        found.append(
-            "Adapters on the vision tower were asked for, with which pruning has not been tested. Leave them out."
-        )
+        yield "Dual batch overlap was asked for; it splits a step, and positions are added to whole ones. Leave it out."
+    if lora is not None and lora.enable_tower_connector_lora:
+        yield f"Adapters on the vision tower were asked for, {not_tested}. Leave them out."
     if vllm_config.use_v2_model_runner:
-        found.append("vLLM's second model runner was chosen, which is not tested. Set VLLM_USE_V2_MODEL_RUNNER=0.")
-    if media is not None:
-        if media.is_multimodal_pruning_enabled():
-            found.append("vLLM's own pruning of videos was asked for, too. Keep one of the two.")
-        if media.enable_mm_embeds:
-            found.append(
-                "enable_mm_embeds was given, but pictures that are embeddings already are not pruned. Leave it out."
-            )
-        given = sorted({KEEP, PRUNE} & set(media.mm_processor_kwargs or {}))
-        if given:
-            found.append(f"{given[0]} was given for the engine. Give it as keep of vispco.vllm.options(...).")
-    return found
+        yield f"vLLM's second model runner was chosen, {not_tested}. Set VLLM_USE_V2_MODEL_RUNNER=0."
+    if window is not None and window < model.max_model_len:
+        yield (
+            f"The model attends to a sliding window of {window} tokens, which vLLM counts without those that have left. Give "
+            f"max_model_len={window} (--max-model-len {window}), with which it never slides."
+        )
+    if media.is_multimodal_pruning_enabled():
+        yield "vLLM's own pruning of videos was asked for, too. Keep one of the two."
+    if media.enable_mm_embeds:
+        yield "enable_mm_embeds was given, but pictures that are embeddings already are not pruned. Leave it out."
+    for name in {KEEP, PRUNE} & set(media.mm_processor_kwargs or {}):
+        yield f"{name} was given for the engine. Give it as keep of vispco.vllm.options(...)."

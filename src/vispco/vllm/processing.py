@@ -5,6 +5,7 @@ What is mixed into vLLM's own classes for a model. The count follows from the si
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from vllm.multimodal.inputs import MultiModalFieldConfig
-from vllm.multimodal.processing import PromptReplacement
+from vllm.multimodal.processing import PromptReplacement, PromptUpdateDetails
 
 from vispco.core.errors import InvalidInputError
 from vispco.vllm.choosing import check_places
@@ -92,17 +93,21 @@ class PrunedProcessor:
         return [self._shortened(each, out_mm_kwargs) for each in updates if each.modality == "image"]
 
     def _shortened(self, update: Any, out_mm_kwargs: Any) -> Any:
-        """A replacement by a run of one token, with as many of them as are left."""
+        """A replacement whose run of one token has as many of them as are left; text may stand before and behind it."""
 
-        def run(item: int) -> list[int]:
+        def run(item: int) -> Any:
             whole = update.replacement(item) if callable(update.replacement) else update.replacement
+            details = whole if isinstance(whole, PromptUpdateDetails) else PromptUpdateDetails.from_seq(whole)
+            full = details.full
+            shown = [True] * len(full) if details.is_embed is None else details.is_embed(full).tolist()
             left, *grid = out_mm_kwargs["image"][item][PICTURES].data.tolist()
-            if not isinstance(whole, list) or len(set(whole)) != 1 or len(whole) != torch.tensor(grid).prod():
+            start, number = shown.index(True), math.prod(grid)
+            if sum(shown) != number or full[start : start + number] != [full[start]] * number:
                 raise InvalidInputError(
                     "A picture of this model is not one run of one placeholder, so it is not known which of them leave. Run "
                     "the model with `vispco serve`."
                 )
-            return whole[:left]
+            return PromptUpdateDetails.select_token_id([*full[: start + left], *full[start + number :]], full[start])
 
         return PromptReplacement(modality="image", target=update.target, replacement=run)
 

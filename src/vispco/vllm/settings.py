@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
@@ -17,9 +17,21 @@ KEEP, PRUNE = "vispco_keep", "image_pruning_rate"
 """What a request may give in `mm_processor_kwargs`: the share that stays, or the share that leaves."""
 FIELD = "vispco"
 """Where the settings stand in a model's config."""
-BEFORE = "Give a scorer that chooses before the language model by embeddings alone, such as 'divprune' or 'uniform'"
-ALONE = f"{BEFORE}, or run the pruner with `vispco serve`."
+BEFORE_LAYERS = "vLLM keeps one table of cache blocks for all layers, so tokens can leave before layer 0 only."
+ALONE = (
+    "Give a scorer that chooses before the language model by embeddings alone, such as 'divprune' or 'uniform', or run the "
+    "pruner with `vispco serve`."
+)
 SIZE = 1e-9  # rounding of 1 - image_pruning_rate
+
+
+class ServingChoice(TypedDict, total=False):
+    """What an operator gives beside a scorer: the share that it keeps, or a pruner and its budget; see `options`."""
+
+    keep: float | None
+    pruner: str | Path | None
+    budget: float | str | None
+    max_keep: float
 
 
 @dataclass(frozen=True)
@@ -40,9 +52,23 @@ class ServingSettings:
         object.__setattr__(self, "keep", check_share(self.keep, "keep", self.max_keep))
 
     @classmethod
-    def of_method(cls, scorer: ChainLike, keep: float, max_keep: float = 1.0) -> Self:
-        """From a scorer and a share."""
-        return cls(str(Chain.of(scorer)), keep, max_keep)
+    def choose(cls, scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> Self:
+        """From a scorer and the share that it keeps, or from a pruner and a budget."""
+        keep, pruner, budget = choice.get("keep"), choice.get("pruner"), choice.get("budget")
+        most = choice.get("max_keep", 1.0)
+        if scorer is not None and pruner is None:
+            if keep is None or budget is not None:
+                raise InvalidInputError(
+                    "A scorer needs keep, the share of a picture's tokens that stays; budgets are for pruners."
+                )
+            return cls(str(Chain.of(scorer)), keep, most)
+        if scorer is not None or pruner is None:
+            raise InvalidInputError(
+                "Give a scorer with the share that it keeps (divprune, keep=0.25), or a pruner; not both."
+            )
+        if keep is not None:
+            raise InvalidInputError(f"keep={keep!r} was given beside a pruner, which has its own share. Leave it out.")
+        return cls.of_pruner(pruner, budget, most)
 
     @classmethod
     def of_pruner(cls, source: str | Path, budget: float | str | None = None, max_keep: float = 1.0) -> Self:
@@ -52,14 +78,15 @@ class ServingSettings:
         schedule for inputs of a typical size, since an engine must know the count before it has seen the picture.
         """
         config = PrunerSpec.load(source)
+        wanted = config.budget if budget is None else budget
         if config.fixed:
             config = config.at(budget)
-        elif budget is None and config.budget is None:
+        elif wanted is None:
             raise InvalidInputError(
                 f"{source} works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         else:
-            config = config.static(config.budget if budget is None else budget)  # type: ignore[arg-type]
+            config = config.static(wanted)
         return cls(str(config.chain), share_before_layers(config.schedule, source), max_keep)
 
     @property
@@ -120,9 +147,8 @@ def share_before_layers(schedule: Schedule, source: object = "This schedule") ->
     """The one share of a schedule whose drops are all before layer 0."""
     if schedule.per_sample or len(set(schedule.retention)) > 1:
         raise InvalidInputError(
-            f"{source} drops tokens inside the language model, or not the same for all samples. vLLM keeps one table of cache "
-            "blocks for all layers, so tokens can leave before layer 0 only. Search with `vispco search MODEL --servable`, or "
-            "run this pruner with `vispco serve`."
+            f"{source} drops tokens inside the language model, or not the same for all samples. {BEFORE_LAYERS} Search with "
+            "`vispco search MODEL --servable`, or run this pruner with `vispco serve`."
         )
     return float(schedule.retention[0])  # type: ignore[arg-type]
 
@@ -133,34 +159,24 @@ def check_servable(chain: Chain) -> None:
         raise InvalidInputError(f"The scorer {chain.name!r} {reason}")
 
 
-def _obstacles(chain: Chain) -> list[str]:
+def _obstacles(chain: Chain) -> Iterator[str]:
     """Why a chain cannot be served, if it cannot."""
-    scorer, found = chain.scorers[0], []
+    scorer = chain.scorers[0]
     if len(chain.stages) > 1 or chain.earliest_layer > 0 or scorer.needs_previous_hidden:
-        found.append(
-            "drops tokens inside the language model. vLLM keeps one table of cache blocks for all layers, so tokens can leave "
-            f"before layer 0 only. {ALONE}"
-        )
-    elif scorer.needs_attention or scorer.needs_entering:
-        found.append(
-            f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
-        )
+        yield f"drops tokens inside the language model. {BEFORE_LAYERS} {ALONE}"
+    if scorer.needs_attention or scorer.needs_entering:
+        yield f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
     if chain.compensate:
-        found.append(f"gives attention back by a bias, which vLLM's attention does not take. {ALONE}")
+        yield f"gives attention back by a bias, which vLLM's attention does not take. {ALONE}"
     if chain.merges:
-        found.append(f"merges tokens, which is not served inside vLLM. {ALONE}")
+        yield f"merges tokens, which is not served inside vLLM. {ALONE}"
     if chain.decides_count:
-        found.append(
-            f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}"
-        )
+        yield f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}"
     if chain.needs_vision:
-        found.append(f"reads the inside of the vision tower, which vLLM's towers do not show. {ALONE}")
+        yield f"reads the inside of the vision tower, which vLLM's towers do not show. {ALONE}"
     if scorer.reads_question:
-        found.append(f"reads the question, which vLLM's vision tower is not given. {ALONE}")
+        yield f"reads the question, which vLLM's vision tower is not given. {ALONE}"
     if type(scorer).for_model is not Scorer.for_model:
-        found.append(f"has weights of its own for a model of transformers. {ALONE}")
+        yield f"has weights of its own for a model of transformers. {ALONE}"
     if chain.allocation == "equal":
-        found.append(
-            "divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out."
-        )
-    return found
+        yield "divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out."

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 from PIL import Image
 from torch import Tensor
 
+from vispco import cost as costs
 from vispco.compare.methods.second_turn import SecondTurns
 from vispco.compare.methods.table import MethodTableRow
+from vispco.core.errors import UnsupportedModelError
 from vispco.cost import Cost, Dimensions, Workload
 from vispco.evaluation.candidate import Candidate
 from vispco.evaluation.encoded import Encoded, encode, pad_token
@@ -131,6 +133,7 @@ class ComparisonSetup:
             "loyalty": statistics.fmean(answers[name] == full[name] for name in full),
             "hard_accuracy": statistics.fmean(hard) if hard else None,
             "fraction": found.fraction["exact"],
+            "prefill": found.fraction.get("prefill"),
             "flops": found.flops["exact"],
             "kv_bytes": found.flops["kv-bytes"],
             "mean_inputs": found.flops[_LayerInputs.name] / self.num_layers,
@@ -181,6 +184,20 @@ class ComparisonSetup:
         first = {sample.task: place for place, sample in reversed(list(enumerate(self.test)))}
         places = sorted(first.values())[:_TIMED]
         return {place: encode(self.model, self.processor, [self.test[place]]) for place in places}
+
+    @cached_property
+    def tower_share(self) -> float | None:
+        """The share of vision tower and projector in the FLOPs of a few prompts' whole prefill; None if it is not described."""
+        language, tower = 0.0, 0.0
+        for prompt in self._timed.values():
+            try:
+                tower += float(family_of(self.model).layout(self.model, prompt.inputs).tower_flops.sum())
+            except UnsupportedModelError:
+                return None
+            language += float(
+                costs.get("exact", self.model.config).full(Workload(prompt.num_text, prompt.num_visual)).sum()
+            )
+        return tower / (tower + language)
 
     def unpruned_row(self) -> MethodTableRow:
         measured = self.measures(self.unpruned) | self.second_turn(Chain.of("random"), None)

@@ -53,8 +53,8 @@ class MethodTableRow:
     that are those of the unpruned model. hard_accuracy: on the items that the unpruned model gets wrong on a downsampled picture;
     None where there are none. second_turn: on another question about the same picture, with the tokens that were chosen while the
     first was asked (`SecondTurns`); None for 'sampled'. fraction, flops, kv_bytes: of the language
-    model's prefill; mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and
-    how much faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
+    model's prefill; prefill: the fraction of the whole prefill's FLOPs, None where its vision tower is not described;
+    mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and how much faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
     budget is not met, or which search it was.
     """
 
@@ -72,6 +72,7 @@ class MethodTableRow:
     hard_accuracy: float | None = None
     second_turn: float | None = None
     fraction: float | None = None
+    prefill: float | None = None
     flops: float | None = None
     kv_bytes: float | None = None
     mean_inputs: float | None = None

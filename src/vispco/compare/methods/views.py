@@ -16,6 +16,7 @@ _COLUMNS = (
     "hard, %",
     "2nd turn, %",
     "FLOPs, %",
+    "whole, %",
     "KV, KiB",
     "tokens",
     "ms",
@@ -25,7 +26,7 @@ _LATEX_COLUMNS = ("method", "average, %", "Δ", "loyal, %", "FLOPs, %", "KV, KiB
 
 
 def text_rows(table: MethodTable, against: str = "unpruned") -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """(columns, rows): percentages for accuracies and FLOPs, KiB for the cache, tokens of a mean layer's input, time to the
+    """(columns, rows): percentages for accuracies, FLOPs of the language model and of the whole prefill, KiB for the cache, tokens of a mean layer's input, time to the
     first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
     compensation or a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
     standard deviation, behind all others the 95 % interval. Δ: points more than `against` on the same items, with the paired 95 %
@@ -95,6 +96,7 @@ def _text(row: MethodTableRow, tasks: tuple[str, ...], delta: str) -> tuple[str,
         _percent(row.hard_accuracy),
         _percent(row.second_turn),
         _percent(row.fraction) + ("!" if "floor" in row.note else ""),
+        _percent(row.prefill),
         "" if row.kv_bytes is None else f"{row.kv_bytes / 1024:.1f}",
         "" if row.mean_inputs is None else f"{row.mean_inputs:.1f}",
         "" if row.milliseconds is None else f"{row.milliseconds:.1f}",

@@ -7,6 +7,7 @@ table = vispco.compare.searches.compare_searches(calibration, test, 0.5, ["vtw",
 from vispco.compare.searches import (  # noqa: F401  # they register
     autoprune,
     btp_layers,
+    dop,
     downsample,
     evolution,
     fitprune_search,

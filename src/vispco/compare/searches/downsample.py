@@ -36,6 +36,7 @@ from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Prompt, read
 from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.pruner.picture_size import without_least_size
 from vispco.scorers.base import VisionNeeds
 
 _ROUNDING = 1e-9
@@ -122,7 +123,8 @@ class Shrinker:
 
     def __init__(self, evaluator: Any, cost: Cost, *, tower: bool = True) -> None:
         self.model, self.cost, self.with_tower = evaluator.model, cost, tower
-        self.processor = _without_least_size(evaluator.processor)
+        self.processor = copy.copy(evaluator.processor)
+        self.processor.image_processor = without_least_size(evaluator.processor.image_processor)
         self.samples = evaluator.samples
         self._tower_flops = _TOWER_FLOPS.setdefault(self.model, {})
 
@@ -202,19 +204,6 @@ def resized(sample: Any, side: float) -> Any:
         for image in images
     ]
     return sample.with_images(small)
-
-
-def _without_least_size(processor: Any) -> Any:
-    """A processor that does not enlarge small pictures: the least area, where it has one, becomes that of one token."""
-    found = copy.copy(processor)
-    images = copy.deepcopy(processor.image_processor)
-    size: Any = getattr(images, "size", None)
-    known = dict(size) if size else {}
-    if known.get("longest_edge") and known.get("shortest_edge"):
-        side = int(getattr(images, "patch_size", 14)) * int(getattr(images, "merge_size", 1) or 1)
-        images.size = type(size)(**{**known, "shortest_edge": side * side})
-    found.image_processor = images
-    return found
 
 
 def _identity(value: Tensor) -> tuple[Any, ...]:

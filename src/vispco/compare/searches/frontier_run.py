@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.rival import AnytimeRival, Choice, RivalResult
+from vispco.compare.searches.rival import AnytimeRival, Choice, Rival, RivalResult
 from vispco.compare.searches.search_registry import Search, get, takes
 from vispco.core.errors import BudgetFloorError, InvalidInputError
 from vispco.evaluation.result import Evaluation, Evaluator
@@ -73,14 +73,23 @@ def run_search(
     if isinstance(search, str):
         chosen = get(search, **({"seed": seed} if takes(search, "seed") else {}))
     calibration = Calibration.of(calibration)
-    if isinstance(chosen, AnytimeRival):
-        return _stopped(chosen, calibration.fresh(), budgets, bill, checkpoints)
-    if getattr(chosen, "learns_all_budgets", False):
-        found: dict[float, RivalResult] = chosen.search_budgets(calibration, budgets)
-        first = next(iter(found.values()))
-        end = Snapshot(first.spent.total, first.seconds, found)
-        return FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,))
-    return _each(chosen, calibration, budgets)
+    learns_all = getattr(chosen, "learns_all_budgets", False)
+    if not (learns_all or isinstance(chosen, AnytimeRival)):
+        return _each(chosen, calibration, budgets)
+    under: dict[float, str] = {}
+    for budget in budgets if isinstance(chosen, Rival) else ():
+        try:
+            chosen.check_budget(calibration, budget)
+        except BudgetFloorError as error:
+            under[budget] = str(error)
+    inside = [budget for budget in budgets if budget not in under]
+    _check_any(chosen.label, inside, under)
+    if not learns_all:
+        return _stopped(chosen, calibration.fresh(), inside, under, bill, checkpoints)
+    found: dict[float, RivalResult] = chosen.search_budgets(calibration, inside)
+    first = next(iter(found.values()))
+    end = Snapshot(first.spent.total, first.seconds, found)
+    return FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,), under)
 
 
 def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) -> FrontierRun:
@@ -105,19 +114,12 @@ def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) ->
 def _stopped(
     rival: AnytimeRival,
     calibration: Calibration,
-    budgets: Sequence[float],
+    inside: Sequence[float],
+    under: Mapping[float, str],
     bill: float | None,
     checkpoints: Sequence[float],
 ) -> FrontierRun:
-    """All budgets in turn until the bill is spent, or after the rival's own number of measurements."""
-    under: dict[float, str] = {}
-    for budget in budgets:
-        try:
-            rival.check_budget(calibration, budget)
-        except BudgetFloorError as error:
-            under[budget] = str(error)
-    inside = [budget for budget in budgets if budget not in under]
-    _check_any(rival.label, inside, under)
+    """All budgets `inside` in turn until the bill is spent, or after the rival's own number of measurements."""
     steps = rival.num_steps * len(inside)
     best: dict[float, Choice] = {}
     snapshots: list[Snapshot] = []

@@ -41,7 +41,7 @@ def get(name: str, **settings: Any) -> Any:
     return factory(**settings)
 
 
-DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "random", "scaled", "downsample")  # fmt: skip
+DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "dop", "random", "scaled", "downsample")  # fmt: skip
 """What a comparison runs if nobody says: VisPCO's default search and the strongest of each kind of rival."""
 _ALL = "all"
 

@@ -4,8 +4,6 @@ Every file of the package is written through this module. A write goes to a temp
 to the disk and then renamed, so that a reader sees the old file or the new one. A failure removes the temporary file.
 """
 
-from __future__ import annotations
-
 import errno
 import glob
 import hashlib
@@ -64,7 +62,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)
-            _sync_folder(target.parent)
+            # Force a rename to the disk, where the system can.
+            with suppress(OSError):
+                handle = os.open(target.parent, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -312,16 +316,6 @@ def _target(path: Path) -> Path:
     if target.exists() and not target.is_file():
         raise FileWriteError(f"{path} cannot be written: it is not a regular file. Give the name of a file.")
     return target
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force a rename to the disk, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _reason(error: Exception) -> str:

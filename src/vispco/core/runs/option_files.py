@@ -1,7 +1,5 @@
 """Options from a YAML or JSON file: all of it, the section of a command, or what a run's config.json says of itself."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Provenance of a run: versions, machine and process. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import platform
 import socket

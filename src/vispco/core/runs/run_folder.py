@@ -107,7 +107,15 @@ class RunFolder:
         Inside a block of the same object, a second claim is part of the first run and compares nothing.
         """
         if self._record is None:
-            wanted = self._as_json({**settings, **({} if model is None else {"model": model})})
+            # Settings as the record gives them back.
+            try:
+                wanted: dict[str, Any] = json.loads(
+                    json.dumps({**settings, **({} if model is None else {"model": model})}, allow_nan=False)
+                )
+            except (TypeError, ValueError, RecursionError) as error:
+                raise RunFolderError(
+                    f"The settings of the run in {self.path} cannot be noted: {error}. Give finite numbers, words and lists."
+                ) from error
             self._new, self._shared = self._enter(kind, wanted, accepted, shared=shared), shared
         with self.held():
             yield self
@@ -121,7 +129,17 @@ class RunFolder:
         finally:
             self._depth -= 1
             if self._depth == 0 and self._record is not None:
-                self._leave(remove=self._new, shared=self._shared)
+                # Give the folder back; one that a new run failed to write anything into disappears.
+                with alone(self.path):
+                    unused = self._new and not self.record.files
+                    self._record = None
+                    if not self._shared:
+                        remove_lock(self.path)
+                    if unused:
+                        (self.path / RECORD).unlink(missing_ok=True)
+                if unused:
+                    with suppress(OSError):
+                        self.path.rmdir()
 
     def check(self, *, accepted: Sequence[str] = ()) -> None:
         """Raise if no run could be put here, whatever its settings: before the work that it takes to know them."""
@@ -228,16 +246,6 @@ class RunFolder:
         sums = files.digest_files(self.path, [name for name in names if inside(self.path, name).is_file()])
         self._update(lambda record: replace(record, files={**record.files, **sums}))
 
-    def _as_json(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings as the record gives them back."""
-        try:
-            found: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise RunFolderError(
-                f"The settings of the run in {self.path} cannot be noted: {error}. Give finite numbers, words and lists."
-            ) from error
-        return found
-
     def _check_free(self, name: str) -> Path:
         """The path of a file that the run may write."""
         path = inside(self.path, name)
@@ -286,19 +294,6 @@ class RunFolder:
                 raise
             return True
         return False
-
-    def _leave(self, *, remove: bool, shared: bool) -> None:
-        """Give the folder back; one that a new run failed to write anything into disappears."""
-        with alone(self.path):
-            unused = remove and not self.record.files
-            self._record = None
-            if not shared:
-                remove_lock(self.path)
-            if unused:
-                (self.path / RECORD).unlink(missing_ok=True)
-        if unused:
-            with suppress(OSError):
-                self.path.rmdir()
 
     def _next(self, kind: str, wanted: dict[str, Any]) -> Path:
         for number in itertools.count(1):

@@ -4,16 +4,15 @@ A video is a folder of frames, in the order of their names, or a list of frame f
 decoded: that needs a decoder, which vispco does not depend on, and a choice of frames, which is the user's.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from vispco.core.errors import InvalidInputError
 from vispco.data.files.limits import InputLimits
 from vispco.data.files.pictures import ImageHandle, OutsideError, find_image
 from vispco.data.files.record import Record, Skipped, Turn
@@ -144,6 +143,15 @@ class Place:
 
     def skip(self, reason: str, detail: str) -> Skipped:
         return Skipped(reason, self.file, self.row, detail)
+
+
+def image_roots(file: Path, images: str | Path | None, published: Iterable[Path] = ()) -> list[Path]:
+    """Folders to look for pictures in: the one given, or the file's own, its `images`, and where benchmarks put them."""
+    if images is None:
+        return [file.parent, file.parent / "images", *(folder for folder in published if folder.is_dir())]
+    if not Path(images).is_dir():
+        raise InvalidInputError(f"The image folder {images} of {file} does not exist. Give the folder with its images.")
+    return [Path(images)]
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,16 @@
 """Saved `datasets` folders and Parquet files. Columns are found by their kind and name, or given."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import FIELDS, Place, Shown, read_item
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import ImageHandle, find_image
 from vispco.data.files.record import Record, Records, Skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 
 class HfFolder(Records):
@@ -49,24 +45,18 @@ class HfFolder(Records):
             except Exception as error:  # noqa: BLE001  a damaged Arrow file fails in many ways
                 yield place.skip("damaged row", f"it cannot be read ({error})")
                 continue
-            handles = self._handles(place, row.pop("image"))
-            if isinstance(handles, Skipped):
-                yield handles
+            given = row.pop("image")
+            images = [image for image in (given if isinstance(given, list) else [given]) if image]
+            handles = [self._handle(place, each, image) for each, image in enumerate(images)]
+            wrong = next((handle for handle in handles if isinstance(handle, Skipped)), None)
+            if not handles:
+                wrong = place.skip("no image", "it has no image; only items with one can be pruned")
+            if wrong is not None:
+                yield wrong
                 continue
             row = {kind: value for kind, value in row.items() if value is not None}
-            yield read_item(row, Shown(handles), place, source=self.file.name, task=self.task)
-
-    def _handles(self, place: Place, given: Any) -> tuple[ImageHandle, ...] | Skipped:
-        images = [image for image in (given if isinstance(given, list) else [given]) if image]
-        if not images:
-            return place.skip("no image", "it has no image; only items with one can be pruned")
-        handles = []
-        for number, image in enumerate(images):
-            handle = self._handle(place, number, image)
-            if isinstance(handle, Skipped):
-                return handle
-            handles.append(handle)
-        return tuple(handles)
+            shown = Shown(tuple(handle for handle in handles if isinstance(handle, ImageHandle)))
+            yield read_item(row, shown, place, source=self.file.name, task=self.task)
 
     def _handle(self, place: Place, number: int, image: Any) -> ImageHandle | Skipped:
         """From the bytes that the dataset holds, or from the file that it names."""

@@ -14,22 +14,17 @@ Other items are questions:
 | `id`, `task`, `hint` | optional; other fields are kept in `meta` |
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.conversation import Place, brief, field, find_shown, read_item
+from vispco.data.files.conversation import Place, brief, field, find_shown, image_roots, read_item
 from vispco.data.files.limits import MAX_SIDE, InputLimits
 from vispco.data.files.record import Record, Records, Skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHUNK = 1 << 16
 _LONGEST = 1 << 26  # characters in one element; a longer one is a broken file, not a conversation
@@ -44,13 +39,10 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 class _Buffer:
     """A window on the text of a file: `text[at:]` is unread. Bytes that are not UTF-8 stay visible as surrogates."""
 
-    def __init__(self, path: Path) -> None:
-        self._stream = path.open("rb")
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self.text, self.at, self.ended = "", 0, False
-
-    def close(self) -> None:
-        self._stream.close()
 
     def more(self) -> bool:
         """Reads on, at least doubling what is unread, so that a long element costs a few passes and not thousands."""
@@ -75,43 +67,35 @@ class _Buffer:
 
 def read_json_array(path: Path) -> Iterator[tuple[int, Any] | Skipped]:
     """(row, element) for each element, rows from 1. One that is malformed is skipped, as is one cut off at the end."""
-    buffer = _Buffer(path)
-    try:
+    with path.open("rb") as stream:
+        buffer = _Buffer(stream)
         buffer.more()
         buffer.text = buffer.text.removeprefix("\ufeff")
-        yield from elements(buffer, path)
-    finally:
-        buffer.close()
+        start = buffer.peek()
+        if start != "[":
+            given = "does not start with [" if start else "is empty"
+            raise InvalidInputError(
+                f"{path} {given}; expected a JSON list, [ ... ], in UTF-8. A file with one object per line is JSON Lines: "
+                "name it .jsonl."
+            )
+        buffer.at += 1
+        decoder, row = json.JSONDecoder(), 0
+        while (mark := buffer.peek()) != "]":
+            if mark == "," and row:
+                buffer.at += 1
+                continue
+            row += 1
+            if not mark:
+                cut = "the file ends here without the closing ]: it was cut off"
+                yield Skipped("truncated file", str(path), row, cut)
+                return
+            entry = _read_element(buffer, decoder, path, row)
+            yield entry
+            if isinstance(entry, Skipped) and entry.reason == "truncated file":
+                return
 
 
-def elements(buffer: _Buffer, path: Path) -> Iterator[tuple[int, Any] | Skipped]:
-    start = buffer.peek()
-    if start != "[":
-        given = "does not start with [" if start else "is empty"
-        raise InvalidInputError(
-            f"{path} {given}; expected a JSON list, [ ... ], in UTF-8. A file with one object per line is JSON Lines: "
-            "name it .jsonl."
-        )
-    buffer.at += 1
-    decoder, row = json.JSONDecoder(), 0
-    while True:
-        mark = buffer.peek()
-        if mark == "]":
-            return
-        if mark == "," and row:
-            buffer.at += 1
-            continue
-        row += 1
-        if not mark:
-            yield Skipped("truncated file", str(path), row, "the file ends here without the closing ]: it was cut off")
-            return
-        entry = element(buffer, decoder, path, row)
-        yield entry
-        if isinstance(entry, Skipped) and entry.reason == "truncated file":
-            return
-
-
-def element(buffer: _Buffer, decoder: json.JSONDecoder, path: Path, row: int) -> tuple[int, Any] | Skipped:
+def _read_element(buffer: _Buffer, decoder: json.JSONDecoder, path: Path, row: int) -> tuple[int, Any] | Skipped:
     while True:
         wrong = "it has no end"
         try:
@@ -174,7 +158,9 @@ class LlavaInstruct(Records):
         self, file: str | Path, images: str | Path | None = None, *, task: str = "instruct", max_side: int = MAX_SIDE
     ) -> None:
         super().__init__(file, task=task, max_side=max_side)
-        self.roots = _image_roots(self.file, images)
+        # ChartQA's pictures are in `png`, those of OCRBench in `OCRBench_Images`.
+        published = (self.file.parent / "png", self.file.parent / f"{self.file.stem}_Images")
+        self.roots = image_roots(self.file, images, published)
 
     def _read(self) -> Iterator[Record | Skipped]:
         for entry in read_json_array(self.file):
@@ -208,34 +194,21 @@ class Jsonl(LlavaInstruct):
                 if len(line) == longest and not line.endswith(b"\n"):
                     while (rest := stream.readline(longest)) and not rest.endswith(b"\n"):
                         pass
-                    yield self._wrong("malformed JSON", row, f"this line is longer than {longest:,} bytes (--max-line)")
+                    wrong = f"this line is longer than {longest:,} bytes (--max-line)"
+                    yield Skipped("malformed JSON", str(self.file), row, wrong)
                     continue
                 yield self._line(row, line)
-
-    def _wrong(self, reason: str, row: int, detail: str) -> Skipped:
-        return Skipped(reason, str(self.file), row, detail)
 
     def _line(self, row: int, line: bytes) -> Record | Skipped:
         try:
             text = line.decode("utf-8", "surrogateescape")
             element = json.loads(text)
-        except json.JSONDecodeError as error:
-            cut = "" if line.endswith(b"\n") else "; the file ends here and may be cut off"
-            return self._wrong("malformed JSON", row, f"this line is not valid JSON ({error.msg}){cut}")
         except (RecursionError, ValueError) as error:
-            return self._wrong("malformed JSON", row, f"this line cannot be read ({error})")
-        return self._record(row, element) if _is_text(text, element) else self._wrong("not UTF-8", row, _NOT_UTF8)
-
-
-def _image_roots(file: Path, images: str | Path | None) -> list[Path]:
-    """Folders to look for pictures in: the one given, or the file's own, its `images`, and where benchmarks put them.
-
-    ChartQA's pictures are in `png`, those of OCRBench in `OCRBench_Images`.
-    """
-    if images is None:
-        published = (file.parent / "png", file.parent / f"{file.stem}_Images")
-        return [file.parent, file.parent / "images", *(folder for folder in published if folder.is_dir())]
-    folder = Path(images)
-    if not folder.is_dir():
-        raise InvalidInputError(f"The image folder {folder} of {file} does not exist. Give the folder with its images.")
-    return [folder]
+            wrong = f"this line cannot be read ({error})"
+            if isinstance(error, json.JSONDecodeError):
+                cut = "" if line.endswith(b"\n") else "; the file ends here and may be cut off"
+                wrong = f"this line is not valid JSON ({error.msg}){cut}"
+            return Skipped("malformed JSON", str(self.file), row, wrong)
+        if not _is_text(text, element):
+            return Skipped("not UTF-8", str(self.file), row, _NOT_UTF8)
+        return self._record(row, element)

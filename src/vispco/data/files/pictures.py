@@ -1,26 +1,22 @@
 """Pictures of datasets: handles that load on use, decoded as upright 8-bit RGB; a broken one says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math
 import os
 import stat
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vispco.data.files.limits import MAX_SIDE, InputLimits, open_inside
 from vispco.data.files.record import Skipped, SkippedItemError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 # Pillow also opens formats that start other programs (EPS) or that no dataset has; these are read, nothing else.
 _FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")
@@ -61,7 +57,7 @@ def looks_like_image(head: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def opened(source: bytes | Path) -> Iterator[Image.Image]:
+def _opened(source: bytes | Path) -> Iterator[Image.Image]:
     """The picture with only its header read; every way in which Pillow can fail becomes a `BrokenImageError`."""
     Image.init()
     formats = [name for name in _FORMATS if name in Image.OPEN]
@@ -87,14 +83,14 @@ def opened(source: bytes | Path) -> Iterator[Image.Image]:
 
 def image_size(source: bytes | Path) -> tuple[int, int]:
     """Width and height from the header alone. Nothing is decoded."""
-    with opened(source) as picture:
+    with _opened(source) as picture:
         return picture.size
 
 
 def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
     """The first frame, turned upright by its EXIF tag, in RGB on white, with no side longer than `max_side`."""
-    with opened(source) as picture:
-        turn = upright(picture)
+    with _opened(source) as picture:
+        turn = _upright(picture)
         if max(picture.size) > max_side:
             # JPEG can be decoded at 1/2, 1/4 or 1/8: a 10,000 × 10,000 photo never stands in memory in full.
             picture.draft(None, (max_side, max_side))
@@ -103,7 +99,7 @@ def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
         return rgb if turn is None else rgb.transpose(turn)
 
 
-def upright(picture: Image.Image) -> Image.Transpose | None:
+def _upright(picture: Image.Image) -> Image.Transpose | None:
     """The transposition that undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
     try:
         return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))

@@ -67,6 +67,11 @@ class SkipReport:
         if len(self.listed) < _LISTED:
             self.listed.append(skipped)
 
+    def leave_out(self, skipped: Skipped) -> None:
+        """Count an item that was counted as used before."""
+        self.used -= 1
+        self.add(skipped)
+
     def summary(self) -> str:
         """One line for a person: `3 of 120 items skipped: 2 missing image, 1 broken base64`."""
         if not self.count:
@@ -134,9 +139,6 @@ class Record:
     def area(self) -> int:
         """Pixels of the largest picture, from its header."""
         return max((width * height for width, height in (handle.size() for handle in self.handles)), default=0)
-
-    def with_prompt(self, prompt: str) -> Record:
-        return replace(self, prompt=prompt)
 
     def samples(self) -> list[ConversationSample]:
         """One sample for each turn: all pictures, this turn's instruction and answer, and the turns before it."""
@@ -262,8 +264,7 @@ class Records(Iterable["Record"]):
             try:
                 images = record.images()
             except SkippedItemError as error:
-                self.report.used -= 1
-                self.report.add(error.skipped)
+                self.report.leave_out(error.skipped)
                 continue
             yield record, images
         self._require_some(self.report)

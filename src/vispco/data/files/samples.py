@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
+
+from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.dataset import Lazy
 from vispco.data.files.hf_folder import HfFolder, parquet_files
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
 from vispco.data.files.limits import MAX_SIDE
-from vispco.data.files.record import Records, Skipped, SkippedItemError
+from vispco.data.files.record import Record, Records, Skipped, SkippedItemError, SkipReport
 from vispco.data.files.sampling import AreaSample, draw, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from vispco.data.files.record import Record, Records, SkipReport
-    from vispco.data.sample import Sample
+from vispco.data.sample import Sample
 
 _ENDLESS = 10**9  # what tokenizers without a limit have as their longest text, at least
 _NARROW = 50  # a side this many times as long as the other: image processors have limits, and this is below all of them
@@ -63,7 +60,7 @@ def decoded(record: Record, report: SkipReport) -> list[Image] | None:
     try:
         return record.images()
     except SkippedItemError as error:
-        leave_out(report, error.skipped)
+        report.leave_out(error.skipped)
         return None
 
 
@@ -89,12 +86,6 @@ def refusal(
         detail = f"its image of {shown} pixels cannot be read by the model's processor ({error})"
         return Skipped("unusable shape", record.file, record.row, detail, record.id)
     return None
-
-
-def leave_out(report: SkipReport, skipped: Skipped) -> None:
-    """Count an item that was counted as used before."""
-    report.used -= 1
-    report.add(skipped)
 
 
 _READERS: dict[str, type[LlavaInstruct | Tsv]] = {
@@ -255,7 +246,7 @@ def _usable(
             if pictures is not None and processor is not None:
                 refused = refusal(record, [picture.size for picture in pictures], processor, context)
                 if refused is not None:
-                    leave_out(report, refused)
+                    report.leave_out(refused)
                     known[key] = False
         if known[key]:
             yield record, number

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.record import SkippedItemError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from vispco.data.files.record import Record, Records
+from vispco.data.files.record import Record, Records, SkippedItemError
 
 _T = TypeVar("_T")
 
@@ -48,8 +44,7 @@ def read_areas(records: Records) -> array[float]:
         try:
             areas.append(float(record.area()))
         except SkippedItemError as error:
-            records.report.used -= 1
-            records.report.add(error.skipped)
+            records.report.leave_out(error.skipped)
             areas.append(float("nan"))
     return areas
 

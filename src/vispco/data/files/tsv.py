@@ -12,26 +12,20 @@
 | `category`, `split`, ... | kept in `meta` |
 """
 
-from __future__ import annotations
-
 import ast
 import binascii
 import json
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown
+from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown, image_roots
 from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
 from vispco.data.files.record import Record, Records, Skipped, Turn
-from vispco.data.files.tsv_rows import RowIndex, read_header, read_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow
+from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow, read_header, read_rows
 
 _SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it
 _NAMED = tuple(ending.encode() for ending in IMAGE_FILES)
@@ -185,12 +179,12 @@ class Tsv(Records):
         except LookupError:
             raise InvalidInputError(f"Unknown encoding {encoding!r}. Give a name such as utf-8 or cp1252.") from None
         self.encoding = encoding
-        folder = self.file.parent
-        self.roots = [folder, folder / "images", *(folder / "images" / name for name in _image_folders(self.file.stem))]
-        if images is not None:
-            if not Path(images).is_dir():
-                raise InvalidInputError(f"The image folder {images} of {file} does not exist.")
-            self.roots = [Path(images)]
+        # VLMEvalKit writes the pictures of X_local.tsv to images/X. Tables that share pictures share a folder:
+        # MMBench_DEV_EN and MMBench_TEST_EN have images/MMBench.
+        parts = self.file.stem.removesuffix("_local").split("_")
+        names = [self.file.stem, *("_".join(parts[:size]) for size in range(len(parts), 0, -1))]
+        names += [f"{parts[0]}_V11"] if "V11" in parts else []
+        self.roots = image_roots(self.file, images, (self.file.parent / "images" / name for name in names))
 
     def _read(self) -> Iterator[Record | Skipped]:
         header = read_header(self.file, self.encoding)
@@ -289,13 +283,3 @@ def _read_answers(cell: str) -> tuple[str, ...]:
 def _is_missing(cell: str) -> bool:
     """Whether a cell is empty. pandas writes a missing value as nan."""
     return cell.strip().lower() in ("", "nan")
-
-
-def _image_folders(stem: str) -> list[str]:
-    """Folders in `images` that VLMEvalKit may have written a table's pictures to.
-
-    For X_local.tsv that is X. Tables that share pictures share a folder: MMBench_DEV_EN and MMBench_TEST_EN have MMBench.
-    """
-    parts = stem.removesuffix("_local").split("_")
-    names = ["_".join(parts[:size]) for size in range(len(parts), 0, -1)]
-    return list(dict.fromkeys([stem, *names, *([f"{parts[0]}_V11"] if "V11" in parts else [])]))

@@ -5,20 +5,16 @@ doubled quote inside it is one quote, and tabs and line breaks inside it are tex
 it allows 128 KB in a field, unless a setting of the whole process is changed, and cannot tell where a row began.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Self
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.limits import InputLimits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import TracebackType
 
 _OPTION = re.compile(r"[A-Z]")
 _MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field

@@ -1,7 +1,5 @@
 """Tokens and FLOPs of every published setting by one account, on the model that most papers report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A preset: a published method as its paper sets it, for any model, and scaled to any budget; presets by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -64,9 +64,10 @@ function readable(one) {
   return [names, one.rows.map((row) => known.map((place, column) => (typeof row[place] === "number" ? texts[column](row[place]) : plain(row[place]))))];
 }
 
-// Measures as rows and configurations as columns, where there are more measures than a page is wide.
+// Measures as rows and configurations as columns, where there are more measures than a page is wide and few configurations.
+const FEW = 5;
 function turned([names, rows]) {
-  if (names.length < 8 || rows.length >= names.length) return [names, rows];
+  if (names.length < 8 || rows.length > FEW) return [names, rows];
   return [["", ...rows.map((row) => row[0])], names.slice(1).map((name, place) => [name, ...rows.map((row) => row[place + 1])])];
 }
 

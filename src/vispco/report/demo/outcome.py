@@ -14,6 +14,7 @@ from vispco.evaluation.result import Evaluation
 from vispco.pruner.run_files import UNPRUNED
 from vispco.report.demo.run_demo import BENCH
 from vispco.report.run_files import read
+from vispco.timing.large_layers import large_layers_text
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ def caption(folder: Path) -> str:
     by = ", chosen by a profile of this device" if found.get("chosen_by_profile") else ""
     batch = f"batch of {found.get('batch_size')}{by}"
     return f"TTFT: time to first token in ms, {batch}; ×: how much faster than unpruned"
+
+
+def large_layers(folder: Path) -> str:
+    """What layers of a large model's size gained, in a sentence; empty for a demo of before this was timed."""
+    found = read_json_object(folder / BENCH).get("large_layers")
+    return "" if found is None else large_layers_text(found)
 
 
 def gain(speedup: float | None) -> str:

@@ -14,6 +14,7 @@ from vispco.core.runs.run_folder import RunFolder
 from vispco.cost.time_profile import ProfileError
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
+from vispco.models import shipped
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.demo.demo_settings import DemoSettings
 from vispco.report.demo.finished_stages import FinishedStages
@@ -27,6 +28,7 @@ from vispco.sweep.runner import run as run_sweep
 from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.study import JOURNAL
 from vispco.timing import time_candidates
+from vispco.timing.large_layers import time_large_layers
 from vispco.timing.prediction import useful_batch
 from vispco.timing.profiling import profile_model
 
@@ -142,9 +144,17 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
         replace(settings.bench, batch_size=batch),
         on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}, batch of {batch}"),
     )
-    folder.write_json(
-        BENCH, {"rows": [row.to_dict() for row in rows], "batch_size": batch, "chosen_by_profile": chosen}
-    )
+    large = None
+    if settings.spec.model.name in shipped.names():  # whose layers are too small to show what pruning saves
+        tell("bench", None, "timing layers of a large model's size")
+        large = time_large_layers()
+    told = {
+        "rows": [row.to_dict() for row in rows],
+        "batch_size": batch,
+        "chosen_by_profile": chosen,
+        "large_layers": large,
+    }
+    folder.write_json(BENCH, told)
     folder.seal(BENCH)
 
 

@@ -1,7 +1,5 @@
 """Runs the commands of `vispco paper` that are not done yet, with an estimate of the time that is left."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -30,6 +28,7 @@ def run_paper(
         raise InvalidInputError(
             "Two of the models have the same last name. Give each of them a folder of its own name."
         )
+    files.check_writable(out / _STATE)
     asked.spec()  # refuses a file that is not there before the work begins
     work: list[tuple[Step, float]] = []
     done = _finished(out / _STATE)

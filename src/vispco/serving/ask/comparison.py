@@ -88,19 +88,21 @@ def compare(
     pruner.check(model)
     encoded = encode(model, processor, [sample])
     layers = len(family_of(model).layers(model))
-    recording = type(pruner)(pruner.chain, pruner.schedule, mode=pruner.mode, record=True)
+    shown = encode(model, processor, [sample], pruner=pruner)
+    recording = type(pruner)(pruner.chain, pruner.schedule, mode=pruner.mode, record=True, pixels=pruner.pixels)
+    recording.prepare(processor)
     if unpruned is None:
         _answer(model, processor, encoded, None, max_new_tokens)
     with recording(model):
-        _answer(model, processor, encoded, None, max_new_tokens)
+        _answer(model, processor, shown, None, max_new_tokens)
         counts, load = recording.token_counts(model), recording.workload(model)
-        depth = _depth(model, encoded, recording)
+        depth = _depth(model, shown, recording)
     whole: list[_Run] = []
     fewer: list[_Run] = []
     for _ in range(max(rounds, 1)):
         if unpruned is None:
             whole.append(_answer(model, processor, encoded, None, max_new_tokens))
-        fewer.append(_answer(model, processor, encoded, pruner, max_new_tokens))
+        fewer.append(_answer(model, processor, shown, pruner, max_new_tokens))
     full = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
     return AnswerComparison(
         question=sample.question,
@@ -140,7 +142,7 @@ def _reply(model: Any, encoded: Encoded, runs: list[_Run], counts: torch.Tensor,
         visual_tokens=tuple(counts[0].tolist()),
         text_tokens=encoded.num_text[0],
         flops=flops,
-        fraction=flops / float(price.full(workload)[0]),
+        fraction=flops / float(price.full(Workload(encoded.num_text, encoded.num_visual))[0]),
         first_token_ms=1e3 * statistics.median(run.first for run in runs),
         milliseconds=1e3 * statistics.median(run.whole for run in runs),
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data import dataset
 from vispco.data.files.pictures import BrokenImageError, load_image
 from vispco.data.scene import COLORS, SHAPES
 
@@ -21,6 +19,12 @@ if TYPE_CHECKING:
     from vispco.data.sample import History
 
 
+_ASKED = (  # one question of each form that the eight tasks have
+    *("what color is the ring?", "what shape is red?", "where is the red ring?", "is there a red ring?"),
+    *("how many rings are there?", "how many things are red?", "what color is the biggest ring?"),
+    *("what color is the smallest ring?", "what word is on the red sign?", "what is the value of the red bar?"),
+    "what number is in row a column p?",
+)
 EIGHT = (
     "{model} was trained on eight synthetic tasks with drawn pictures, and on nothing else; this question is none of theirs, so "
     "its answer means little. Ask as they do ('how many circles are there?', 'what color is the ring?'; docs/zoo.md), or give "
@@ -32,13 +36,8 @@ def outside_tasks(model: str, question: str) -> str | None:
     """The sentence for a question that a shipped model never learned to answer; None where it did, and for other models."""
     from vispco.models import shipped  # noqa: PLC0415 - only where a question is asked
 
-    known = model not in shipped.names() or _form(question) in _known_forms()
+    known = model not in shipped.names() or _form(question) in map(_form, _ASKED)
     return None if known else EIGHT.format(model=model)
-
-
-@cache
-def _known_forms() -> frozenset[str]:
-    return frozenset(_form(sample.question) for sample in dataset("test", "all", limit=24))
 
 
 def _form(question: str) -> str:

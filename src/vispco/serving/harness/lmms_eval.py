@@ -60,7 +60,8 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
             ) from error
         self.model, self.processor = spec.load()
         self.batch_size = int(batch_size) if str(batch_size).isdigit() else 1
-        self.pruner = prune(self.model, pruner, method, budget)
+        self.pruner = prune(self.model, pruner, method, budget, self.processor)
+        self.processor = self.processor if self.pruner is None else self.pruner.prepare(self.processor)
         self._join_other_processes()
 
     @classmethod
@@ -131,12 +132,17 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
             self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
 
-def prune(model: Any, run: str | None, method: str | None, budget: float | None) -> Any:
-    """Put the chosen pruner on a model for good; None where nothing was chosen."""
+def prune(model: Any, run: str | None, method: str | None, budget: float | None, processor: Any = None) -> Any:
+    """Put the chosen pruner on a model for good; None where nothing was chosen.
+
+    processor: the one whose pictures will be read as the pruner wants them; without it, one that makes them smaller is refused.
+    """
     if run is None and method is None and budget is None:
         return None
     spec = PrunerSpec.choose(pruner=run, method=method, budget=BUDGET if budget is None else budget)
     pruner = spec.resolve(model)
+    if processor is not None:
+        pruner.prepare(processor)
     pruner.apply(model)
     return pruner
 

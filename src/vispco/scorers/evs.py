@@ -1,0 +1,41 @@
+"""EVS: of a video, the tokens that differ from those at the same place one frame before.
+
+After efficient video sampling as vLLM ships it. The score of a token is 1 - the cosine to the token at its place in the previous
+frame, of states as they entered the language model. First frames, which have none before them, come first.
+Faithful: the score. Not faithful: in a short clip the first frame alone would use up the count; here first frames take at most
+the share `first` of it as long as others wait, spread evenly. A picture is a clip of one frame, as are all visual tokens of
+a family that knows no frames: they are spread evenly.
+"""
+
+import torch
+from torch.nn import functional
+
+from vispco.core.errors import InvalidInputError
+from vispco.scorers.base import Scorer, Selection, register
+from vispco.scorers.context import ScoringContext
+from vispco.scorers.grid import Grid
+from vispco.scorers.ranking import Tier, select_by_tiers, share_of
+from vispco.scorers.uniform import Uniform
+
+
+@register
+class EVS(Scorer):
+    """Change from frame to frame. first: the largest share of what stays for first frames; 1 keeps them whole, as published."""
+
+    name = "evs"
+    needs_attention = False
+
+    def __init__(self, *, first: float = 0.5) -> None:
+        if not 0 <= first <= 1:
+            raise InvalidInputError(f"first={first} was given to evs; it is a share between 0 and 1.")
+        self.first = first
+
+    def select(self, context: ScoringContext) -> Selection:
+        layout, grid = context.layout, Grid.of(context.layout)
+        unit = functional.normalize(context.visual_embeddings().float(), dim=-1)
+        slots = torch.arange(unit.shape[1], device=unit.device)
+        before = (slots - grid.rows * grid.columns).clamp(min=0)
+        change = 1 - (unit * unit.gather(1, before[..., None].expand_as(unit))).sum(-1)
+        opens = torch.ones_like(context.live) if layout.coordinates is None else layout.coordinates[..., 0] == 0
+        even, most = Uniform().score(context), share_of(context.counts, self.first)
+        return select_by_tiers(context.live, context.counts, Tier(even, opens, most), Tier(change, ~opens), Tier(even))

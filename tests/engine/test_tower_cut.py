@@ -1,0 +1,359 @@
+"""Cuts inside the vision tower: the laws, on every family whose tower is described."""
+
+import threading
+
+import pytest
+import torch
+import transformers as tf
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AttentionInterface
+
+import tiny
+from methods.tower import DEPTH, deep, window_order
+from vispco import Pruner, Schedule
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.cost import Exact
+from vispco.cost.dimensions import Dimensions
+from vispco.families import family_of
+
+L = tiny.LAYERS
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3", "smolvlm")
+QWEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+CHAIN = "divprune@tower.1+divprune+fastv"
+ONE = [tiny.words(2, 1), tiny.picture(5, 5), tiny.words(6, 2)]
+TWO = [tiny.words(2, 3), tiny.picture(3, 4), tiny.words(3, 4), tiny.picture(2, 7), tiny.words(4, 5)]
+VIDEO = [tiny.words(2, 1), tiny.picture(3, 4, frames=3), tiny.words(5, 2)]
+SCHEDULES = {  # cells of tiny squares are few, so that retentions are large
+    "once": Schedule.full(L).with_tower({1: 0.6}, DEPTH),
+    "before block 0": Schedule.full(L).with_tower({0: 0.75}, DEPTH),
+    "twice, then the language model": Schedule.stages({0: 0.4, 2: 0.2}, L).with_tower({1: 0.8, 2: 0.5}, DEPTH),
+}
+CHAINS = {"before block 0": "uniform@tower.0+divprune+fastv"}
+
+
+def pruner(which: str, **options) -> Pruner:
+    return Pruner(CHAINS.get(which, CHAIN), SCHEDULES[which], **options)
+
+
+@torch.no_grad()
+def last_logits(model, given):
+    return model(**given).logits[:, -1]
+
+
+def square(name: str) -> bool:
+    return name not in QWEN
+
+
+def pooled(model, given, name):
+    """The visual tokens that the tower and the projector make: [T, D]."""
+    video = "pixel_values_videos" in given
+    if video:
+        out = model.model.get_video_features(given["pixel_values_videos"], given["video_grid_thw"], return_dict=True)
+    elif name in QWEN:
+        out = model.model.get_image_features(given["pixel_values"], given["image_grid_thw"], return_dict=True)
+    else:
+        options = {"vision_feature_select_strategy": "default"} if name in ("llava", "internvl") else {}
+        layer = {"llava": {"vision_feature_layer": -2}, "internvl": {"vision_feature_layer": -1}}.get(name, {})
+        out = model.model.get_image_features(pixel_values=given["pixel_values"], **options, **layer, return_dict=True)
+    found = out.pooler_output
+    parts = found if isinstance(found, list | tuple) else [found]
+    return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
+
+
+def patches_of_cells(name, grids):
+    """For each visual token in the order of the prompt, its (row of the batch, patches), found cell by cell."""
+    found, start = [], 0
+    if name in QWEN:
+        for t, rows, columns in grids:
+            here = []
+            for frame in range(t):
+                order = window_order(rows, columns) if name == "qwen2_5_vl" else range(rows * columns)
+                inside = dict(zip(order, range(rows * columns), strict=True))
+                here += [frame * rows * columns + inside[cell] for cell in range(rows * columns)]
+            found += [(0, [4 * (start + cell) + k for k in range(4)]) for cell in here]
+            start += t * rows * columns
+        return found
+    front, side = int(name in ("llava", "internvl")), 4
+    step = {"llava": 1, "gemma3": 1}.get(name, 2)
+    for picture in range(len(grids)):
+        for row in range(side // step):
+            for column in range(side // step):
+                at = [(row * step + a) * side + column * step + b + front for a in range(step) for b in range(step)]
+                found.append((picture, at))
+    return found
+
+
+class MaskedTower:
+    """The whole tower of an unpruned model, in which no query sees the patches of tokens that have left: the naive way."""
+
+    def __init__(self, model, name, grids, passed):
+        self.model, self.cells, self.passed = model, patches_of_cells(name, grids), passed
+        base = model.model
+        self.tower = (
+            base.visual if name in QWEN else base.vision_model if hasattr(base, "vision_model") else base.vision_tower
+        )
+        self.seen = {}
+        AttentionInterface.register("masked-tower", self.attend)
+
+    def __enter__(self):
+        self.config = self.tower.config
+        self.before = self.config._attn_implementation
+        self.config._attn_implementation = "masked-tower"
+        return self
+
+    def __exit__(self, *_):
+        self.config._attn_implementation = self.before
+
+    def attend(self, module, query, key, value, mask=None, *_, scaling=None, **__):
+        block = list(self.seen).index(module) if module in self.seen else len(self.seen)
+        start = self.seen.get(module, 0)
+        self.seen[module] = start + query.shape[2]
+        logits = (
+            query.double() @ key.double().transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        )
+        for (picture, patches), passed in zip(self.cells, self.passed, strict=True):
+            for patch in patches:
+                inside = patch - start if len(query) == 1 and start else patch
+                if passed <= block and 0 <= inside < key.shape[2]:
+                    logits[picture, :, :, inside] = -1e30
+        return (logits.softmax(-1).to(value.dtype) @ value).transpose(1, 2).contiguous(), None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_full_retention_is_bit_identical(name):
+    model, given = deep(name), tiny.inputs(name, [ONE, TWO])
+    whole = last_logits(model, given)
+    with Pruner(CHAIN, Schedule((1.0,) * L, (1.0,) * DEPTH))(model):
+        assert torch.equal(last_logits(model, given), whole)
+    assert "get_image_features" not in model.model.__dict__
+    assert torch.equal(last_logits(model, given), whole)
+
+
+@pytest.mark.parametrize("which", SCHEDULES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_masking_equals_dropping(name, which):
+    model, given = deep(name), tiny.inputs(name, [TWO, ONE])
+    with pruner(which)(model):
+        dropped = last_logits(model, given)
+    with pruner(which, mode="mask")(model):
+        masked = last_logits(model, given)
+    torch.testing.assert_close(dropped, masked, atol=3e-5, rtol=1e-4)
+    assert not torch.allclose(dropped, last_logits(model, given), atol=1e-2)
+
+
+@pytest.mark.parametrize("prompt", ["pictures", "video"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name, prompt):
+    if prompt == "video" and square(name):
+        pytest.skip("no video tower")
+    model, given = deep(name), tiny.inputs(name, [TWO if prompt == "pictures" else VIDEO])
+    one = pruner("twice, then the language model")
+    with one(model), torch.no_grad():
+        last_logits(model, given)
+        passed = torch.stack(one.tower_survivors(model)).sum(0)[0].tolist()
+        cut = pooled(model, given, name)
+    grids = family_of(model).layout(model, given).image_sizes
+    if prompt == "video":
+        grids = [(3, 3, 4)]
+    elif square(name):
+        grids = [(1, 4, 4)] * 2
+    with MaskedTower(model, name, grids, passed), torch.no_grad():
+        hidden = pooled(model, given, name)
+    left = torch.tensor(passed) == DEPTH
+    assert 0 < left.sum() < len(left)
+    torch.testing.assert_close(cut[left], hidden[left], atol=3e-5, rtol=1e-4)
+    assert not cut[~left].any()
+    assert cut[left].any(-1).all()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_sample_in_a_batch_equals_the_sample_alone(name, side):
+    model, one = deep(name), pruner("twice, then the language model")
+    batch = tiny.inputs(name, [ONE, TWO], side)
+    with one(model), torch.no_grad():
+        together = model(**batch).logits
+        counts = one.token_counts(model)
+        alone = []
+        for row, prompt in enumerate((ONE, TWO)):
+            x = tiny.inputs(name, [prompt])
+            number = sum(part.image is not None for part in prompt)
+            first = 0 if row == 0 else 1
+            if name in QWEN:
+                grids = batch["image_grid_thw"][first : first + number]
+                patches = batch["image_grid_thw"].prod(-1)
+                x["pixel_values"] = batch["pixel_values"][int(patches[:first].sum()) :][: int(grids.prod(-1).sum())]
+            elif name in ("idefics3", "smolvlm"):
+                x["pixel_values"] = batch["pixel_values"][row : row + 1, :number]
+            else:
+                x["pixel_values"] = batch["pixel_values"][first : first + number]
+            alone.append(model(**x).logits[0])
+            assert torch.equal(one.token_counts(model)[0], counts[row])
+    for row, logits in enumerate(alone):
+        real = batch["attention_mask"][row].bool().nonzero()[:, 0]
+        torch.testing.assert_close(together[row, real[-1]], logits[-1], atol=3e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_packed_pictures_are_cut_as_each_alone(name):
+    model, one = deep(name), pruner("once")
+    pictures = [tiny.picture(5, 5), tiny.picture(2, 7), tiny.picture(3, 3)]
+    several = tiny.inputs(name, [[tiny.words(1, 1), *pictures, tiny.words(4, 2)]])
+    with one(model), torch.no_grad():
+        packed, start = pooled(model, several, name), 0
+        for number, part in enumerate(pictures):
+            x = tiny.inputs(name, [[tiny.words(1, 1), part, tiny.words(4, 2)]])
+            if name in QWEN:
+                patches = several["image_grid_thw"].prod(-1)
+                x["pixel_values"] = several["pixel_values"][int(patches[:number].sum()) :][: int(patches[number])]
+            elif name in ("idefics3", "smolvlm"):
+                x["pixel_values"] = several["pixel_values"][:, number : number + 1]
+            else:
+                x["pixel_values"] = several["pixel_values"][number : number + 1]
+            alone = pooled(model, x, name)
+            torch.testing.assert_close(packed[start : start + len(alone)], alone, atol=1e-5, rtol=1e-5)
+            start += len(alone)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
+    model, given = deep(name), tiny.inputs(name, [TWO, ONE])
+    one = pruner("twice, then the language model", record=True)
+    with one(model):
+        last_logits(model, given)
+        depth = [*one.tower_survivors(model), *(each.cpu() for each in one.survivors(model))]
+        counts = one.token_counts(model)
+    for before, after in zip(depth, depth[1:], strict=False):
+        assert not (after & ~before).any()
+    assert torch.equal(torch.stack([each.sum(-1) for each in depth[DEPTH:]], -1), counts)
+    assert (depth[1].sum(-1) < depth[0].sum(-1)).all()
+    assert (counts[:, 0] <= depth[DEPTH - 1].sum(-1)).all()
+
+
+def whole_flops(model, given):
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(**given, logits_to_keep=1)
+    text = model.config.get_text_config()
+    return counter.get_total_flops() - 2 * len(given["input_ids"]) * text.hidden_size * text.vocab_size
+
+
+@pytest.mark.parametrize("prompt", [ONE, TWO, VIDEO], ids=["one", "two", "video"])
+@pytest.mark.parametrize("which", SCHEDULES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_flops_of_a_cut_tower_are_exact_to_the_digit(name, which, prompt):
+    if prompt is VIDEO and square(name):
+        pytest.skip("no video tower")
+    model, given, one = deep(name), tiny.inputs(name, [prompt]), pruner(which)
+    cost = Exact(Dimensions.from_config(model.config))
+    with one(model):
+        counted = whole_flops(model, given)
+        spent = int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+    assert counted == spent
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generate_writes_what_repeated_prefills_write(name):
+    model, given = deep(name), tiny.inputs(name, [ONE])
+    given = {k: v for k, v in given.items() if k != "mm_token_type_ids" or name in QWEN}
+    with pruner("twice, then the language model")(model), torch.no_grad():
+        written = model.generate(**given, max_new_tokens=3, do_sample=False, pad_token_id=0, eos_token_id=None)
+        first = last_logits(model, given).argmax(-1)
+    assert written[0, given["input_ids"].shape[1]] == first[0]
+
+
+def test_beams_over_a_cut_tower_are_each_cut_alike():
+    model, given = deep("qwen2_5_vl"), tiny.inputs("qwen2_5_vl", [ONE, TWO])
+    with pruner("once")(model), torch.no_grad():
+        one = model.generate(**given, max_new_tokens=2, do_sample=False, pad_token_id=0, eos_token_id=None)
+        several = model.generate(
+            **given,
+            max_new_tokens=2,
+            do_sample=True,
+            top_k=1,
+            num_return_sequences=2,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
+    assert torch.equal(several[::2], one)
+    assert torch.equal(several[1::2], one)
+
+
+def test_threads_cut_their_own_pictures():
+    model = deep("qwen2_5_vl")
+    prompts = [
+        tiny.inputs("qwen2_5_vl", [[tiny.words(2, 1), tiny.picture(r, c), tiny.words(4, 2)]])
+        for r, c in ((5, 5), (2, 6), (3, 7))
+    ]
+    with pruner("once")(model):
+        expected = [last_logits(model, x) for x in prompts]
+        found = {}
+
+        def work(number):
+            found[number] = [last_logits(model, prompts[number]) for _ in range(4)]
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    for number, alone in enumerate(expected):
+        for logits in found[number]:
+            torch.testing.assert_close(logits, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
+    torch.manual_seed(0)
+    config = tf.LlavaConfig(
+        text_config=tf.LlamaConfig(**tiny.TEXT),
+        vision_config=tf.SiglipVisionConfig(**{**tiny.CLIP, "num_hidden_layers": DEPTH}),
+        image_token_id=tiny.IMAGE,
+        vision_feature_select_strategy="full",
+        vision_feature_layer=-1,
+    )
+    model, given, one = tf.LlavaForConditionalGeneration(config).eval(), tiny.inputs("llava", [TWO]), pruner("once")
+    with one(model):
+        counted = whole_flops(model, given)
+        cost = Exact(Dimensions.from_config(model.config))
+        assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+
+
+@pytest.mark.parametrize(
+    ("chain", "schedule", "words"),
+    [
+        (CHAIN, Schedule.full(L).with_tower({1: 0.5}, 3), "3 retentions of the vision tower, which has 4 blocks"),
+        ("fastv", Schedule.full(L).with_tower({1: 0.5}, 4), "has no scorer. Name one, such as 'divprune@tower.1"),
+        ("divprune@tower.2+fastv", Schedule.full(L).with_tower({1: 0.5}, 4), "before block 1 of the vision tower"),
+        (CHAIN, Schedule.full(L).with_tower({3: 0.5}, 4), "the projector reads what enters block 3"),
+        (
+            "divprune@tower.1+visionzip",
+            Schedule.full(L).with_tower({1: 0.5}, 4),
+            "reads the states of the whole vision tower",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(chain, schedule, words):
+    with pytest.raises((InvalidInputError, UnsupportedModelError), match=words):
+        Pruner(chain, schedule).apply(deep("llava"))
+
+
+def test_a_tower_that_is_not_described_refuses_a_cut():
+    model = tiny.build("llava_next")
+    with pytest.raises(UnsupportedModelError, match="not described"):
+        Pruner(CHAIN, SCHEDULES["once"]).apply(model)
+
+
+def test_features_that_were_encoded_without_the_pruner_are_refused():
+    model, given = deep("llava"), tiny.inputs("llava", [ONE])
+    encoded = model.model.get_image_features(
+        given.pop("pixel_values"), vision_feature_layer=-2, vision_feature_select_strategy="default", return_dict=True
+    )
+    with pruner("once")(model), pytest.raises(UnsupportedModelError, match="encoded without it"):
+        model(**given, mm_encoder_outputs={"image": encoded})
+
+
+def test_a_visual_token_whose_output_is_read_may_not_leave_in_the_tower():
+    model, given = deep("llava"), tiny.inputs("llava", [[tiny.words(2, 1), tiny.picture()]])
+    one = Pruner(CHAIN, Schedule.full(L).with_tower({1: 0.1}, DEPTH))
+    with one(model), pytest.raises(InvalidInputError, match="Put text behind the picture"):
+        last_logits(model, given)
