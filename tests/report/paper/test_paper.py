@@ -66,6 +66,9 @@ def folder(tmp_path_factory):
             rows.append(MethodTableRow(method=method, kind="sampled", budget=budget, accuracy=accuracy, deviation=0.01, tasks=by_task))  # fmt: skip
     (out / "sampled").mkdir()
     MethodTable(tuple(rows)).save(out / "sampled" / "methods.json")
+    (out / "learned").mkdir()
+    own = replace(rows[0], method="aim", kind="scaled", budget=0.5, fraction=0.48)
+    MethodTable((own,)).save(out / "learned" / "methods.json")
     times = {"rows": [timed("unpruned", 10.0), timed("fastv 50%", 8.0), timed("joint 50%", 5.0)]}
     (out / "bench.json").write_text(json.dumps(times))
     return out
@@ -82,7 +85,8 @@ def test_every_step_is_a_command_with_options_that_it_has(step):
 
 def test_tables_have_every_method_budget_and_curve(folder):
     tables = PaperRuns("invented-vl", folder).tables()
-    first, _, times, curves = tables.values()
+    first, searches, times, curves = tables.values()
+    assert searches.rows[-1][:2] == ("aim", "48.0")
     assert first.columns == ("budget", "method", "average", *TASKS)
     assert len(first.rows) == 1 + len(BUDGETS) * (2 * len(METHODS) + 1)
     assert {len(row) for table in tables.values() for row in table.rows} >= {len(first.columns)}
@@ -131,7 +135,7 @@ def test_the_page_the_json_the_latex_and_the_csv_say_the_same(folder, tmp_path):
 def test_what_is_finished_is_not_run_again(folder, tmp_path, monkeypatch, capsys):
     (tmp_path / "tiny-qwen").symlink_to(folder)
     steps = plan("tiny-qwen", tmp_path / "tiny-qwen", PaperSettings(), ())
-    (tmp_path / "steps.json").write_text(json.dumps([list(step.command) for step in steps]))
+    (tmp_path / "steps.json").write_text(json.dumps([{"command": list(step.command)} for step in steps]))
     done = Invoke(monkeypatch, capsys)("paper", "tiny-qwen", "--out", tmp_path)
     assert done.code == 0, done.err
     assert "step 1" not in done.err

@@ -9,6 +9,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vispco.compare.methods.views import latex_escaped
 from vispco.compare.searches import ComparisonTable
@@ -36,11 +37,20 @@ th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}fi
 .yes{color:#2a7d2a}.no{color:#b3261e}"""
 
 
-def write_paper(models: Sequence[tuple[str, Path]], out: Path) -> Path:
-    """Write paper.html, .json and .tex, a CSV file for each table, and the figures. models: names with their folders."""
+def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[dict[str, Any]] = ()) -> Path:
+    """Write paper.html, .json and .tex, a CSV file for each table, and the figures.
+
+    models: names with their folders. done: the commands that were run, with their times.
+    """
     runs = [PaperRuns(name, folder) for name, folder in models]
     side_by_side = {"Table 3. Models at 50% of the FLOPs": models_table(runs)}
-    data = {"versions": versions(), "machine": machine(), "models": {}, "tables": _plain(side_by_side)}
+    data = {
+        "versions": versions(),
+        "machine": machine(),
+        "commands": list(done),
+        "models": {},
+        "tables": _plain(side_by_side),
+    }
     parts = [_tables_html(side_by_side)] if len(runs) > 1 else []
     latex = [_latex(title, table) for title, table in side_by_side.items()]
     if len(runs) > 1:

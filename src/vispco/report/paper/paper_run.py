@@ -1,5 +1,6 @@
 """Runs the commands of `vispco paper` that are not done yet, with an estimate of the time that is left."""
 
+import os
 import subprocess
 import sys
 import time
@@ -32,29 +33,38 @@ def run_paper(
     asked.spec()  # refuses a file that is not there before the work begins
     work: list[tuple[Step, float]] = []
     done = _finished(out / _STATE)
+    ended = [each["command"] for each in done]
     for each in models:
         loading = replace(each, name="")
         common = (*_given(asked, TaskSpec()), *_given(loading, ModelSpec("")))
         steps = plan(each.name, out / each.short_name, settings, common)
-        left = [step for step in steps if list(step.command) not in done]
+        left = [step for step in steps if list(step.command) not in ended]
         item = _seconds_per_item(each, asked) if left else 0.0
         work += [(step, step.passes * item) for step in left]
     seconds_left = sum(seconds for _, seconds in work)
     for number, (step, seconds) in enumerate(work, 1):
         tell(f"step {number} of {len(work)}: {step.label}; about {seconds_left / 60:.0f} minutes left in all")
+        began, busy = time.perf_counter(), _busy()
         _run(step, out / "log.txt")
-        done.append(list(step.command))
+        times = {"seconds": time.perf_counter() - began, "processor_seconds": _busy() - busy}
+        done.append({"command": list(step.command), **times})
         files.write_json(out / _STATE, done)
         seconds_left -= seconds
-    return write_paper([(each.name, out / each.short_name) for each in models], out)
+    return write_paper([(each.name, out / each.short_name) for each in models], out, done)
 
 
-def _finished(path: Path) -> list[list[str]]:
-    """Commands that an earlier run has finished; another file of that name is refused."""
+def _busy() -> float:
+    """Seconds of processors that finished commands took."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _finished(path: Path) -> list[dict[str, Any]]:
+    """Commands that an earlier run has finished, with their times; another file of that name is refused."""
     if not path.exists():
         return []
     found = files.read_json(path, what="list of steps")
-    if not isinstance(found, list) or not all(isinstance(each, list) for each in found):
+    if not isinstance(found, list) or not all(isinstance(each, dict) and "command" in each for each in found):
         raise InvalidInputError(f"{path} is not the list of steps of vispco paper. Choose another folder with --out.")
     return found
 

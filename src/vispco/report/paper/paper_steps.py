@@ -15,7 +15,7 @@ SEARCHES = ("vtw", "g-search", "random-40", "random-80", "random-160", "vispco-p
 KERNELS = ("single", "linear", "exponential", "p-sigmoid", "multi-step")  # Table 5
 BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
 HALF = 0.5  # the budget of Tables 2 to 5
-JOINT, GRID, SAMPLED, COMPARED, TIMES = "joint", "grid", "sampled", "searches", "bench.json"
+JOINT, GRID, SAMPLED, OWN, COMPARED, TIMES = "joint", "grid", "sampled", "learned", "searches", "bench.json"
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def plan(model: str, folder: Path, settings: PaperSettings, asked: Sequence[str]
         out = ("--out", str(folder / name))
         return Step(label, ("search", model, *options, "--budgets", budgets, *test, *some, *out, *common, *calibration), passes)  # fmt: skip
 
+    def methods(label: str, name: str, which: Sequence[str], at: str, draws: int, passes: int) -> Step:
+        once = ("--search", "none", "--compensations", "none", "--rounds", "0", "--out", str(folder / name), *common)
+        drawn = ("--draws", str(draws))
+        return Step(label, ("compare", "methods", model, "--methods", ",".join(which), "--budgets", at, *test, *drawn, *once), passes)  # fmt: skip
+
     published = ("--mode", "predictor", "--solver", "lagrangian")
     steps = [
         Step(
@@ -71,13 +76,8 @@ def plan(model: str, folder: Path, settings: PaperSettings, asked: Sequence[str]
              *grid),
             26_000,
         ),
-        Step(
-            "sampled configurations (Table 1)",
-            ("compare", "methods", model, "--methods", ",".join((*METHODS, *LEARNED)), "--budgets", budgets, *test,
-             "--draws", str(settings.draws), "--search", "none", "--compensations", "none", "--rounds", "0",
-             "--out", str(folder / SAMPLED), *common),
-            24_000,
-        ),
+        methods("sampled configurations (Table 1)", SAMPLED, METHODS, budgets, settings.draws, passes=18_000),
+        methods("learned methods (Table 2)", OWN, LEARNED, str(HALF), 0, passes=3_000),
     ]  # fmt: skip
     for method in METHODS:
         kernel = ("--scorer", method, *published, "--kernel", "multi-step")

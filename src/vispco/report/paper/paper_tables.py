@@ -23,6 +23,7 @@ from vispco.report.paper.paper_steps import (
     KERNELS,
     LEARNED,
     METHODS,
+    OWN,
     SAMPLED,
     TIMES,
     kernel_folder,
@@ -52,7 +53,7 @@ class PaperRuns:
 
     @cached_property
     def runs(self) -> dict[str, RunFiles]:
-        names = [JOINT, GRID, SAMPLED, COMPARED, *map(searched_folder, METHODS), *map(kernel_folder, KERNELS)]
+        names = [JOINT, GRID, SAMPLED, OWN, COMPARED, *map(searched_folder, METHODS), *map(kernel_folder, KERNELS)]
         return {name: read(self.folder / name) for name in dict.fromkeys(names)}
 
     @cached_property
@@ -122,7 +123,7 @@ class PaperRuns:
         for row in comparison.rows:
             found, cost = row.evaluation, comparison.cost
             rows.append((row.method, f"{100 * found.fraction[cost]:.1f}", f"{row.seconds:.1f}", *_by_task(found)))
-        table = self.runs[SAMPLED].methods
+        table = self.runs[OWN].methods
         for method in LEARNED:
             own = None if table is None else table.row(method, "scaled", HALF)
             if own is not None and own.accuracy is not None and own.fraction is not None:
