@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from vispco.core.errors import InvalidInputError
@@ -71,20 +72,26 @@ class CalibrationBatches(Lazy[Batch]):
 
     def rows(self, index: Sequence[int]) -> Batch:
         """Some samples, by their places in the list, as one batch; a teacher that has run is not run again."""
-        samples, teachers, seen = [], [], []
-        for place, row in (divmod(number, self.batch_size) for number in index):
-            if str(place) not in self.cache:
-                self.make(place)
-            kept = {name: tensor[row : row + 1] for name, tensor in self.cache.get(str(place)).items()}
-            teachers.append(kept.pop("teacher")[0])
-            seen.append(Observation(**kept))
-            samples.append(self._chunk(place)[row])
+        samples = [self._chunk(number // self.batch_size)[number % self.batch_size] for number in index]
+        kept = [self._kept(number) for number in index]
         encoded = self.store.encode(samples, answers=True)
-        width = encoded.answer_mask.shape[1]
+        teacher = self.teachers(index, encoded.answer_mask.shape[1])
+        seen = [Observation(**{name: each[name] for name in each if name != "teacher"}) for each in kept]
+        return Batch(encoded, teacher, join_observations(seen).to(self.model.device))
+
+    def teachers(self, index: Sequence[int], width: int) -> Tensor:
+        """What the teacher said of some samples, by their places in the list: [B, width, V]."""
+        found = [self._kept(number)["teacher"][0] for number in index]
         # answers end together, at the right
-        teacher = torch.stack([pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in teachers])
-        device = self.model.device
-        return Batch(encoded, teacher.to(device), join_observations(seen).to(device))
+        rows = [pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in found]
+        return torch.stack(rows).to(self.model.device)
+
+    def _kept(self, number: int) -> dict[str, Tensor]:
+        """What is kept of one sample, by its place in the list; computed with its batch if it was not."""
+        place, row = divmod(number, self.batch_size)
+        if str(place) not in self.cache:
+            self.make(place)
+        return {name: tensor[row : row + 1] for name, tensor in self.cache.get(str(place)).items()}
 
     def _chunk(self, place: int) -> list[Sample]:
         """The samples of a batch. Once the store knows them, only their names are kept: a picture may be expensive to draw."""
