@@ -41,7 +41,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
                     "FLOPs: of the language model; whole: of the whole prefill, vision tower inside",
                     *(account_sentence(row["tower_share"]) for row in rows[:1] if row.get("tower_share")),
                     "×: how much faster than unpruned, measured / as FLOPs imply",
-                    *_unmet_lines(rows),
+                    *[f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None],
                 ]
             ),
         ),
@@ -67,11 +67,6 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         columns = ("", "batch", "requests/s", "tokens/s", "KV")
         shown.append((columns, served, "a mixed queue of pictures; KV: of a batch"))
     return shown
-
-
-def _unmet_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the mark beside a row says."""
-    return [f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None]
 
 
 def _mebibytes(value: int | None) -> str:
