@@ -1,7 +1,5 @@
 """Family: where a model's parts are and how its visual tokens are found. No pruning here."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Mapping

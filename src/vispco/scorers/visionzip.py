@@ -8,8 +8,6 @@ projector, not before it, at the place of their target; the class token is not k
 patches in towers without a class token (SigLIP, Qwen), keys of Qwen's tower are rotated.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -13,8 +13,6 @@ greatest; a sample of which nothing is above the threshold keeps all. Not here: 
 between the modalities, and the merging of all dropped tokens into one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
