@@ -14,7 +14,9 @@ A scorer never gathers hidden states, masks or caches: the engine does that.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -198,7 +200,9 @@ class Scorer:
 
     def to_dict(self) -> dict[str, Any]:
         """Name and options; `vispco.scorers.get(**d)` makes it again."""
-        return {"name": self.name, **{k: v for k, v in vars(self).items() if not k.startswith("_")}}
+        kind: Any = type(self)
+        options = _option_names(kind)
+        return {"name": self.name, **{k: v for k, v in vars(self).items() if k in options}}
 
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items() if k != "name")
@@ -209,6 +213,14 @@ class Scorer:
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self)))
+
+
+@cache
+def _option_names(kind: Any) -> frozenset[str]:
+    """The arguments of the `__init__` of a class of scorers, and of those that it hands them on to."""
+    names = inspect.signature(kind).parameters
+    handed_on = any(each.kind is each.VAR_KEYWORD for each in names.values())
+    return frozenset(names) | (_option_names(kind.__base__) if handed_on and kind is not Scorer else frozenset())
 
 
 def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:

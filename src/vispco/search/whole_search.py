@@ -47,7 +47,7 @@ class TowerSpace:
 
     scorers, blocks, keeps: of one cut; blocks are shares of the depth. pixels: shares of a picture's pixels, 1 included.
     chains: of the language model, which stand for all of them. shapes: of each chain. samples: of the first comparison, and of
-    the second, which the best `finalists` of each budget are in.
+    the second, in which the best `finalists` of each budget are, also with fewer pixels.
     """
 
     scorers: tuple[str, ...] = ("divprune",)
@@ -60,14 +60,13 @@ class TowerSpace:
     finalists: int = 3
 
     def settings(self, num_blocks: int) -> list[PictureSetting]:
-        """The whole tower first; then smaller pictures, and cuts, without those that come twice."""
+        """The whole tower, smaller pictures, and cuts of whole pictures."""
         places = dict.fromkeys(min(num_blocks - 1, round(share * num_blocks)) for share in self.blocks)
         cuts = [
             PictureSetting.cut_at(scorer, block, keep, num_blocks)
             for scorer, block, keep in product(self.scorers, places, self.keeps)
         ]
-        found = [replace(cut, pixels=share) for share in self.pixels for cut in (PictureSetting(), *cuts)]
-        return sorted(found, key=lambda each: not each.is_whole)
+        return [*(PictureSetting(share) for share in self.pixels), *cuts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,26 +137,13 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
     """Find a setting of pictures and configurations of the language model for each budget of the run's spec."""
     budgets = [Budget.of(budget) for budget in run.spec.whole]
     space = space or TowerSpace(pixels=run.spec.pixels)
-    candidates = _candidates(run, processor, space)
-    for number, samples in enumerate(space.samples):
-        for budget in budgets:
-            left = sorted(candidates, key=lambda each: each.losses.get(budget, 0.0))
-            for each in left if number == 0 else left[: space.finalists]:
-                each.losses[budget] = _loss(each, budget, samples, space)
-        run.say(f"{len(candidates)} tower settings on {min(samples, len(run.batches.samples))} samples")  # type: ignore[attr-defined]
-    found: dict[Budget, _Candidate] = {}
-    for budget in budgets:
-        ranked = sorted(candidates, key=lambda each: each.losses[budget])
-        found[budget] = ranked[0]
-        run.say(f"{budget.label}: {ranked[0].setting.name}, then {ranked[1].setting.name}" if ranked[1:] else "")
+    ranked = _compare(run, processor, space, budgets)
     parts: dict[Budget, WholePart] = {}
-    for chosen in {id(each): each for each in found.values()}.values():
-        own = [budget for budget in budgets if found[budget] is chosen]
+    for chosen in {id(each[0]): each[0] for each in ranked.values()}.values():
+        own = [budget for budget in budgets if ranked[budget][0] is chosen]
         predictor, shares = _joint(run, chosen, own)
         for budget in own:
-            ranking = sorted(
-                ((each.setting.name, each.losses[budget]) for each in candidates), key=lambda pair: pair[1]
-            )
+            ranking = [(each.setting.name, each.losses[budget]) for each in ranked[budget]]
             parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
     records = [
         {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
@@ -166,20 +152,42 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
     return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
 
 
-def _candidates(run: SearchRun, processor: Any, space: TowerSpace) -> list[_Candidate]:
-    """The settings that this model takes; those that its tower or its processor refuses are left out, and told."""
-    model, found, refused = run.objective.model, [], ""
-    blocks = family_of(model).tower_shape(model).num_blocks
-    for setting in space.settings(blocks):
-        try:
-            setting.check(model)
-            batches = TowerBatches(run.batches, processor, setting)  # type: ignore[arg-type]
-        except (UnsupportedModelError, InvalidInputError) as error:
-            refused = refused or str(error)
-            continue
-        found.append(_Candidate(setting, batches, {name: _objective(run, setting, name) for name in space.chains}))
+def _compare(
+    run: SearchRun, processor: Any, space: TowerSpace, budgets: Sequence[Budget]
+) -> dict[Budget, list[_Candidate]]:
+    """The best settings for each budget, best first: the finalists of the first comparison, on more samples."""
+    model, refused = run.objective.model, ""
+    known: dict[PictureSetting, _Candidate | None] = {}
+
+    def candidate(setting: PictureSetting) -> _Candidate | None:
+        """None for a setting that the model's tower or its processor refuses."""
+        nonlocal refused
+        if setting not in known:
+            try:
+                setting.check(model)
+                batches = TowerBatches(run.batches, processor, setting)  # type: ignore[arg-type]
+            except (UnsupportedModelError, InvalidInputError) as error:
+                known[setting], refused = None, str(error)
+            else:
+                objectives = {name: _objective(run, setting, name) for name in space.chains}
+                known[setting] = _Candidate(setting, batches, objectives)
+        return known[setting]
+
+    def ranked(settings: Sequence[PictureSetting], budget: Budget, samples: int) -> list[_Candidate]:
+        usable = [each for setting in settings if (each := candidate(setting)) is not None]
+        for each in usable:
+            each.losses[budget] = _loss(each, budget, samples, space)
+        return sorted(usable, key=lambda each: each.losses[budget])
+
+    first, found = space.settings(family_of(model).tower_shape(model).num_blocks), {}
+    for budget in budgets:
+        best = [each.setting for each in ranked(first, budget, space.samples[0])[: space.finalists]]
+        smaller = [replace(each, pixels=share) for each in best for share in space.pixels if each.pixels == 1.0]
+        found[budget] = ranked(list(dict.fromkeys([*best, *smaller])), budget, space.samples[-1])
+        names = ", then ".join(each.setting.name for each in found[budget][:2])
+        run.say(f"{budget.label}: of {len(known)} settings of pictures {names}")
     if refused:
-        run.say(f"some tower settings are left out: {refused}")
+        run.say(f"some settings of pictures were left out: {refused}")
     return found
 
 
@@ -226,11 +234,15 @@ def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tup
     settings = replace(
         spec.effort.joint,
         levels=levels,
+        table_levels=(),
         ranking_levels=(levels[len(levels) // 2],),
         stage_ends=(),
         seed=spec.seed,
     )
-    with ProgressBar(settings.expected_cost(len(chains), batches), show=run.show, share=True) as bar:
+    total = settings.expected_passes(
+        len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
+    )
+    with ProgressBar(total, show=run.show, share=True) as bar:
         table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
     predictor, held_out = fit_joint_predictor(objective, table)
     for level, kl in held_out.items():
