@@ -177,9 +177,7 @@ class Engine:
         attended = current.attend(index, call)
         if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
             masked = isinstance(current, MaskPass) and current.mask is not None
-            with (
-                torch.no_grad()
-            ):  # a pass that is run again must leave the same in the graph, though it is checked once
+            with torch.no_grad():  # a pass that is run again must leave the same graph, though it is checked once
                 check.see(index, call, call.run() if masked else attended)
         return attended
 

@@ -24,13 +24,13 @@ from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import whole_cells
-from vispco.cost.dimensions import Dimensions
-from vispco.engine.tower_run import TowerRun, choice_flops
-from vispco.engine.vision import TokenVision
+from vispco.cost.dimensions import Dimensions, VisionSize
+from vispco.engine.attention import Attended, AttentionCall, AttentionTap
+from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
+from vispco.engine.vision import TokenVision, received_in_tower
 from vispco.families import Family
 from vispco.families.tower_modules import patch_order, tower_modules
 from vispco.scorers.chain import Chain
-from vispco.scorers.context import ScoringContext
 
 RECORD = "vispco_tower_cut"
 """The attribute of an encoder's output under which the record of a cut travels with features encoded beforehand."""
@@ -61,13 +61,17 @@ class TowerCut:
     def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
         self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
         self.base, self.chain, self.retention = family.base(model), setting.chain, setting.retention
-        self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
+        vision = VisionSize(width=self.shape.width, heads=self.shape.heads)
+        self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width, vision=vision)
         self._check()
         self.pools = self.shape.pools
         config: Any = getattr(model.config, "vision_config", None)
         self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
         self._handles: list[Any] = []
+        scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
+        reads = [block - 1 for block, scorer in scorers.items() if scorer is not None and reads_attention(scorer)]
+        self._tap = AttentionTap({block: family.attention(self.modules.blocks[block]) for block in reads}, self._attend)
         self._local = _Local()
 
     def _check(self) -> None:
@@ -77,7 +81,7 @@ class TowerCut:
                 f"The schedule has {len(self.retention)} retentions of the vision tower, which has {blocks} blocks. Give one before "
                 "each block, or use Schedule.with_tower."
             )
-        falls = [
+        self._falls = falls = [
             b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before
         ]
         if falls and falls[-1] >= readable:
@@ -114,12 +118,14 @@ class TowerCut:
         for name in ENCODERS:
             if (own := getattr(self.base, name, None)) is not None:
                 self.base.__dict__[name] = self._recorded(own)
+        self._tap.install()
 
     def remove(self) -> None:
         """Safe in any state."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._tap.remove()
         for name in ENCODERS:
             if getattr(self.base.__dict__.get(name), "cut", None) is self:
                 del self.base.__dict__[name]
@@ -201,6 +207,14 @@ class TowerCut:
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
 
+    def _attend(self, block: int, call: AttentionCall) -> Attended:
+        """Keep the attention that patches receive in the block before a cut; most packed towers call for each group."""
+        run = self._local.run
+        if run is not None:
+            heard = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
+            run.attention.setdefault(block, []).append(heard)
+        return call.run()
+
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         run = self._local.run
         if run is None:
@@ -233,58 +247,18 @@ class TowerCut:
             return type(value)(np.bincount(run.divided[block][1]).max() * self.shape.cell)
         return value
 
-    @torch.no_grad()
-    def _choose(self, run: TowerRun, block: int, states: Tensor, left: Array) -> Array:
-        """Which of the cells that are left stay, by their mean states [n, D]: bool [n]."""
-        scorer = self.chain.tower_scorer_at(block)
-        assert scorer is not None  # noqa: S101 - `_check` has asked
-        keep, wanted = np.ones(len(run.cells), dtype=bool), run.counts[:, block]
-        picture, shown = run.picture[run.cells], run.sizes
-        for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
-            if few >= there:
-                continue
-            alike = np.flatnonzero(
-                (shown == size) & (left == there) & (wanted == few)
-            )  # pictures that are chosen together
-            own = [np.flatnonzero(picture == number) for number in alike]
-            own = [row[np.argsort(run.order[run.cells[row]])] for row in own]  # as in the prompt
-            rows: Array = np.stack(own)  # [G, m]
-            first = (np.cumsum(shown) - shown)[alike][:, None]
-            context = self._context(
-                run, block, (alike, size, few), run.order[run.cells[rows]] - first, states[torch.from_numpy(rows)]
-            )
-            keep[rows] = scorer.select(context).keep.cpu().numpy()
-            run.scoring[alike] += choice_flops(scorer, there, few, self.sizes)
-        return keep
-
-    def _context(
-        self, run: TowerRun, block: int, asked: tuple[Array, int, int], places: Array, states: Tensor
-    ) -> ScoringContext:
-        """The view of a scorer. asked: pictures [G], their cells, how many stay. places: of the live cells in them, [G, m]."""
-        alike, size, few = asked
-        everything = np.ones((len(alike), size), dtype=bool)
-        grids = tuple(run.grids[number] for number in alike)
-        layout = TokenLayout(everything, everything, np.zeros(len(alike), dtype=np.int64), states.device, grids)
-        if places.shape[1] < size:
-            there = np.zeros_like(everything)
-            np.put_along_axis(there, places, values=True, axis=1)
-            layout = CutLayout.of(layout, there.ravel().astype(np.int64), 1)
-        counts = torch.full((len(alike),), few, device=states.device)
-        return ScoringContext(
-            *(block, layout, layout.is_visual_slot, counts, states, None, (few,) * len(alike)),
-            hidden=states,
-            memo={"visual_embeddings": states},
-        )
-
     def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
         squares = self.modules.order is None
-        inside = hidden[:, front:] if squares else hidden
-        if squares and run.patches is None and cell > 1:  # the patches of a cell side by side, from here on
-            inside = inside[:, patch_order(self.shape).flatten().to(hidden.device)]
-        states = inside.reshape(-1, cell, width)  # [n, cell, D]
-        keep = self._choose(run, block, states.mean(1), left)
+        states, heard = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
+        scorer = self.chain.tower_scorer_at(block)
+        assert scorer is not None  # noqa: S101 - `_check` has asked
+        received = None
+        if heard is not None:
+            values = torch.cat(heard, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
+            received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
+        keep = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
         kept = states[torch.from_numpy(keep).to(hidden.device)]
@@ -294,6 +268,14 @@ class TowerCut:
         places = patch_order(self.shape)[torch.from_numpy(run.places)].flatten(1) + front  # [I, n / I * cell]
         run.patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1).to(hidden.device)
         return torch.cat([hidden[:, :front], kept.reshape(len(hidden), -1, width)], dim=1)
+
+    def _by_cell(self, run: TowerRun, values: Tensor) -> Tensor:
+        """Values of the patches that are left, [P, D] or [I, P, D], by cell: [n, cell, D]."""
+        if self.modules.order is None:
+            values = values[:, self.shape.class_tokens :]
+            if run.patches is None and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
+                values = values[:, patch_order(self.shape).flatten().to(values.device)]
+        return values.reshape(-1, self.shape.cell, values.shape[-1])
 
     def _widen(self, hidden: Tensor) -> Tensor:
         """All patches in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""

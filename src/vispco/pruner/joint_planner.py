@@ -19,7 +19,7 @@ from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
-from vispco.pruner.configurations import text_floor
+from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
@@ -233,10 +233,23 @@ class JointPlanner:
         return np.stack([self._floors[key] for key in keys])
 
     def _used_chains(self) -> list[int]:
-        """Numbers of the chains that are used, of one kind of site (that of most configurations)."""
-        places = self.predictor.kept.nonzero()[:, 0]
-        numbers = sorted({int(self.predictor.chain[place]) for place in places})
-        kinds: dict[frozenset[str], list[int]] = {}
-        for number in numbers:
-            kinds.setdefault(frozenset(s.site for s in self.chains[number].scorers), []).append(number)
-        return max(kinds.values(), key=len)
+        """Numbers of the chains that are used, of one kind of site: that of the levels which serve most calibration samples.
+
+        A hard budget is served by the levels near it, a mean by all of them.
+        """
+        levels = as_array(self.known.level)
+        if self.budget.is_mean or self.budget.kind != "flops":
+            served = np.ones(len(levels))
+        else:
+            sizes = self.predictor.sizes.cpu()
+            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
+            nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
+            served = (nearest[:, None] == levels).sum(axis=0)
+        numbers: dict[frozenset[str], set[int]] = {}
+        samples: dict[frozenset[str], float] = {}
+        for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
+            number = int(self.predictor.chain[place])
+            kind = frozenset(scorer.site for scorer in self.chains[number].scorers)
+            numbers.setdefault(kind, set()).add(number)
+            samples[kind] = samples.get(kind, 0.0) + float(served[place])
+        return sorted(numbers[max(numbers, key=lambda kind: (samples[kind], len(numbers[kind])))])

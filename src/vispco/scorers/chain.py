@@ -78,11 +78,7 @@ class Chain:
                         f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. {where.capitalize()}s must grow."
                     )
         for block, scorer in self.tower:
-            if not scorer.serves_tower:
-                raise InvalidInputError(
-                    f"The scorer {scorer.name!r} was put at block {block} of the vision tower, but it reads what only the language "
-                    "model has. Use 'divprune', 'uniform' or 'random' there."
-                )
+            scorer.check_tower(block)
 
     @classmethod
     def of(cls, given: ChainLike) -> Chain:

@@ -242,11 +242,15 @@ def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tup
     settings = replace(
         spec.effort.joint,
         levels=levels,
+        table_levels=(),
         ranking_levels=(levels[len(levels) // 2],),
         stage_ends=(),
         seed=spec.seed,
     )
-    with ProgressBar(settings.expected_cost(len(chains), batches), show=run.show, share=True) as bar:
+    total = settings.expected_passes(
+        len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
+    )
+    with ProgressBar(total, show=run.show, share=True) as bar:
         table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
     predictor, held_out = fit_joint_predictor(objective, table)
     for level, kl in held_out.items():
