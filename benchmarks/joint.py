@@ -169,7 +169,6 @@ def compensation(setup: Setup, seed: int) -> dict[str, dict[str, float]]:
     judge = TaskEvaluator(setup.model, setup.processor, setup.test[:GAP_ITEMS], batch_size=64)
     plain = setup.predictor(seed)
     plain.config.chains = [Chain.of(chain).with_compensation(0.0).to_dict() for chain in plain.config.chains]
-    plain.chains = tuple(Chain.of(chain) for chain in plain.config.chains)
     found = {}
     for budget in COMPENSATED:
         both = [JointPlanner(predictor, budget) for predictor in (setup.predictor(seed), plain)]
