@@ -55,6 +55,8 @@ def search(
 
         vispco search tiny-qwen --scorers fastv,divprune+fastv --budgets 0.2,0.4
 
+        vispco search tiny-qwen --budgets 0.5p,0.4p,0.3p
+
         vispco search tiny-qwen --mode static --solver lagrangian --kernel single --budgets 0.3,0.5
 
         vispco search tiny-qwen --method v2drop --mode static --budgets 0.3,0.5
@@ -102,7 +104,7 @@ def search(
     row, effort = settings.resolve(loaded.config, options.kernel, len(samples))
     questions = questions.for_model(loaded, processor)
     task_spec.tell_skipped(questions.skipped, say)
-    fractions = options.fractions(fraction_at_size(loaded, processor, samples, say))
+    fractions = spec.budgets if spec.whole else options.fractions(fraction_at_size(loaded, processor, samples, say))
     batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
     tasks = task_spec.describe_tasks(test_spec, questions)
     about_run = facts(loaded.device)
@@ -143,9 +145,10 @@ def search(
             typer.echo(fill_lines(line, sys.stdout))
         best = cheapest_near(frontier, unpruned.accuracy, options.cost)  # the budget that the verdict is about
         middle = fractions[len(fractions) // 2] if best is None else best.provenance["budget"]
+        asked_for = dict(zip(fractions, spec.whole, strict=False)).get(middle, f"{middle:g}")
         tell_next(
             folder.path,
-            f"vispco evaluate {model.name} --pruner {folder.path} --budget {middle:g}",
+            f"vispco evaluate {model.name} --pruner {folder.path} --budget {asked_for}",
             f"vispco report {folder.path}",
         )
 

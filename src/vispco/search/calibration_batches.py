@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from vispco.core.errors import InvalidInputError
@@ -76,21 +77,24 @@ class CalibrationBatches(Lazy[Batch]):
         """Some samples, by their places in the list, as one batch; a teacher that has run is not run again."""
         if tuple(index) in self._recent:
             return self._remember(index, self._recent[tuple(index)])
-        samples, teachers, seen = [], [], []
-        for number in index:
-            place, row = divmod(number, self.batch_size)
-            if str(number) not in self.cache:
-                self.make(place)
-            kept = dict(self.cache.get(str(number)))
-            teachers.append(kept.pop("teacher")[0])
-            seen.append(Observation(**kept))
-            samples.append(self._chunk(place)[row])
+        samples = [self._chunk(number // self.batch_size)[number % self.batch_size] for number in index]
+        kept = [self._kept(number) for number in index]
         encoded = self.store.encode(samples, answers=True)
-        width = encoded.answer_mask.shape[1]
-        # answers end together, at the right
-        teacher = torch.stack([pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in teachers])
-        device = self.model.device
-        return self._remember(index, Batch(encoded, teacher.to(device), join_observations(seen).to(device)))
+        teacher = self.teachers(index, encoded.answer_mask.shape[1])
+        seen = [Observation(**{name: each[name] for name in each if name != "teacher"}) for each in kept]
+        return self._remember(index, Batch(encoded, teacher, join_observations(seen).to(self.model.device)))
+
+    def teachers(self, index: Sequence[int], width: int) -> Tensor:
+        """What the teacher said of some samples, by their places in the list: [B, width, ...], answers at the right."""
+        found = [self._kept(number)["teacher"][0] for number in index]
+        rows = [pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in found]
+        return torch.stack(rows).to(self.model.device)
+
+    def _kept(self, number: int) -> dict[str, Tensor]:
+        """What is kept of one sample, by its place in the list; computed with its batch if it was not."""
+        if str(number) not in self.cache:
+            self.make(number // self.batch_size)
+        return self.cache.get(str(number))
 
     def _remember(self, index: Sequence[int], batch: Batch) -> Batch:
         """Keep a batch on the device until those that were used later fill the memory."""

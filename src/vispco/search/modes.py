@@ -31,6 +31,7 @@ from vispco.search.shape_pool import measure_shapes, sample_floors
 from vispco.search.successive_halving import line_search, shape_search
 
 if TYPE_CHECKING:
+    from vispco.core.runs.run_folder import RunFolder
     from vispco.data.sample import Sample
 
 PASSES = 4  # over the samples, where a training's length is not given
@@ -110,6 +111,13 @@ class SearchResult:
     found: list[FoundShape]
     predictor: Predictor | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
+
+    def facts(self) -> dict[str, Any]:
+        """More for config.json."""
+        return {}
+
+    def save_parts(self, folder: RunFolder) -> None:
+        """Write what has folders of its own."""
 
     def planner(self, run: SearchRun, budget: float) -> BudgetPlanner:
         """What is deployed for a budget."""

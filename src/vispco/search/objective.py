@@ -41,8 +41,14 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def _always(value: Any) -> Any:
-    return lambda *_: value
+class _FixedPlan:
+    """A planner that gives one plan, whatever comes. tower: the retention of a cut vision tower."""
+
+    def __init__(self, plan: TokenPlan, tower: tuple[float, ...] | None) -> None:
+        self.plan, self.tower = plan, tower
+
+    def __call__(self, *_: Any) -> TokenPlan:
+        return self.plan
 
 
 class Objective:
@@ -61,6 +67,7 @@ class Objective:
         self.model, self.scorer, self.meter = model, Chain.of(scorer), KlMeter(direction)
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
+        self.tower: tuple[float, ...] | None = None  # the retention of a vision tower that is cut
         self.memory = memory  # bytes for what unpruned first layers compute
         self.spent = FlopsBill()
         self.taught: dict[str, float] = {}  # batches whose teacher is on the bill: name -> FLOPs
@@ -69,7 +76,8 @@ class Objective:
     def with_chain(self, chain: ChainLike) -> Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
         other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
-        other.spent, other.journal, other.memory = self.spent, self.journal, self.memory
+        other.spent, other.journal = self.spent, self.journal
+        other.tower, other.memory = self.tower, self.memory
         return other
 
     def workload(self, sizes: Tensor) -> Workload:
@@ -89,7 +97,7 @@ class Objective:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
             return torch.stack([self.divergence(logits, batch) for logits in self._dropped(batch, counts)])
-        asked = (batch.name, self.scorer.to_dict(), self.meter.direction)
+        asked = (batch.name, self.scorer.to_dict(), self.meter.direction, self.tower or ())
         names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
@@ -122,14 +130,14 @@ class Objective:
             batch.encoded.inputs["input_ids"].numel() * self.cost.dimensions.hidden * self.cost.dimensions.dtype_bytes
         )
         size *= max(starts, default=0) * (3 if self.scorer.needs_attention else 1)  # states, queries and keys
-        # else recording the unpruned run costs more than it saves, or than there is
-        pays = sum(starts) > counts.shape[-1] and size <= self.memory
+        # else recording the unpruned run costs more than it saves or than there is; it would see what a cut tower has left
+        pays = sum(starts) > counts.shape[-1] and size <= self.memory and self.tower is None
         if pays:
             with prefix.record(max(starts)):
                 answer_logits(self.model, batch.encoded)
         for one in counts:
             resumed = prefix.resume() if pays else nullcontext()
-            with Pruner(self.scorer, _always(TokenPlan(one)))(self.model), resumed:
+            with Pruner(self.scorer, _FixedPlan(TokenPlan(one), self.tower))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self._bill(one, batch)
             yield logits

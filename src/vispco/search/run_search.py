@@ -12,6 +12,7 @@ import torch
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
+from vispco.cost import Budget
 from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
@@ -24,6 +25,7 @@ from vispco.search.evaluate_planners import evaluate_planners, with_selector
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import SearchJournal
 from vispco.search.search_spec import BUDGETS, SearchSpec
+from vispco.search.whole_search import search_whole
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def search(
         run = SearchRun.prepare(
             model, processor, samples, spec, memory=memory, journal=journal, folder=place, show=show, say=say
         )
-        outcome = run_mode(run)
+        outcome = search_whole(run, processor) if spec.whole else run_mode(run)
         spec, objective = run.spec, run.objective
         if spec.solver == "table":  # the others are not shared: every rank does the same
             ranks.sum_of_bills(objective)
@@ -102,16 +104,18 @@ def search(
                         for size in ("num_text", "num_visual")
                     ],
                     "spent": objective.spent.to_dict(),
+                    **outcome.facts(),
                     "search_seconds": time.perf_counter() - began,
                 },
             )
             disk.write_shapes(folder.path, outcome.found)
             disk.write_metrics(folder.path, outcome.records)
+            outcome.save_parts(folder)
             if outcome.predictor is not None:
                 with hide_weight_bars(), folder.staging(disk.PREDICTOR) as unfinished:
                     outcome.predictor.save_pretrained(unfinished)
 
-        def evaluated(budget: float | None) -> Evaluation | Point:
+        def evaluated(budget: Any) -> Evaluation | Point:
             """What a budget comes to on the test samples; of None, the unpruned model."""
             if budget is None:
                 return evaluator()
@@ -120,7 +124,7 @@ def search(
                 processor,
                 test_samples,
                 spec.chain,
-                {budget: outcome.planner(run, budget)},
+                {Budget.of(budget).amount: outcome.planner(run, budget)},
                 provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
                 evaluator=evaluator,
                 say=say,
@@ -128,8 +132,9 @@ def search(
             point = frontier.points[0]
             return point if spec.mode != "joint" or spec.servable else with_selector(point, evaluator, objective.cost)
 
-        asked = list(spec.budgets) if alone else [None, *spec.budgets]
-        weights = [1.0 if budget is None else budget for budget in asked]
+        searched: Sequence[Any] = spec.whole or spec.budgets
+        asked: list[Any] = list(searched) if alone else [None, *searched]
+        weights = [1.0 if budget is None else Budget.of(budget).amount for budget in asked]
         found = ranks.shared_over_ranks(asked, evaluated, objective, weights)
         frontier = Frontier([point for point in found if isinstance(point, Point)])
         if folder is not None:

@@ -108,7 +108,7 @@ class JointSettings:
                 trials += self.at(self.shapes, budget) * (chains + 1) // 2 if level in self.ranking_levels else 0
             passes = trials * first + self.at(self.shortlist[0], budget) * (second - first)
             passes += self.at(self.shortlist[1], budget) * (last - second)
-            total += budget * (passes + self.anchors * (grown - last) * (level <= self.stage_ends[0]))
+            total += budget * (passes + self.anchors * (grown - last) * (level <= (self.stage_ends or (1.0,))[0]))
         return total
 
 
