@@ -22,7 +22,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from budget import prefill
@@ -77,7 +76,7 @@ class Setup:
         self.model, self.processor = load(name)
         self.calibration = list(dataset("calibration", limit=given.samples))
         self.test = list(dataset("test", limit=given.test, seed=FRESH_SEED))
-        random.Random(FRESH_SEED).shuffle(self.test)  # noqa: S311
+        random.Random(FRESH_SEED).shuffle(self.test)
         self.judge = TaskEvaluator(self.model, self.processor, self.test, batch_size=64, scores=True)
 
     def point(self, pruner: Pruner) -> dict[str, Any]:
@@ -136,17 +135,18 @@ def gap(setup: Setup, seed: int) -> dict[str, dict[str, float]]:
     out. oracle: the best choice in hindsight.
     """
     predictor, batches = setup.predictor(seed), setup.batches(GAP_ITEMS)
-    every, planner = predictor.configurations, JointPlanner(predictor, 0.5)
+    every, cost = predictor.configurations, predictor.make_cost()
     candidates = ChainObjectives(Objective(setup.model, every.chains[0]), every.chains)
     middle = predictor.sizes.median(0).values
-    floor = text_floor(middle[:1], middle[1:2], planner.cost)
+    floor = text_floor(middle[:1], middle[1:2], cost)
     seen = join_observations([batch.observation for batch in batches])
     raw = raw_features(seen)
     keys, groups = scaled_features(raw, *feature_scales(raw)), group_instructions(seen)
     found = {}
     for budget in GAPS:
+        planner = JointPlanner(predictor, budget)
         level = float(nearest_level(level_of(budget, floor), every.levels)[0])
-        places = (predictor.level == level).nonzero()[:, 0]
+        places = ((predictor.level == level) & torch.isin(predictor.chain, torch.tensor(planner.used))).nonzero()[:, 0]
         kl = torch.cat([candidates.measure(batch, every.take(places), level).T for batch in batches])
         loss = saturating_loss(kl)
         fits = [kernel_weights(keys, keys, bandwidth, leave_one_out=True) @ loss for bandwidth in BANDWIDTHS]
@@ -181,21 +181,20 @@ def drift(setup: Setup, seed: int) -> dict[str, float]:
     """The largest deviation of the mean over 256 inputs from the target, of it, on three streams; after the first 256."""
     predictor, found = setup.predictor(seed), {}
     seen = [(sample.task, row) for sample, row in zip(setup.test, range(len(setup.test)), strict=True)]
-    observation = join_observations([batch.observation for batch in setup.batches()])
-    estimate = predictor.estimate(observation)
     reading = ("word", "chart", "table")
     streams = {
         "counting": [row for task, row in seen if task == "counting"],
         "reading": [row for task, row in seen if task in reading],
         "sorted": [row for _, row in sorted(seen)],
     }
-    for name, rows in streams.items():
+    for name, stream in streams.items():
         planner = JointPlanner(predictor, f"mean:{STREAM_MEAN},max:0.5", MeanController(STREAM_MEAN))
-        rows = (rows * -(-STREAM // len(rows)))[: max(STREAM, len(rows))]
-        means = []
+        rows = (stream * -(-STREAM // len(stream)))[: max(STREAM, len(stream))]
+        pruner, means = Pruner(planner.chain, planner), []
         for row in rows:
-            size = observation.sizes[row : row + 1].numpy()
-            planner._controlled_plan(planner.controller, size, estimate[row : row + 1].numpy())  # noqa: SLF001
+            encoded = encode(setup.model, setup.processor, [setup.test[row]])
+            with torch.no_grad(), pruner(setup.model):
+                setup.model(**encoded.inputs, logits_to_keep=1)
             means.append(planner.controller.running_mean)
         found[name] = max(abs(mean / STREAM_MEAN - 1.0) for mean in means[WINDOW - 1 :])
     return found

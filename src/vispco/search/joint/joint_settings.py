@@ -69,10 +69,8 @@ class JointSettings:
         floor; an explored level near it moves there. More levels serve the samples of other sizes, so that none between the
         quantiles `_SERVED_SIZES` is served by a level further than 2 points away; at budgets above one half little is lost.
         """
-        (low, middle, high), lowest = (
-            np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1])),
-            min(*self.levels, *self.table_levels),
-        )
+        low, middle, high = np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1]))
+        lowest = min((*self.levels, *self.table_levels))
         near = _MAX_DISTANCE / (1.0 - middle)
         own = (round(float(level_of(budget, middle)), 4) for budget in budgets)
         found = {level: False for level in own if level > lowest}
