@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
+sys.path.append(str(Path(__file__).parent.parent / "tests"))  # models and counters that tests and benchmarks share
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")
 
 

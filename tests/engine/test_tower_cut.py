@@ -1,6 +1,7 @@
 """Cuts inside the vision tower: the laws, on every family whose tower is described."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Exact
 from vispco.cost.dimensions import Dimensions
 from vispco.families import family_of
+from vispco.scorers.base import SCORERS, Scorer, Selection, get
 
 L = tiny.LAYERS
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3", "smolvlm")
@@ -142,11 +144,8 @@ def test_masking_equals_dropping(name, which):
     assert not torch.allclose(dropped, last_logits(model, given), atol=1e-2)
 
 
-@pytest.mark.parametrize("prompt", ["pictures", "video"])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "prompt"), [*((n, "pictures") for n in FAMILIES), *((n, "video") for n in QWEN)])
 def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name, prompt):
-    if prompt == "video" and square(name):
-        pytest.skip("no video tower")
     model, given = deep(name), tiny.inputs(name, [TWO if prompt == "pictures" else VIDEO])
     one = pruner("twice, then the language model")
     with one(model), torch.no_grad():
@@ -224,7 +223,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
         last_logits(model, given)
         depth = [*one.tower_survivors(model), *(each.cpu() for each in one.survivors(model))]
         counts = one.token_counts(model)
-    for before, after in zip(depth, depth[1:], strict=False):
+    for before, after in pairwise(depth):
         assert not (after & ~before).any()
     assert torch.equal(torch.stack([each.sum(-1) for each in depth[DEPTH:]], -1), counts)
     assert (depth[1].sum(-1) < depth[0].sum(-1)).all()
@@ -238,18 +237,61 @@ def whole_flops(model, given):
     return counter.get_total_flops() - 2 * len(given["input_ids"]) * text.hidden_size * text.vocab_size
 
 
-@pytest.mark.parametrize("prompt", [ONE, TWO, VIDEO], ids=["one", "two", "video"])
+PROMPTS = {"one": ONE, "two": TWO, "video": VIDEO}
+
+
 @pytest.mark.parametrize("which", SCHEDULES)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "prompt"), [(n, p) for n in FAMILIES for p in PROMPTS if p != "video" or n in QWEN])
 def test_flops_of_a_cut_tower_are_exact_to_the_digit(name, which, prompt):
-    if prompt is VIDEO and square(name):
-        pytest.skip("no video tower")
-    model, given, one = deep(name), tiny.inputs(name, [prompt]), pruner(which)
+    model, given, one = deep(name), tiny.inputs(name, [PROMPTS[prompt]]), pruner(which)
     cost = Exact(Dimensions.from_config(model.config))
     with one(model):
         counted = whole_flops(model, given)
         spent = int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
     assert counted == spent
+
+
+INSIDE = [name for name in SCORERS if get(name).serves_tower]
+
+
+@pytest.mark.parametrize("scorer", INSIDE)
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3"])
+def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
+    model, chain = deep(name), f"{scorer}@tower.1+fastv"
+    schedule = Schedule.single(2, 0.3, L).with_tower({1: 0.8, 2: 0.5}, DEPTH)
+    cost = Exact(Dimensions.from_config(model.config))
+    one, found = Pruner(chain, schedule), []
+    with one(model):
+        for prompt in (TWO, ONE):
+            given = tiny.inputs(name, [prompt])
+            counted = whole_flops(model, given)
+            found.append(last_logits(model, given))
+            assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+    with Pruner(chain, schedule, mode="mask")(model):
+        torch.testing.assert_close(last_logits(model, given), found[-1], atol=3e-5, rtol=1e-4)
+
+
+def test_the_choice_by_attention_and_diversity_is_that_of_patches_read_one_by_one():
+    """VisPruner with nothing but attention: the cells that the class token of the block before looks at most."""
+    model, given = deep("llava"), tiny.inputs("llava", [ONE])
+    seen = []
+
+    def spy(module, query, key, value, *_, scaling=None, **__):
+        seen.append((query @ key.transpose(2, 3) * scaling).softmax(-1).mean(1)[:, 0, 1:])
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("tower-spy", spy)
+    config = model.model.vision_tower.config
+    before, config._attn_implementation = config._attn_implementation, "tower-spy"
+    try:
+        last_logits(model, given)
+    finally:
+        config._attn_implementation = before
+    one = Pruner("vispruner(important_ratio=1)@tower.1+fastv", SCHEDULES["once"])
+    with one(model):
+        last_logits(model, given)
+        kept = one.tower_survivors(model)[1][0]
+    assert set(kept.nonzero()[:, 0].tolist()) == set(seen[0][0].topk(10).indices.tolist())
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -335,6 +377,25 @@ def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
 def test_what_cannot_be_done_is_refused_in_a_sentence(chain, schedule, words):
     with pytest.raises((InvalidInputError, UnsupportedModelError), match=words):
         Pruner(chain, schedule).apply(deep("llava"))
+
+
+class KeepsNone(Scorer):
+    name = "keeps-none"
+    needs_attention = False
+
+    def select(self, context):
+        return Selection(torch.zeros_like(context.live))
+
+
+def test_scorers_that_cannot_choose_inside_a_tower_are_refused():
+    with pytest.raises(InvalidInputError, match="Put it at block 1 or deeper"):
+        Pruner("vispruner@tower.0+fastv", SCHEDULES["once"])
+    none = {"tower.1": KeepsNone(), 1: "fastv"}
+    with (
+        Pruner(none, SCHEDULES["once"])(deep("llava")) as model,
+        pytest.raises(InvalidInputError, match="kept 0 cells"),
+    ):
+        last_logits(model, tiny.inputs("llava", [ONE]))
 
 
 def test_a_tower_that_is_not_described_refuses_a_cut():

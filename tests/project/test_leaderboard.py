@@ -11,7 +11,6 @@ from project.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import leaderboard
-
 from vispco.core.errors import InvalidInputError
 from vispco.evaluation.leaderboard import LeaderboardEntry, LeaderboardRow
 from vispco.evaluation.spec import weights_digest

@@ -41,18 +41,8 @@ class SparseVLM(Scorer):
         self, *, recycle: bool = False, rank: float | None = None, bias: float = 0.0, layers: Sequence[int] = ()
     ) -> None:
         self.recycle, self.rank, self.bias, self.layers = recycle, rank, bias, tuple(layers)
-
-    @property
-    def needs_hidden(self) -> bool:  # type: ignore[override]
-        return self.recycle
-
-    @property
-    def merges(self) -> bool:  # type: ignore[override]
-        return self.recycle
-
-    @property
-    def decides_count(self) -> bool:  # type: ignore[override]
-        return self.rank is not None
+        self.needs_hidden = self.merges = recycle
+        self.decides_count = rank is not None
 
     def acts_at(self, layer: int) -> bool:
         return self.rank is not None and layer in self.layers

@@ -24,7 +24,6 @@ from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.measured_planner import device_name
 from vispco.pruner.pruner import Pruner
-from vispco.scorers.base import VisionNeeds
 from vispco.timing.clock import now
 from vispco.timing.prefill import last_logits, without_pixels
 
@@ -205,7 +204,7 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
 
     warm: not of the first one after a pruner is put on or taken off.
     """
-    vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
+    vision, inputs = without_pixels(model, encoded, pruner)
     with nullcontext() if pruner is None else pruner(model):
         if warm:
             model(**inputs, use_cache=True, **last_logits(model))

@@ -10,6 +10,7 @@ CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""
 _WORK = {
     "evaluation": "evaluation, {items:,} items",
+    "joint_search": "the default search, at most {samples:,} samples",
     "static_search": "static search, {samples:,} samples, 8 budgets, at most",
     "gradient_search": "predictor by gradient, {samples:,} samples",
     "grid": "grid of {configurations}, {items:,} items each",
@@ -107,6 +108,16 @@ def profile_table(found: TimeProfile) -> CaptionedTable:
     return columns, rows, caption
 
 
+def search_bill(data: dict[str, Any]) -> str:
+    """The line of the default search among what `describe` found."""
+    work, machine = data["estimates"]["joint_search"], data["estimates"]["machine"]
+    return (
+        f"{work['flops']:.3g} FLOPs, {hours(work['hours'])} on a GPU of {machine['tflops']:g} TFLOPS at "
+        f"{machine['utilisation']:.0%}, {work['bytes'] / 2**30:.3g} GiB with its weights; {data['visual_tokens']} visual tokens, "
+        f"at most {work['samples']:,} samples"
+    )
+
+
 def model_rows(data: dict[str, Any]) -> list[list[tuple[str, str]]]:
     """What `describe` found, for people: names and texts, in sections (the model, hours of work, what is supported)."""
     gib, estimates = 2**30, data["estimates"]
@@ -150,7 +161,8 @@ def model_rows(data: dict[str, Any]) -> list[list[tuple[str, str]]]:
     for key, words in _WORK.items():
         work = estimates[key]
         what = words.format(**{**estimates, **work})
-        rows.append((what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}"))
+        held = f", {work['bytes'] / gib:.3g} GiB" if "bytes" in work else ""
+        rows.append((what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}{held}"))
     sections.append(rows := [])
     rows.append(("attention", ", ".join(data["supported"]["attention"])))
     rows.append(("refused", ", ".join(data["supported"]["refused"])))

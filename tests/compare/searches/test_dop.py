@@ -102,5 +102,5 @@ def test_it_measures_the_kl_of_a_model_on_the_first_samples_whatever_the_compari
 
 def test_bad_settings_are_refused():
     for given_settings in ({"samples": 0}, {"shares": 0}):
-        with pytest.raises(InvalidInputError, match="Give at least 1"):
+        with pytest.raises(InvalidInputError, match="from 1"):
             get("dop", **given_settings)

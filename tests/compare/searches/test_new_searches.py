@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from compare.searches.synthetic_search import LAYERS, ChainEvaluator, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import Calibration, get, run_search
+from vispco.compare.searches.bayesian import fitted_steps, suggest_steps, three_stages
 from vispco.compare.searches.evolution import constant_rate, cross, mutate
 from vispco.compare.searches.rival import solve_curve
-from vispco.compare.searches.tpe_joint import fitted_steps, suggest_steps
-from vispco.compare.searches.vflowopt import three_stages
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost import Workload

@@ -8,7 +8,7 @@ import pytest
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco import cost
 from vispco.compare.searches import Calibration, get
-from vispco.compare.searches.p_sigmoid_bo import sigmoid
+from vispco.compare.searches.bayesian import sigmoid
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces

@@ -61,9 +61,8 @@ class Downsample(Rival):
         if not 0.0 < budget <= 1.0:
             calibration.sizes.check_budget(budget)  # refuses it
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         """Nothing is searched; a model that it cannot serve is refused here."""
-        assert budget is not None  # noqa: S101 - needs_budget
         evaluator = self.require_model(calibration, "changes the pictures of a model")
         shrinker = Shrinker(evaluator, calibration.sizes.cost, tower=self.tower)
         shrinker.check()

@@ -38,7 +38,7 @@ class Evolution(TrialRival):
 
     name: ClassVar[str] = "evolution"
 
-    least: ClassVar[Mapping[str, int]] = {"trials": 1, "parents": 2, "seed": 0}
+    least: ClassVar[Mapping[str, float]] = {"trials": 1, "parents": 2, "seed": 0}
 
     parents: int = 6
 

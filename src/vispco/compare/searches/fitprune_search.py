@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.rival import Choice, Rival
+from vispco.compare.searches.rival import Choice, Rival, unpruned_passes
 from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
@@ -37,7 +37,6 @@ from vispco.engine import attention_calls
 from vispco.engine.attention import AttentionCall
 from vispco.engine.rows import RowRequest, received_attention
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.families import family_of
 
 _NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
@@ -56,8 +55,7 @@ class FitPruneSearch(Rival):
         if not 0.0 < self.tolerance < 1.0:
             raise InvalidInputError(f"tolerance={self.tolerance} was given to {self.name!r}. Give a number in (0, 1).")
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         few = calibration.first(len(calibration.sizes) if self.samples is None else self.samples)
         attention = read_received_attention(self.require_model(few, "reads a model's attention"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
@@ -156,16 +154,13 @@ def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]
 @torch.no_grad()
 def read_received_attention(evaluator: Any) -> ReceivedAttention:
     """Read the attention on the prompts of all samples of a `TaskEvaluator`, in its order."""
-    model, store = evaluator.model, evaluator.store
     places: list[int] = []
     rows: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {"cross": [], "own": [], "present": []}
-    for batch in evaluator.batches:
-        encoded = store.encode(batch.samples)
-        layout = family_of(model).layout(model, encoded.inputs)
-        with reading_attention(model, layout) as read:
-            model(**encoded.inputs, use_cache=False, logits_to_keep=1)
-        places += batch.rows
+    for samples, layout, run in unpruned_passes(evaluator):
+        with reading_attention(evaluator.model, layout) as read:
+            run()
+        places += samples
         rows += (layout.instruction_index < layout.length).sum(-1).cpu().unbind()
         cross, own = zip(*read, strict=True)
         parts["cross"] += torch.stack(cross, dim=1).cpu().unbind()  # B of [L, V]

@@ -44,11 +44,12 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[di
     """
     runs = [PaperRuns(name, folder) for name, folder in models]
     side_by_side = {"Table 3. Models at 50% of the FLOPs": models_table(runs)}
+    about: dict[str, Any] = {}
     data = {
         "versions": versions(),
         "machine": machine(),
         "commands": list(done),
-        "models": {},
+        "models": about,
         "tables": _plain(side_by_side),
     }
     parts = [_tables_html(side_by_side)] if len(runs) > 1 else []
@@ -66,7 +67,7 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[di
         latex += [f"% {each.model}", *(_latex(title, table) for title, table in tables.items())]
         _write_csv(out, each.folder.name, tables)
         claims = [{"claim": s.claim, "measured": s.measured, "holds": s.holds} for s in statements]
-        data["models"][each.model] = {
+        about[each.model] = {
             "summary": each.summary(),
             "tables": _plain(tables),
             "statements": claims,
