@@ -19,6 +19,7 @@ from vispco.search.objective import Objective
 SETTINGS = JointSettings(
     levels=(0.4, 0.7),
     ranking_levels=(0.7,),
+    table_levels=(),
     rungs=(3, 6, 9),
     shapes=3,
     chains=2,
