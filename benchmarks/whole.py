@@ -1,10 +1,10 @@
-"""Budgets of the whole prefill, vision tower inside: accuracy, against pruning in the language model alone, and in time.
+"""Budgets of the whole prefill, vision tower inside: accuracy, against pruning in the language model alone and smaller pictures.
 
-python benchmarks/whole.py [--models tiny-qwen ...] [--limit 64] [--seed 2026] [--time qwen gemma]
+python benchmarks/whole.py [--models tiny-qwen ...] [--limit 64] [--seed 2026]
 
 Settings of pictures (cuts inside the tower, and pixels) and configurations of the language model are searched on calibration
 items; everything is then judged once on test items of a seed that the search never saw. Models that are not named keep what
-results/whole.json has of them. Times: see `whole_time.py`.
+results/whole.json has of them.
 """
 
 from __future__ import annotations
