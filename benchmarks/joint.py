@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 
-from budget import prefill
 from figures import Figure, write
 from joint_rivals import HARD, Bill, rival_figures, rival_parts, shuffled
 from vispco import Pruner, load
 from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning, Workload
+from vispco.cost.counted_flops import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -224,10 +224,17 @@ def flops(setup: Setup, seed: int) -> dict[str, int]:
         limit = planner.budget.cap or planner.budget.amount
         for sample in setup.test[place * COUNTED : (place + 1) * COUNTED]:
             encoded = encode(setup.model, setup.processor, [sample])
-            whole, full, _ = prefill(setup.model, encoded)
-            with warnings.catch_warnings(record=True) as said:
+            pruner = Pruner(planner.chain, planner)
+            full = int(planner.cost.full(Workload(encoded.num_text, encoded.num_visual))[0])
+            with torch.no_grad(), counted_flops() as whole_counter:
+                setup.model(**encoded.inputs, logits_to_keep=1)
+            with warnings.catch_warnings(record=True) as said, torch.no_grad(), pruner(setup.model):
                 warnings.simplefilter("always")
-                total, bill, _ = prefill(setup.model, encoded, Pruner(planner.chain, planner))
+                setup.model(**encoded.inputs, logits_to_keep=1)  # the first prefill under a pruner is checked
+                with counted_flops() as counter:
+                    setup.model(**encoded.inputs, logits_to_keep=1, use_cache=True)
+                bill = int(planner.cost.bill(pruner.token_counts(setup.model), pruner.workload(setup.model))[0])
+            whole, total = whole_counter.get_total_flops(), counter.get_total_flops()
             floor = any(issubclass(warning.category, BudgetWarning) for warning in said)
             over += total - (whole - full) > (bill if floor else limit * full)
             counted += 1
