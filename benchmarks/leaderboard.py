@@ -26,28 +26,28 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "leaderboard.md"
 ACCURACY, FRACTION = 0.015, 0.002  # how far a row may be from the entry's when it is run again
 FILES_OF_ONES_OWN = ("data", "images", "data_root")
-COLUMNS = ("model", "method", "kind", "budget", "FLOPs", "accuracy", "95 % interval", "Δ", "items", "checked")
-KINDS = {
-    "published": "as published",
-    "scaled": "scaled to the budget",
-    "compensated": "scaled, with compensation",
-    "searched": "schedules searched",
-    "unpruned": "all tokens",
-}
-INTRODUCTION = """# Leaderboard
+COLUMNS = ("model", "method", "kind", "budget", "FLOPs", "accuracy", "95 % interval", "Δ", "items", "can be rerun")
+INTRODUCTION = """---
+hide: [navigation, toc]
+---
 
-*Written by `python benchmarks/leaderboard.py` from `results/*.json`.* Every row counts the FLOPs of the language model's
-prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the mean over tasks
-with its 95 % interval. Δ is the difference to the unpruned model on the same items, in points. Shipped models answer
-synthetic tasks ([zoo.md](zoo.md)); their rows were run again by the script (checked). Click a heading to sort.
+# Leaderboard
+
+*Written by `python benchmarks/leaderboard.py` from `results/*.json`.* Every row counts the FLOPs of the language
+model's prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the
+mean over tasks with its 95 % interval. Δ is the difference to the unpruned model on the same items, in points. A
+method stands as its paper sets it (published), scaled to the budget (scaled), with attention given back (compensated),
+or with schedules that were searched; a ! says that it cannot meet the budget. Rows of shipped models, on synthetic
+tasks ([zoo.md](zoo.md)), can be run again by anyone. Click a heading to sort. [Add yours](#add-yours).
 
 """
 ADD = """
 ## Add yours
 
-`vispco search` and `vispco compare methods` write `leaderboard.json` into their folder. Copy it to `results/` under a name of
-its own, run `python benchmarks/leaderboard.py`, and open a pull request with both files. The workflow checks its form and, on
-shipped models, runs the same command again. Other models and questions of your own are welcome; their rows say `reported`.
+`vispco search` and `vispco compare methods` write `leaderboard.json` into their folder. Copy it to `results/` under a
+name of its own, run `python benchmarks/leaderboard.py`, and open a pull request with both files. The workflow checks
+its form and, on shipped models, runs the same command again. Other models and questions of your own are welcome; their
+rows say `reported`.
 
 ```sh
 vispco compare methods tiny-qwen --methods fastv,divprune --search none --draws 0 --rounds 0 --out runs/mine
@@ -112,20 +112,24 @@ def cells(entry: LeaderboardEntry, row: LeaderboardRow) -> list[tuple[str, float
     return [
         (entry.model, entry.model),
         (row.method, row.method),
-        (KINDS[row.kind], KINDS[row.kind]),
+        (row.kind, row.kind),
         ("" if row.budget is None else f"{row.budget:.0%}", 2.0 if row.budget is None else row.budget),
         (f"{row.fraction:.1%}{over}", row.fraction),
         (f"{row.accuracy:.1%}", row.accuracy),
         (f"{100 * row.low:.1f} – {100 * row.high:.1f}", row.low),
         (f"{delta:+.1f}", delta),
         (f"{items} of {len(entry.tasks)} tasks", float(items)),
-        ("run again", 1.0) if can_rerun(entry) else ("reported", 0.0),
+        ("yes", 1.0) if can_rerun(entry) else ("no, reported", 0.0),
     ]
 
 
 def page(found: dict[str, LeaderboardEntry]) -> str:
     """The page, sorted by model, budget and accuracy."""
-    rows = [(entry, row) for entry in found.values() for row in entry.rows]
+    once: dict[object, tuple[LeaderboardEntry, LeaderboardRow]] = {}
+    for entry in found.values():  # the unpruned model stands in every entry
+        for row in entry.rows:
+            once.setdefault((entry.model, row, *entry.tasks.items()), (entry, row))
+    rows = list(once.values())
     rows.sort(key=lambda pair: (pair[0].model, pair[1].budget or 2.0, -pair[1].accuracy, pair[1].method))
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
     lines = []
@@ -139,8 +143,7 @@ def page(found: dict[str, LeaderboardEntry]) -> str:
         + "\n".join(lines)
         + "\n</tbody></table>\n"
     )
-    kinds = "A ! stands where a method cannot meet the budget.\n\n"
-    return INTRODUCTION + kinds + table + ADD
+    return INTRODUCTION + table + ADD
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 
+import operation_counts as operations
 from engine.naive import record_layers
 from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
@@ -19,7 +20,6 @@ from vispco.core.small_arrays import all_on_devices
 from vispco.families import family_of
 from vispco.scorers import Chain, cdpruner, divprune, get, scope
 from vispco.scorers.context import ScoringContext, VisionRecord
-from vispco.timing import operations
 
 SAMPLES = {
     "one picture": DEFAULT,

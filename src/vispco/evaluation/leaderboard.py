@@ -96,14 +96,18 @@ class LeaderboardEntry:
         names = [each.name for each in fields(LeaderboardRow)]
         local = Path(model).is_dir()
         kept = [row for row in rows if row.kind in KINDS and row.accuracy is not None and row.low is not None]
-        given = {name: value for name, value in facts["options"].items() if name not in _NOT_OPTIONS}
+        given = {
+            name: value for name, value in facts["options"].items() if name not in _NOT_OPTIONS and value is not False
+        }
         return cls(
             command=command,
             model=Path(model).resolve().name if local else model,
             weights=weights_digest(model),
             tasks=dict(tasks),
             rows=tuple(LeaderboardRow(**{name: _rounded(getattr(row, name)) for name in names}) for row in kept),
-            options={name: _without_folders(value) for name, value in given.items() if value not in (None, "", False)},
+            options={
+                name: _without_folders(value) for name, value in given.items() if value is not None and value != ""
+            },
             versions=facts["versions"],
         )
 

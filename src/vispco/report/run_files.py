@@ -241,11 +241,16 @@ def comparison(files: RunFiles, found: Comparison) -> list[Bench]:
 def method_tables(files: RunFiles) -> list[Bench]:
     """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+).
 
-    Two tables that a page is wide enough for: averages and costs, then accuracy by task. None where nothing was compared.
+    Two tables that a page is wide enough for: averages and costs, then accuracy by task, whose intervals are in the CSV file.
+    None where nothing was compared.
     """
     if files.methods is None:
         return []
-    columns, rows = text_rows(files.methods)
+    columns, found = text_rows(files.methods)
+    rows = [
+        [cell.split(" ")[0] if columns[place] in files.methods.tasks else cell for place, cell in enumerate(row)]
+        for row in found
+    ]
     shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     tasks = [place for place in shown if columns[place] in files.methods.tasks]
     parts = {"averages and costs": [place for place in shown if place not in tasks], "accuracy by task, %": [0, *tasks]}

@@ -137,8 +137,23 @@ class Scorer:
     @property
     def serves_tower(self) -> bool:
         """Whether it can choose inside the vision tower, where there is no text and no attention of the language model."""
-        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden or bool(self.needs_vision)
+        needs = self.needs_vision  # the block before the cut stands for the last one
+        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden
+        asks = asks or bool(needs.keys or needs.received) or not {*needs.attention} <= {-1}
         return not (asks or self.merges or self.decides_count or self.differentiable or self.site == "mid")
+
+    def check_tower(self, block: int) -> None:
+        """Refuse a place before a block of the vision tower."""
+        if not self.serves_tower:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block {block} of the vision tower, but it reads what only the language model "
+                "has. Use 'divprune', 'vispruner', 'uniform' or 'random' there."
+            )
+        if block == 0 and self.needs_vision.attention:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block 0 of the vision tower, but it reads the attention of the block before. "
+                "Put it at block 1 or deeper."
+            )
 
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
         """The scorer that the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
@@ -177,6 +192,11 @@ class Scorer:
     def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         """FLOPs spent once per prefill in which it chooses. Reading the vision tower is counted for it."""
         return 0
+
+    def tower_flops(self, there: int, kept: int, dimensions: Dimensions) -> int:
+        """FLOPs of choosing `kept` of `there` cells inside the vision tower. dimensions: its width is `hidden`."""
+        once = self.setup_flops(0, there, dimensions) + self.choice_flops(there, there, dimensions)
+        return int(once + kept * self.flops_per_kept(there, dimensions))
 
     def to_dict(self) -> dict[str, Any]:
         """Name and options; `vispco.scorers.get(**d)` makes it again."""

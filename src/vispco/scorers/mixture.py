@@ -90,7 +90,7 @@ class MixedChain(Chain):
             )
         layers = sorted({layer for chain in chains for layer, _ in chain.stages})
         stages = tuple((layer, _Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
-        return cls(stages, chains=chains)
+        return cls(stages, chains=chains, tower=chains[0].tower)
 
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
@@ -107,6 +107,14 @@ class MixedChain(Chain):
 
     def __str__(self) -> str:
         return " | ".join(map(str, self.chains))
+
+
+def batch_kind(chain: Chain) -> object:
+    """Chains of the same kind can share a batch: their tokens leave at the same sites.
+
+    A chain that merges or decides counts by itself is of a kind of its own.
+    """
+    return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
 
 
 def chains_of(chain: Chain) -> tuple[Chain, ...]:

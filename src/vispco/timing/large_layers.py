@@ -68,11 +68,11 @@ def time_large_layers(scorer: str = "divprune", rounds: int = ROUNDS) -> dict[st
     pruner = PrunerSpec.choose(method=scorer, budget=BUDGET).resolve(model)
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(rounds + 1):  # the first warms up
-        for pruned in seconds:
+        for pruned, taken in seconds.items():
             with pruner(model) if pruned else nullcontext():
                 start = time.perf_counter()
                 model(**inputs)
-                seconds[pruned].append(time.perf_counter() - start)
+                taken.append(time.perf_counter() - start)
     whole, fewer = seconds[False][1:], seconds[True][1:]
     return {
         "budget": BUDGET,

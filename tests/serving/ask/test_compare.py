@@ -57,7 +57,7 @@ def test_a_sheet_shows_the_layers_at_which_tokens_leave():
     assert layers_shown(((0, 2, 5),), 5) == [0, 2, 4]
     assert layers_shown((tuple(range(100)),), 100, most=12)[0] == 0
     assert len(layers_shown((tuple(range(100)),), 100, most=12)) == 12
-    assert sheet(Image.new("RGB", (9, 400)), ((1,), (2,)), 2, "a very long question " * 40).width > 100
+    assert sheet(Image.new("RGB", (9, 400)), ((1,), (2,)), 2, ["a very long question " * 40]).width > 100
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.5, float("nan"), -1])

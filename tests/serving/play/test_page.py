@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told_on_the_page(page, tmp_path, picture):
     write(driver, "how many?")
     driver.find_element("id", "ask").click()
     wait_for(lambda: "Drop one" in text_of(driver, ".toast-body, .toast-wrap"))
-    assert text_of(driver, "#answers") == ""
+    assert "of unpruned" not in text_of(driver, "#answers")
     cut = tmp_path / "cut.png"
     cut.write_bytes(picture.read_bytes()[:200])
     driver = open_page(page)
@@ -104,3 +104,14 @@ def test_nothing_is_fetched_from_elsewhere(page):
     assert [address for address in requests(driver) if not address.startswith(own)] == []
     errors = [line for line in complaints(driver) if "favicon" not in line and "manifest" not in line]
     assert [line for line in errors if "SEVERE" in line] == []
+
+
+def test_the_page_of_a_shipped_model_names_it_and_opens_with_an_answer(session):
+    pytest.importorskip("gradio")
+    from vispco.serving.play.page import build_page
+
+    config = build_page(session, name="tiny-qwen").get_config_file()
+    texts = [str(each["props"].get("value", "")) for each in config["components"]]
+    assert any("Which visual tokens can tiny-qwen do without?" in text for text in texts)
+    events = [target[1] for each in config["dependencies"] for target in each["targets"]]
+    assert "load" in events

@@ -148,7 +148,12 @@ def _bench(settings: DemoSettings, judge: TaskEvaluator, folder: RunFolder, tell
     if settings.spec.model.name in shipped.names():  # whose layers are too small to show what pruning saves
         tell("bench", None, "timing layers of a large model's size")
         large = time_large_layers()
-    told = {"rows": [row.to_dict() for row in rows], "batch_size": batch, "chosen_by_profile": chosen, "large_layers": large}
+    told = {
+        "rows": [row.to_dict() for row in rows],
+        "batch_size": batch,
+        "chosen_by_profile": chosen,
+        "large_layers": large,
+    }
     folder.write_json(BENCH, told)
     folder.seal(BENCH)
 

@@ -112,9 +112,10 @@ def _explain(plot: Any, info: MethodsInfo) -> None:
     """The legend of the marks, under the figure."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
+    searched = any(value is not None for values in info.searched.values() for value in values)
     entries = [
         Line2D([], [], color=style.COLOURS[0], marker="o", linestyle="", label="scaled to the budget, 95 % interval"),
-        Line2D([], [], color=style.COLOURS[1], marker=">", linewidth=1.1, label="with a search on top"),
+        *[Line2D([], [], color=style.COLOURS[1], marker=">", linewidth=1.1, label="with a search on top")] * searched,
         Line2D(
             [], [], markeredgecolor=style.COLOURS[2], markerfacecolor="none", marker="D", linestyle="",
             label="as published (near this cost)",

@@ -79,8 +79,8 @@ def write_survivors(
     picture = as_seen(sample.images[0], processor)
     files: dict[str, str] = {}
     if found.depth is not None:
-        line = f"{found.question}  unpruned: {found.unpruned.answer}  {title}: {found.pruned.answer}"
-        files["picture"] = str(draw_sheet(picture, found.depth, found.layers, line, target))
+        lines = (found.question, f"unpruned: {found.unpruned.answer}", f"{title}: {found.pruned.answer}")
+        files["picture"] = str(draw_sheet(picture, found.depth, found.layers, lines, target))
     if page:
         files["page"] = str(write_text(target.with_suffix(".html"), _html_page(found, picture)))
     return files

@@ -37,8 +37,8 @@ def survivors_at(picture: Image.Image, depth: Depth, layer: int) -> Image.Image:
     return Image.composite(picture, faded, mask.resize(picture.size, Image.Resampling.NEAREST))
 
 
-def sheet(picture: Image.Image, depth: Depth, num_layers: int, title: str) -> Image.Image:
-    """All of `layers_shown` with their numbers of tokens, row by row, under a title."""
+def sheet(picture: Image.Image, depth: Depth, num_layers: int, title: Sequence[str]) -> Image.Image:
+    """All of `layers_shown` with their numbers of tokens, row by row, under the lines of a title."""
     small = picture.convert("RGB")
     scale = SIDE / max(small.size)
     small = small.resize((max(1, round(small.width * scale)), max(1, round(small.height * scale))))
@@ -47,7 +47,7 @@ def sheet(picture: Image.Image, depth: Depth, num_layers: int, title: str) -> Im
     rows = math.ceil(len(shown) / columns)
     cell = (max(small.width, 120) + GAP, small.height + GAP + LINE)
     font = ImageFont.load_default(size=13)
-    lines = _wrapped(title, font, columns * cell[0] - GAP)
+    lines = [line for each in title for line in _wrapped(each, font, columns * cell[0] - GAP)]
     top = MARGIN + LINE * len(lines) + GAP // 2
     page = Image.new("RGB", (2 * MARGIN + columns * cell[0] - GAP, top + rows * cell[1] + MARGIN - GAP), PAPER)
     draw = ImageDraw.Draw(page)
@@ -62,7 +62,7 @@ def sheet(picture: Image.Image, depth: Depth, num_layers: int, title: str) -> Im
     return page
 
 
-def draw_sheet(picture: Image.Image, depth: Depth, num_layers: int, title: str, path: str | Path) -> Path:
+def draw_sheet(picture: Image.Image, depth: Depth, num_layers: int, title: Sequence[str], path: str | Path) -> Path:
     """Write the sheet as a PNG."""
     with replacing(Path(path)) as temporary:
         sheet(picture, depth, num_layers, title).save(temporary, "PNG")

@@ -12,14 +12,18 @@ from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.play.session import PLAIN, Asked, PlaySession
 
-INTRODUCTION = """# Which visual tokens can this model do without?
+INTRODUCTION = """# Which visual tokens can {model} do without?
 
 Drop a picture, ask, and move the budget. The model answers with all of its visual tokens, and with what the budget
-leaves."""
+leaves. {about}"""
+EMPTY = "*Drop a picture and press Ask: both answers, what they cost and the tokens that are left will stand here.*"
 TRIES = 8
 COLUMNS = ["", "unpruned", "pruned"]
 CSS = """
 .gradio-container { max-width: 1180px !important; margin: auto; }
+:root, .dark, .gradio-container { --slider-color: #0a5a9c; --button-primary-background-fill: #0a5a9c;
+--button-primary-background-fill-hover: #08477b; --button-primary-border-color: #0a5a9c; }
+#introduction h1 { font-family: Georgia, serif; font-weight: 400; }
 #answers table { width: 100%; table-layout: fixed; }
 #answers table, #answers td, #answers th { border-color: var(--border-color-primary) !important; }
 #answers td, #answers th { overflow-wrap: anywhere; padding: 0.4rem 0.7rem !important; }
@@ -37,7 +41,9 @@ def build_page(
     gradio = load_gradio()
     session = model if isinstance(model, PlaySession) else _session(model, spec or PrunerSpec.usual(model))
     layers = len(family_of(session.model).layers(session.model))
-    picture, question = _first_question(session, model if isinstance(model, str) else name)
+    name = model if isinstance(model, str) else name
+    picture, question = _first_question(session, name)
+    about = f"It has {layers} layers" + (" and knows eight synthetic tasks with drawn pictures." if picture else ".")
 
     def ask(file: str | None, text: str, budget: float, method: str, layer: int, last: Asked | None) -> tuple[Any, ...]:
         try:
@@ -52,8 +58,8 @@ def build_page(
             return gradio.skip()
         return ask(file, text, budget, method, layer, last)
 
-    with gradio.Blocks(title="vispco", analytics_enabled=False) as page:
-        gradio.Markdown(INTRODUCTION)
+    with gradio.Blocks(title=f"vispco: {name or 'play'}", analytics_enabled=False) as page:
+        gradio.Markdown(INTRODUCTION.format(model=name or "this model", about=about), elem_id="introduction")
         last = gradio.State(None)
         with gradio.Row():
             with gradio.Column(min_width=300):
@@ -70,7 +76,7 @@ def build_page(
                 )  # fmt: skip
                 button = gradio.Button("Ask", variant="primary", elem_id="ask")
             with gradio.Column(min_width=300):
-                answers = gradio.Markdown(elem_id="answers", label="Answers")
+                answers = gradio.Markdown(EMPTY, elem_id="answers", label="Answers")
                 layer = gradio.Slider(0, layers - 1, layers // 2, step=1, label="Layer", elem_id="layer")
                 caption = gradio.Markdown(elem_id="caption")
                 left = gradio.Image(
@@ -81,6 +87,8 @@ def build_page(
         options: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model", "show_progress": "minimal"}
         gradio.on([button.click, words.submit], ask, given, taken, **options)
         gradio.on([budget.change, method.change], again, given, taken, trigger_mode="always_last", **options)
+        if picture is not None:  # the page opens with an answer
+            page.load(ask, given, taken, **options)
         layer.change(
             session.survivors, [last, layer], [left, caption],
             trigger_mode="always_last", show_progress="hidden",
