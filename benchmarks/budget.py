@@ -20,6 +20,9 @@ import torch
 
 import vispco
 from figures import Figure, write
+
+# isort: split
+import operation_counts as overhead
 from vispco import Pruner, cost
 from vispco.cost import BudgetWarning, Workload
 from vispco.cost.counted_flops import counted_flops
@@ -32,7 +35,6 @@ from vispco.pruner.planner_kinds import steps_planner
 from vispco.pruner.presets.planner import pruner as preset_pruner
 from vispco.scorers import Chain
 from vispco.scorers.base import SCORERS
-from vispco.timing import overhead
 from vispco.timing.prefill import kv_bytes
 
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")

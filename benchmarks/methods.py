@@ -23,7 +23,7 @@ from figures import Figure, write
 from vispco import models as zoo
 from vispco.compare.methods import ComparisonSetup, MethodTable, MethodTableRow, TableSettings, fill_table
 from vispco.compare.methods.fill import chosen_methods
-from vispco.compare.methods.search_on_top import STAYS
+from vispco.compare.methods.on_top import STAYS
 from vispco.compare.methods.table import continued
 from vispco.data import dataset
 from vispco.evaluation.frontier import hypervolume

@@ -16,13 +16,15 @@ import torch
 
 import vispco
 from figures import Figure, write
+
+# isort: split
+import operation_counts as overhead
 from vispco import Pruner, Schedule
 from vispco.core.small_arrays import all_on_devices
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}  # one choice before the language model

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from figures import Figure, write
+from operation_counts import random_joint_predictor
 from prefill import BUDGET, LAYERS, TEXT, VISUAL, build, inputs, timed
 from vispco import Pruner, cost
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.timing.overhead import random_joint_predictor
 
 SAMPLES, ANCHORS = 2048, 8
 

@@ -31,6 +31,7 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoder
 
 import vispco
 from figures import Figure, write
+from operation_counts import random_context
 from vispco import Schedule
 from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
@@ -40,7 +41,6 @@ from vispco.families import family_of
 from vispco.scorers import ScoringContext, VisionRecord, get
 from vispco.scorers.cdpruner import _relevance, _scaled
 from vispco.scorers.greedy import cosines
-from vispco.timing.overhead import random_context
 
 MODELS, SCORERS, SHARES = ("tiny-qwen", "tiny-llava"), ("divprune", "cdpruner", "scope"), (0.2, 0.35, 0.5)
 SIZES = ((1296, 400), (5000, 1500))

@@ -29,6 +29,7 @@ import torch
 import prefill
 import vispco
 from figures import Figure, write
+from operation_counts import random_joint_predictor
 from vispco import Pruner, Schedule, cost, kernels
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
@@ -37,7 +38,6 @@ from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
 from vispco.timing.clock import now
-from vispco.timing.overhead import random_joint_predictor
 from vispco.timing.prediction import predict_batch, useful_batch
 from vispco.timing.prefill import count_flops
 from vispco.timing.profiling import language_seconds, profile_model, profile_prompts

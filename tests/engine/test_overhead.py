@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+import operation_counts as overhead
 import vispco
 from vispco import Pruner, Schedule
 from vispco.core.small_arrays import all_on_devices
@@ -13,7 +14,6 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.families import family_of
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.timing import overhead
 
 DROP = {"fastv": 60, "sparsevlm": 90, "fitprune": 110, "fitprune(site=entry)": 110, "v2drop": 60}
 BEFORE = {"divprune": 90, "cdpruner": 120}

@@ -1,6 +1,7 @@
 """Cuts inside the vision tower: the laws, on every family whose tower is described."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Exact
 from vispco.cost.dimensions import Dimensions
 from vispco.families import family_of
+from vispco.scorers.base import SCORERS, Scorer, Selection, get
 
 L = tiny.LAYERS
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3", "smolvlm")
@@ -142,11 +144,8 @@ def test_masking_equals_dropping(name, which):
     assert not torch.allclose(dropped, last_logits(model, given), atol=1e-2)
 
 
-@pytest.mark.parametrize("prompt", ["pictures", "video"])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "prompt"), [*((n, "pictures") for n in FAMILIES), *((n, "video") for n in QWEN)])
 def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name, prompt):
-    if prompt == "video" and square(name):
-        pytest.skip("no video tower")
     model, given = deep(name), tiny.inputs(name, [TWO if prompt == "pictures" else VIDEO])
     one = pruner("twice, then the language model")
     with one(model), torch.no_grad():
@@ -224,7 +223,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
         last_logits(model, given)
         depth = [*one.tower_survivors(model), *(each.cpu() for each in one.survivors(model))]
         counts = one.token_counts(model)
-    for before, after in zip(depth, depth[1:], strict=False):
+    for before, after in pairwise(depth):
         assert not (after & ~before).any()
     assert torch.equal(torch.stack([each.sum(-1) for each in depth[DEPTH:]], -1), counts)
     assert (depth[1].sum(-1) < depth[0].sum(-1)).all()
@@ -232,24 +231,110 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
 
 
 def whole_flops(model, given):
+    last_logits(model, given)  # the first prefill of a model checks its attention
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(**given, logits_to_keep=1)
     text = model.config.get_text_config()
     return counter.get_total_flops() - 2 * len(given["input_ids"]) * text.hidden_size * text.vocab_size
 
 
-@pytest.mark.parametrize("prompt", [ONE, TWO, VIDEO], ids=["one", "two", "video"])
+PROMPTS = {"one": ONE, "two": TWO, "video": VIDEO}
+
+
 @pytest.mark.parametrize("which", SCHEDULES)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "prompt"), [(n, p) for n in FAMILIES for p in PROMPTS if p != "video" or n in QWEN])
 def test_flops_of_a_cut_tower_are_exact_to_the_digit(name, which, prompt):
-    if prompt is VIDEO and square(name):
-        pytest.skip("no video tower")
-    model, given, one = deep(name), tiny.inputs(name, [prompt]), pruner(which)
+    model, given, one = deep(name), tiny.inputs(name, [PROMPTS[prompt]]), pruner(which)
     cost = Exact(Dimensions.from_config(model.config))
     with one(model):
         counted = whole_flops(model, given)
         spent = int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
     assert counted == spent
+
+
+INSIDE = [*(name for name in SCORERS if get(name).serves_tower), "aim-merge(by_size=true)"]
+
+
+@pytest.mark.parametrize("scorer", INSIDE)
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3"])
+def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
+    model, chain = deep(name), f"{scorer}@tower.1+fastv"
+    schedule = Schedule.single(2, 0.3, L).with_tower({1: 0.8, 2: 0.5}, DEPTH)
+    cost = Exact(Dimensions.from_config(model.config))
+    one, found = Pruner(chain, schedule), []
+    with one(model):
+        for prompt in (TWO, ONE):
+            given = tiny.inputs(name, [prompt])
+            counted = whole_flops(model, given)
+            found.append(last_logits(model, given))
+            assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+    with Pruner(chain, schedule, mode="mask")(model):
+        torch.testing.assert_close(last_logits(model, given), found[-1], atol=3e-5, rtol=1e-4)
+
+
+def naive_merge(states, sizes, count):
+    """ToMe on one picture, token by token: even ones into the most similar odd one, the best pairs first; states [n, D]."""
+    unit = torch.nn.functional.normalize(states, dim=-1)
+    pairs = []
+    for even in range(0, len(states), 2):
+        odd = max(range(1, len(states), 2), key=lambda n: float(unit[even] @ unit[n]))
+        pairs.append((float(unit[even] @ unit[odd]), even, odd))
+    into = list(range(len(states)))
+    for _, even, odd in sorted(pairs, key=lambda pair: -pair[0])[: len(states) - count]:
+        into[even] = odd
+    kept = sorted(set(into))
+    rows = [[n for n, target in enumerate(into) if target == each] for each in kept]
+    merged = [sum(states[n] * sizes[n] for n in row) / sum(sizes[n] for n in row) for row in rows]
+    return torch.stack(merged), [sum(sizes[n] for n in row) for row in rows]
+
+
+def test_merging_before_each_block_is_tome_with_sizes_in_attention():
+    model, given = deep("llava"), tiny.inputs("llava", [ONE])
+    counts = {1: 13, 2: 9}
+    schedule = Schedule.full(L).with_tower({block: count / 16 for block, count in counts.items()}, DEPTH)
+    with Pruner("aim-merge(by_size=true)@tower.1+fastv", schedule)(model), torch.no_grad():
+        found = pooled(model, given, "llava")
+    tower, sizes = model.model.vision_tower, [1.0] * 16
+    with torch.no_grad():
+        hidden = tower.pre_layrnorm(tower.embeddings(given["pixel_values"]))
+        for block, layer in enumerate(tower.encoder.layers[:3]):
+            if block in counts:
+                merged, sizes = naive_merge(hidden[0, 1:], sizes, counts[block])
+                hidden = torch.cat([hidden[:, :1], merged[None]], dim=1)
+            bias = torch.tensor([1.0, *sizes]).log()[None, None, None]
+            hidden = layer(hidden, bias)
+        expected = model.model.multi_modal_projector(hidden[0, 1:])
+    torch.testing.assert_close(found[found.any(-1)], expected, atol=3e-5, rtol=1e-4)
+
+
+def test_videos_are_not_merged_inside_the_tower():
+    model, given = deep("qwen2_vl"), tiny.inputs("qwen2_vl", [VIDEO])
+    one = Pruner("aim-merge(by_size=true)@tower.1+fastv", SCHEDULES["once"])
+    with one(model), pytest.raises(UnsupportedModelError, match="serves pictures, not videos"):
+        last_logits(model, given)
+
+
+def test_the_choice_by_attention_and_diversity_is_that_of_patches_read_one_by_one():
+    """VisPruner with nothing but attention: the cells that the class token of the block before looks at most."""
+    model, given = deep("llava"), tiny.inputs("llava", [ONE])
+    seen = []
+
+    def spy(module, query, key, value, *_, scaling=None, **__):
+        seen.append((query @ key.transpose(2, 3) * scaling).softmax(-1).mean(1)[:, 0, 1:])
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("tower-spy", spy)
+    config = model.model.vision_tower.config
+    before, config._attn_implementation = config._attn_implementation, "tower-spy"
+    try:
+        last_logits(model, given)
+    finally:
+        config._attn_implementation = before
+    one = Pruner("vispruner(important_ratio=1)@tower.1+fastv", SCHEDULES["once"])
+    with one(model):
+        last_logits(model, given)
+        kept = one.tower_survivors(model)[1][0]
+    assert set(kept.nonzero()[:, 0].tolist()) == set(seen[0][0].topk(10).indices.tolist())
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -335,6 +420,25 @@ def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
 def test_what_cannot_be_done_is_refused_in_a_sentence(chain, schedule, words):
     with pytest.raises((InvalidInputError, UnsupportedModelError), match=words):
         Pruner(chain, schedule).apply(deep("llava"))
+
+
+class KeepsNone(Scorer):
+    name = "keeps-none"
+    needs_attention = False
+
+    def select(self, context):
+        return Selection(torch.zeros_like(context.live))
+
+
+def test_scorers_that_cannot_choose_inside_a_tower_are_refused():
+    with pytest.raises(InvalidInputError, match="Put it at block 1 or deeper"):
+        Pruner("vispruner@tower.0+fastv", SCHEDULES["once"])
+    none = {"tower.1": KeepsNone(), 1: "fastv"}
+    with (
+        Pruner(none, SCHEDULES["once"])(deep("llava")) as model,
+        pytest.raises(InvalidInputError, match="kept 0 cells"),
+    ):
+        last_logits(model, tiny.inputs("llava", [ONE]))
 
 
 def test_a_tower_that_is_not_described_refuses_a_cut():

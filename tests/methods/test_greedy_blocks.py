@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from methods.test_pre_llm import chosen, context_of, made_up
+from operation_counts import random_context
 from vispco.scorers import cdpruner, divprune, get
 from vispco.scorers.greedy import _CANDIDATES
-from vispco.timing.overhead import random_context
 
 CLOSE = 1e-4  # gains that differ by less are ties, which rounding decides
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vispco
+from operation_counts import random_joint_predictor
 from vispco import Pruner
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
@@ -22,7 +23,6 @@ from vispco.kernels import get
 from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced, device_name
-from vispco.timing.overhead import random_joint_predictor
 from vispco.timing.profiling import profile_model
 
 CPU = torch.device("cpu")

@@ -11,6 +11,7 @@ import torch
 
 import tiny
 import vispco
+from operation_counts import random_joint_predictor
 from pruner.test_measured_planner import CHAINS
 from pruner.test_measured_planner import invented as invented_profile
 from vispco import cost
@@ -31,7 +32,6 @@ from vispco.pruner.measured_planner import MeasuredPlanner, Priced
 from vispco.pruner.observation import observe, raw_features
 from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
-from vispco.timing.overhead import random_joint_predictor
 
 
 @cache

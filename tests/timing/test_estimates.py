@@ -9,8 +9,9 @@ import tiny
 from vispco import models as zoo
 from vispco.cli.info import read_config
 from vispco.families import FAMILIES
+from vispco.families.visual_tokens import visual_tokens
 from vispco.models.model_source import LoadError
-from vispco.timing.estimates import DescribeSettings, describe, visual_tokens
+from vispco.timing.estimates import DescribeSettings, describe
 
 
 @pytest.mark.parametrize("name", tiny.BUILDERS)

@@ -40,6 +40,13 @@ def test_the_command_prints_them_for_a_shell():
     assert plain.stdout.split() == shlex.split(quoted.stdout) == arguments("tiny-qwen", "uniform", keep=0.5)
 
 
+def test_a_refusal_is_an_argument_that_stops_vllm():
+    """`$(vispco vllm-args ...)` must not start a server without pruning."""
+    found = CliRunner().invoke(app, ["vllm-args", "tiny-qwen", "--method", "uniform", "--keep", "1.5"])
+    assert found.exit_code != 0
+    assert found.stdout.split() == ["--refused-by-vispco"]
+
+
 def test_a_saved_pruner_gives_its_share(tmp_path):
     Pruner("divprune", Schedule((0.375,) * 12)).save_pretrained(tmp_path / "one")
     assert ServingSettings.of_pruner(tmp_path / "one") == ServingSettings("divprune", 0.375)

@@ -157,7 +157,9 @@ def _chosen(
     for key, value in options.items():
         name = names[str(key).replace("-", "_")]
         if isinstance(value, dict) and value and all(str(layer).isdigit() for layer in value):  # scorers by layer
-            found[name or ""] = "+".join(f"{scorer}@{layer}" for layer, scorer in sorted(value.items(), key=_layer))
+            found[name or ""] = "+".join(
+                f"{scorer}@{layer}" for layer, scorer in sorted(value.items(), key=lambda entry: int(entry[0]))
+            )
             continue
         if isinstance(value, dict):
             raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
@@ -167,10 +169,6 @@ def _chosen(
             except ValueError as error:  # a number of thousands of digits
                 raise InvalidInputError(f"The config {path} gives too large a number for {key}.") from error
     return found
-
-
-def _layer(entry: tuple[Any, Any]) -> int:
-    return int(entry[0])
 
 
 def _as_typed(value: Any, *, several: bool) -> Any:

@@ -1,16 +1,20 @@
 """`vispco vllm-args`: the arguments of vLLM's server for a pruned engine."""
 
 import shlex
+import sys
 from typing import Annotated
 
 import typer
 
 from vispco.cli.names import complete_scorers
+from vispco.core.errors import VispcoError
 from vispco.models.model_source import model_names
 from vispco.models.model_spec import MODEL
 from vispco.pruner.pruning_options import budget_option
 
 METHOD = "Who chooses before the language model, such as divprune or uniform."
+REFUSED = "--refused-by-vispco"
+"""In place of arguments: vLLM does not know it and does not start."""
 PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
 
 
@@ -40,6 +44,11 @@ def vllm_args(
     from vispco.cost import Budget  # noqa: PLC0415
     from vispco.vllm import arguments  # noqa: PLC0415
 
-    fraction = None if budget is None else Budget.of(budget).fraction
-    words = arguments(model, method, keep=keep, pruner=pruner, budget=fraction, max_keep=max_keep)
+    try:
+        fraction = None if budget is None else Budget.of(budget).fraction
+        words = arguments(model, method, keep=keep, pruner=pruner, budget=fraction, max_keep=max_keep)
+    except VispcoError:
+        if not sys.stdout.isatty():  # inside $( ), where an error would start a server that does not prune
+            typer.echo(REFUSED)
+        raise
     typer.echo(shlex.join(words) if quoted else " ".join(words))

@@ -89,17 +89,11 @@ class UnknownNameError(VispcoError, KeyError):
         return str(self.args[0])
 
 
-def _nearest_name(name: str, known: list[str]) -> str | None:
-    """The known name that is most like `name`, whatever the case; None if none is near."""
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(str(name).lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is not known: ' Did you mean ...?', or nothing where none is near."""
-    near = _nearest_name(name, list(known))
-    return f" Did you mean {near!r}?" if near else ""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(str(name).lower(), by_lower, n=1)
+    return f" Did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def _plural(noun: str) -> str:

@@ -66,3 +66,14 @@ def runs_of(mask: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
     edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
     starts, ends = (np.argwhere(edges == change) for change in (1, -1))
     return [(int(row), int(start), int(end)) for (row, start), (_, end) in zip(starts, ends, strict=True)]
+
+
+def packed(mask: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
+    """Positions of the marked tokens of each row, in order: bool [B, N] -> int64 [B, width], padded with N."""
+    length, numbers = mask.shape[1], mask.sum(axis=1)
+    if (numbers == width).all():
+        return np.nonzero(mask)[1].reshape(len(mask), width)
+    order = np.argsort(~mask, axis=1, kind="stable")[:, :width]
+    found = np.full((len(mask), width), length, dtype=np.int64)
+    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < numbers[:, None], order, length)
+    return found

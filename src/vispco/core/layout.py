@@ -7,15 +7,16 @@ layer needs of it goes to the device once, when it is first asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
+from vispco.core.indexing import packed
 
 ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -48,10 +49,8 @@ class TokenLayout:
         knows it; a function where asking means to wait for a device.
     tower: FLOPs of each sample's vision tower and projector; asked for by budgets of the whole prefill alone.
     read_map: bool [B, N] on the host, visual tokens whose output is read and that therefore never leave; None if there are none.
-    whole: the same FLOPs for the whole pictures, and their visual tokens; asked for where `pixels`, the share of their pixels
-        with which the pictures entered, is less than 1.
-    shown: the layout of all visual tokens, where a cut vision tower has left some; the others are neither visual nor real.
-    passed, spent: of a cut tower, how many blocks have processed each visual slot of `shown`, int64 [B, V], and its FLOPs, [B].
+    pixels: the share of their pixels with which the pictures entered. unshrunk: where it is less than 1, the same FLOPs for the
+        whole pictures, and their visual tokens.
     """
 
     visual_map: Array
@@ -62,11 +61,9 @@ class TokenLayout:
     read_map: Array | None = None
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # what follows from the maps alone, by name
     tower: Callable[[TokenLayout], Array] | None = None
-    whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None
+    unshrunk: Callable[[TokenLayout], tuple[Array, Array]] | None = None
     pixels: float = 1.0
-    shown: TokenLayout | None = None
-    passed: Array | None = None
-    spent: Array | None = None
+    gone: ClassVar[Tensor | None] = None  # tokens that have left inside the vision tower, bool [B, N]
 
     @classmethod
     def build(
@@ -78,7 +75,7 @@ class TokenLayout:
         read: Tensor | None = None,
         image_sizes: ImageSizes | Callable[[], ImageSizes | None] | None = None,
         tower: Callable[[TokenLayout], Array] | None = None,
-        whole: Callable[[TokenLayout], tuple[Array, Array]] | None = None,
+        unshrunk: Callable[[TokenLayout], tuple[Array, Array]] | None = None,
         pixels: float = 1.0,
     ) -> TokenLayout:
         """Read the layout off boolean masks [B, N].
@@ -105,60 +102,7 @@ class TokenLayout:
         needed &= visible
         stays = needed if needed.any() else None
         known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
-        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, whole, pixels)
-
-    def entering(self, passed: Array, num_blocks: int, spent: Array | None = None) -> TokenLayout:
-        """The layout of the visual tokens that have passed all blocks of a cut vision tower: int64 [T], of each one here.
-
-        spent: FLOPs of the tower, [T], whose sum over a sample's tokens is what it took.
-        """
-        left, blocks = self.visual_map.copy(), np.zeros(self.slots.shape, dtype=np.int64)
-        left[self.visual_map] = passed >= num_blocks
-        blocks[self.slots < self.length] = passed
-        gone = self.visual_map & ~left
-        if self.read_map is not None and (self.read_map & gone).any():
-            raise InvalidInputError(
-                "The output of a visual token is read (a prompt that ends with a picture, or labels on one), and it has left inside "
-                "the vision tower. Put text behind the picture, or use a schedule without a tower part."
-            )
-        took = None
-        if spent is not None:
-            took = np.array([part.sum() for part in np.split(spent, np.cumsum(self.num_visual)[:-1])], dtype=np.int64)
-        whole = self.tower and (lambda _: self.tower_flops)
-        maps: dict[str, Any] = {"visual_map": left, "real_map": self.real_map & ~gone, "known": {}}
-        return replace(self, **maps, tower=whole, shown=self, passed=blocks, spent=took)
-
-    @property
-    def num_shown(self) -> tuple[int, ...]:
-        """Visual tokens of each sample before any left inside the vision tower."""
-        return self.num_visual if self.shown is None else self.shown.num_visual
-
-    @cached_property
-    def gone(self) -> Tensor | None:
-        """Tokens that have left inside the vision tower: bool [B, N]; None where none has."""
-        return None if self.shown is None else self.on_device(self.shown.visual_map & ~self.visual_map)
-
-    @cached_property
-    def _shown_slots(self) -> Array:
-        """The visual slot in `shown` of each slot here, any for an empty one: int64 [B, V] on the host."""
-        assert self.shown is not None  # noqa: S101 - asked by the caller
-        return np.take_along_axis(self.shown.slot_at, self.slots.clip(max=self.length - 1), axis=1)
-
-    def in_shown(self, slots: Tensor) -> Tensor:
-        """Values of the slots here, bool [B, V], at those of `shown`: the same where no tower was cut."""
-        if self.shown is None:
-            return slots
-        whole = torch.zeros_like(self.shown.visual)
-        whole = torch.nn.functional.pad(whole, (0, 1)).scatter(1, self.visual_index, slots)
-        return whole.gather(1, self.shown.visual_index)
-
-    def _from_shown(self, values: Array) -> Array:
-        """What `shown` says of its slots, [B, V, ...], for the slots here; -1 for empty ones."""
-        slots = self._shown_slots.clip(max=max(values.shape[1] - 1, 0))
-        filled = self.slots < self.length
-        if values.ndim == 3:
-            return np.where(filled[..., None], np.take_along_axis(values, slots[..., None], axis=1), -1)
-        return np.where(filled, np.take_along_axis(values, slots, axis=1), -1)
+        return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
 
     @property
     def batch_size(self) -> int:
@@ -176,6 +120,15 @@ class TokenLayout:
     def num_visual(self) -> tuple[int, ...]:
         """Visual tokens of each sample."""
         return tuple(self.visual_map.sum(axis=1).tolist())
+
+    @property
+    def whole(self) -> TokenLayout:
+        """The layout before any token left inside the vision tower; see `vispco.core.cut_layout`."""
+        return self
+
+    def in_whole(self, slots: Tensor) -> Tensor:
+        """What is known of visual slots, bool [B, V], at the slots of `whole`; False for those that have left."""
+        return slots
 
     @_Shared
     def num_text(self) -> tuple[int, ...]:
@@ -201,15 +154,10 @@ class TokenLayout:
     def prompt_sizes(self) -> Array:
         """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host.
 
-        Where a cut vision tower has left some visual tokens, or pictures entered with fewer pixels, the number of the unpruned
-        model is a fifth column.
+        Where pictures entered with fewer pixels, the visual tokens of whole pictures are a fifth column.
         """
-        numbers = [self.num_prompt, self.num_visual, self.num_instruction, self.num_read]
-        if self.pixels != 1.0:
-            numbers.append(tuple(self.whole_pictures[1].tolist()))
-        elif self.shown is not None:
-            numbers.append(self.num_shown)
-        return np.array(numbers, dtype=np.int64).T
+        numbers: list[Any] = [self.num_prompt, self.num_visual, self.num_instruction, self.num_read]
+        return np.array(numbers + ([] if self.pixels == 1.0 else [self.whole_pictures[1]]), dtype=np.int64).T
 
     @_Shared
     def read_slots(self) -> Tensor | None:
@@ -323,8 +271,6 @@ class TokenLayout:
 
         Sizes that are not those of the visual tokens there are (a class token beside each picture) are no sizes.
         """
-        if self.shown is not None:
-            return self.shown.image_sizes
         found = self.sizes() if callable(self.sizes) else self.sizes
         if found is None or sum(t * h * w for t, h, w in found) != sum(self.num_visual):
             return None
@@ -345,19 +291,15 @@ class TokenLayout:
 
         Where a side was shrunk from one of several, it is taken for the smallest, so that no budget is exceeded.
         """
-        if self.shown is not None:
-            return self.shown.whole_pictures
         if self.pixels == 1.0:
             return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
-        if self.whole is None:
+        if self.unshrunk is None:
             raise InvalidInputError("The whole pictures are not known here. Give a budget in milliseconds or bytes.")
-        return self.whole(self)
+        return self.unshrunk(self)
 
     @cached_property
-    def _image_at(self) -> Array:
+    def image_at(self) -> Array:
         """`image_index` on the host."""
-        if self.shown is not None:
-            return self._from_shown(self.shown._image_at)
         filled = self.slots < self.length
         if self.image_sizes is not None:
             ends = np.cumsum([t * h * w for t, h, w in self.image_sizes])
@@ -371,15 +313,13 @@ class TokenLayout:
     @cached_property
     def image_index(self) -> Tensor:
         """Which image (counted over the batch, in order) each visual slot belongs to; int64 [B, V], -1 for none."""
-        return self.on_device(self._image_at)
+        return self.on_device(self.image_at)
 
     @cached_property
-    def _cell_at(self) -> Array | None:
+    def cell_at(self) -> Array | None:
         """`coordinates` on the host."""
         if self.image_sizes is None:
             return None
-        if self.shown is not None and self.shown._cell_at is not None:
-            return self._from_shown(self.shown._cell_at)
         table = np.concatenate([np.indices(size).reshape(3, -1).T for size in self.image_sizes])
         found = table[self._order.clip(0, len(table) - 1)]
         return np.where((self.slots < self.length)[..., None], found, -1)
@@ -387,16 +327,13 @@ class TokenLayout:
     @cached_property
     def coordinates(self) -> Tensor | None:
         """(frame, row, column) of each visual slot in its image's token grid; int64 [B, V, 3], or None if unknown."""
-        return None if self._cell_at is None else self.on_device(self._cell_at)
+        return None if self.cell_at is None else self.on_device(self.cell_at)
 
     @cached_property
     def picture_at(self) -> Array:
         """Which picture (or frame) of its sample each visual slot is of; empty slots follow as one more: int64 [B, V], host."""
-        if self.shown is not None:
-            own = self._from_shown(self.shown.picture_at)
-            return np.where(own < 0, own.max(axis=1, initial=-1, keepdims=True) + 1, own)
-        frames = np.zeros_like(self._image_at) if self._cell_at is None else self._cell_at[..., 0]
-        changes = [np.diff(each, axis=1, prepend=each[:, :1]) != 0 for each in (self._image_at, frames)]
+        frames = np.zeros_like(self.image_at) if self.cell_at is None else self.cell_at[..., 0]
+        changes = [np.diff(each, axis=1, prepend=each[:, :1]) != 0 for each in (self.image_at, frames)]
         found: Array = np.cumsum(changes[0] | changes[1], axis=1)
         return found
 
@@ -432,14 +369,3 @@ def _known_of(visible: Array, there: Array, query: Array, read: Array | None, de
 def forget_layouts() -> None:
     """Clear the cache of values that were computed for layouts."""
     _KNOWN.clear()
-
-
-def packed(mask: Array, width: int) -> Array:
-    """Positions of the marked tokens of each row, in order: bool [B, N] -> int64 [B, width], padded with N."""
-    length, numbers = mask.shape[1], mask.sum(axis=1)
-    if (numbers == width).all():
-        return np.nonzero(mask)[1].reshape(len(mask), width)
-    order = np.argsort(~mask, axis=1, kind="stable")[:, :width]
-    found = np.full((len(mask), width), length, dtype=np.int64)
-    found[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < numbers[:, None], order, length)
-    return found

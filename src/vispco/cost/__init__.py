@@ -18,7 +18,7 @@ from vispco.cost.measured import Measured
 from vispco.cost.polynomial import Exact, Paper, PolynomialCost
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
-from vispco.cost.workload import Site, Workload
+from vispco.cost.workload import CutWorkload, Site, Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):
@@ -46,6 +46,7 @@ __all__ = [
     "BudgetLike",
     "BudgetWarning",
     "Cost",
+    "CutWorkload",
     "Dimensions",
     "Exact",
     "KvBytes",

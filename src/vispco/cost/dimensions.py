@@ -1,13 +1,21 @@
-"""The sizes of a language model that its cost depends on, read from its transformers config."""
+"""The sizes of a language model that its cost depends on, read from its transformers config.
 
-from collections.abc import Mapping
+Where its layers are not all alike (experts, latent attention, shared keys, gated or linear attention), the language model is
+built without weights (on torch's meta device), and the matrices of each layer are counted. Every matrix is used once a
+token; of the experts, as many as a token is sent to.
+"""
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any, Self
 
 import torch
+from torch import nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.cost.layer_sizes import EXPERTS, NOT_COUNTED, LayerSize, layer_sizes
 
 # Text models of transformers whose feed-forward network has three matrices (gate, up, down) ...
 GATED = frozenset(
@@ -20,6 +28,30 @@ GATED = frozenset(
 # ... and those where it has two.
 PLAIN = frozenset(("opt", "phi", "gpt_neox", "starcoder2"))
 DENSE_ATTENTION = ("full_attention", "sliding_attention")
+
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
+MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
+STATE_LAYERS = ("linear_attention", "conv", "mamba", "recurrent")
+ALONE = ("moe", "mlp")
+DENSE_EXPERTS = ("llama4_text",)
+"""Models whose code runs every expert on every token and then weighs the results."""
+NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """FLOPs and cache of one decoder layer.
+
+    mixer: FLOPs per token of the projections of its attention (or of what stands in its place). pairs: per pair of tokens.
+    network: FLOPs per token of everything else. entries: numbers that its cache keeps for a token.
+    """
+
+    mixer: int
+    pairs: int
+    network: int
+    entries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +116,7 @@ class Dimensions:
         layers = None
         if gated is None:
             plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in EXPERTS)
-            layers = None if plain else layer_sizes(config)
+            layers = None if plain else _layer_sizes(config)
             gated = kind not in PLAIN
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
@@ -127,7 +159,11 @@ class Dimensions:
         layers = data.get("layers")
         known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         known["windows"] = tuple(data["windows"])
-        known["layers"] = None if layers is None else tuple(LayerSize.from_dict(size) for size in layers)
+        known["layers"] = (
+            None
+            if layers is None
+            else tuple(LayerSize(**{each.name: int(size[each.name]) for each in fields(LayerSize)}) for size in layers)
+        )
         known["vision"] = None if data.get("vision") is None else VisionSize(**data["vision"])
         return cls(**known)
 
@@ -156,3 +192,78 @@ def _windows(text: Any) -> tuple[int | None, ...]:
         types = [DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
     chunk = getattr(text, "attention_chunk_size", None)
     return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)
+
+
+def _layer_sizes(config: Any) -> tuple[LayerSize, ...]:
+    """The size of each decoder layer, from the config of a vision-language model or of its language model."""
+    text = config.get_text_config()
+    kind: Any = type(text)
+    return _counted(kind, text.to_json_string(use_diff=False))
+
+
+@lru_cache(maxsize=16)
+def _counted(kind: Any, written: str) -> tuple[LayerSize, ...]:
+    from transformers import AutoModel  # noqa: PLC0415
+
+    text = kind.from_dict(json.loads(written))
+    try:
+        with torch.device("meta"):
+            model: Any = AutoModel.from_config(copy.deepcopy(text))
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"The language model {getattr(text, 'model_type', kind.__name__)!r} could not be built by itself to count its "
+            f"FLOPs ({type(error).__name__}). Its schedules can be run, but not priced; give tokens by layer, not a budget."
+        ) from error
+    while not isinstance(getattr(model, "layers", None), nn.ModuleList):
+        model = next(
+            (m for n in ("model", "decoder", "language_model") if (m := getattr(model, n, None)) is not None), None
+        )
+        if model is None:
+            raise UnsupportedModelError(f"The language model {kind.__name__} has no list of decoder `layers` to count.")
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or []
+    return tuple(
+        _layer_size(layer, text, kinds[i] if i < len(kinds) else "full_attention")
+        for i, layer in enumerate(model.layers)
+    )
+
+
+def _layer_size(layer: nn.Module, text: Any, kind: str) -> LayerSize:
+    mixers = [m for name in MIXERS if isinstance(m := getattr(layer, name, None), nn.Module)]
+    inside = {id(p) for mixer in mixers for p in mixer.parameters()}
+    experts, routed = _number(text, EXPERTS), _number(text, ROUTED)
+    if text.model_type in DENSE_EXPERTS:
+        routed = experts
+    mixer = sum(_per_token(mixer.parameters(), experts, routed) for mixer in mixers)
+    network = _per_token((p for p in layer.parameters() if id(p) not in inside), experts, routed)
+    pairs, entries = (0, 0) if kind in STATE_LAYERS + ALONE or not mixers else _attention(mixers[0], text)
+    return LayerSize(mixer, pairs, network, entries)
+
+
+def _attention(attention: Any, text: Any) -> tuple[int, int]:
+    """(FLOPs per pair of tokens, numbers in the cache per token)."""
+    heads = int(getattr(attention, "num_heads", None) or text.num_attention_heads)
+    width = int(getattr(attention, "qk_head_dim", None) or attention.head_dim)
+    values = int(getattr(attention, "v_head_dim", None) or width)
+    if getattr(attention, "is_kv_shared_layer", False):
+        entries = 0
+    elif hasattr(attention, "kv_b_proj"):  # latent attention: keys and values are kept spread out
+        entries = heads * (width + values)
+    else:
+        keys = getattr(attention, "k_proj", None)
+        entries = 2 * (keys.out_features if isinstance(keys, nn.Linear) else text.num_key_value_heads * width)
+    return 2 * heads * (width + values), entries
+
+
+def _per_token(parameters: Iterable[nn.Parameter], experts: int, routed: int) -> int:
+    """FLOPs per token of the matrices among some parameters."""
+    total = 0
+    for parameter in parameters:
+        if parameter.dim() == 2:
+            total += 2 * parameter.numel()
+        elif parameter.dim() == 3 and experts and parameter.shape[0] == experts:
+            total += 2 * parameter.numel() // experts * routed
+    return total
+
+
+def _number(text: Any, names: Iterable[str]) -> int:
+    return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)

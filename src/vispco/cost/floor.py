@@ -43,7 +43,7 @@ def clamp_budget(budget: Tensor, workload: Workload, cost: Cost, asked: Budget |
     A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
     """
     shape = workload.num_visual.shape
-    pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
+    pricing = HostPricing(cost, workload.each(lambda numbers: numbers.reshape(-1)) if len(shape) != 1 else workload)
     found = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing, asked)
     return torch.from_numpy(found).reshape(shape)
 
@@ -88,11 +88,6 @@ def _rounded_up(number: float, digits: int = 4) -> float:
     """Round up to `digits` significant digits, so that a budget as it is shown lies above the floor."""
     unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
     return float(f"{math.ceil(number / unit + 1e-9) * unit:.{digits}g}")
-
-
-def flat(workload: Workload) -> Workload:
-    """The same samples in one dimension."""
-    return workload.each(lambda numbers: numbers.reshape(-1))
 
 
 def _unprunable(pricing: HostPricing, margin: float) -> str:

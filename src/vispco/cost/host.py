@@ -111,10 +111,7 @@ class HostPricing:
     @cached_property
     def full(self) -> Array:
         """The price of the unpruned model: [n]."""
-        given = self.workload.num_shown
-        if given is None:
-            return self.cost.host_price(self.whole, self)
-        return self.cost.host_price(np.repeat(given.numpy()[:, None], self.cost.num_layers, axis=1), self)
+        return self.cost.host_price(as_array(self.workload.full(self.cost.num_layers)), self)
 
     @cached_property
     def divisor(self) -> Array:

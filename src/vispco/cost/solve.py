@@ -11,7 +11,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost.budget import Budget
 from vispco.cost.cost import Cost
-from vispco.cost.floor import clamp, flat
+from vispco.cost.floor import clamp
 from vispco.cost.host import HostPricing, as_array, largest_number
 from vispco.cost.workload import Array, Workload
 from vispco.kernels import Kernel
@@ -183,7 +183,7 @@ def snap(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost, *, f
     budget. With `fill=False` one more token through the plateau that is next to round up exceeds the budget.
     """
     shape = workload.num_visual.shape
-    pricing = HostPricing(cost, workload if len(shape) == 1 else flat(workload))
+    pricing = HostPricing(cost, workload.each(lambda numbers: numbers.reshape(-1)) if len(shape) != 1 else workload)
     curve = as_array(retention).astype(np.float64)
     curve = np.broadcast_to(curve, (*shape, curve.shape[-1])).reshape(-1, curve.shape[-1])
     limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, Self, TypeAlias, get_args
 
 import numpy as np
@@ -56,7 +56,6 @@ class Workload:
     num_instruction: text tokens that scorers read; default: all of the text.
     num_read: visual tokens that never leave, since their output is read.
     planning_flops: what the plan itself takes (a predictor).
-    num_shown: visual tokens of the unpruned model, where a cut vision tower has left num_visual of them; default: as many.
     """
 
     num_text: Tensor
@@ -67,7 +66,6 @@ class Workload:
     num_instruction: Tensor | None
     num_read: Tensor
     planning_flops: Tensor
-    num_shown: Tensor | None
 
     def __init__(
         self,
@@ -79,7 +77,6 @@ class Workload:
         num_instruction: Whole | None = None,
         num_read: Whole = 0,
         planning_flops: Whole = 0,
-        num_shown: Whole | None = None,
     ) -> None:
         for given in (site,) if isinstance(site, str) else site:
             if given not in get_args(Site):
@@ -97,7 +94,6 @@ class Workload:
         object.__setattr__(self, "num_instruction", asked)
         object.__setattr__(self, "num_read", _whole(num_read, "num_read"))
         object.__setattr__(self, "planning_flops", _whole(planning_flops, "planning_flops"))
-        object.__setattr__(self, "num_shown", None if num_shown is None else _whole(num_shown, "num_shown"))
 
     def tokens(self, counts: Tensor) -> Tensor:
         """All tokens that enter each layer: visual ones [..., L] and the text."""
@@ -109,11 +105,10 @@ class Workload:
 
     def full(self, num_layers: int) -> Tensor:
         """Counts of the unpruned model: [..., L]."""
-        shown = self.num_visual if self.num_shown is None else self.num_shown
-        return shown[..., None].expand(*shown.shape, num_layers)
+        return self.most(num_layers)
 
     def most(self, num_layers: int) -> Tensor:
-        """The largest counts: all that enters the language model: [..., L]."""
+        """The largest counts, all that enters the language model: [..., L]."""
         return self.num_visual[..., None].expand(*self.num_visual.shape, num_layers)
 
     def least(self, num_layers: int) -> Tensor:
@@ -144,8 +139,8 @@ class Workload:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same with every tensor of numbers changed alike, such as `lambda numbers: numbers[:4]`."""
-        names = ("num_text", "num_visual", "num_instruction", "num_read", "planning_flops", "num_shown")
-        numbers = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        numbers = {name: each for name, each in given.items() if isinstance(each, Tensor)}
         shape = torch.broadcast_shapes(*(each.shape for each in numbers.values()))  # type: ignore[no-untyped-call]
         changed: Any = {name: change(each.expand(shape)) for name, each in numbers.items()}
         return replace(self, **changed)
@@ -155,6 +150,20 @@ class Workload:
         if earliest_layer <= self.earliest_layer:
             return self
         return replace(self, earliest_layer=earliest_layer)
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class CutWorkload(Workload):
+    """Samples of which a cut vision tower has left num_visual tokens. num_shown: of the unpruned model, int64 [...]."""
+
+    num_shown: Tensor
+
+    def __init__(self, *sizes: Any, num_shown: Whole, **rest: Any) -> None:
+        super().__init__(*sizes, **rest)
+        object.__setattr__(self, "num_shown", _whole(num_shown, "num_shown"))
+
+    def full(self, num_layers: int) -> Tensor:
+        return self.num_shown[..., None].expand(*self.num_shown.shape, num_layers)
 
 
 NONE = torch.zeros((), dtype=torch.int64)

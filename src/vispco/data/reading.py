@@ -24,7 +24,6 @@ class WordTask(Task):
 
     name = "word"
     group = "reading"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = Board(rng, picture_size(rng, difficulty, small=112))
@@ -110,7 +109,6 @@ class TableTask(Task):
 
     name = "table"
     group = "reading"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = Board(rng, picture_size(rng, difficulty, small=112))

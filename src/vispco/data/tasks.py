@@ -14,7 +14,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     group: ClassVar[str]  # seeing | reasoning | reading
-    metric: ClassVar[str]  # exact | relaxed
+    metric: ClassVar[str] = "exact"  # or relaxed
 
     @abstractmethod
     def compose(self, rng: Random, difficulty: float) -> Scene:
@@ -48,6 +48,13 @@ def count_of(scene: Scene, attribute: str) -> Counter[str]:
     return Counter(getattr(mark, attribute) for mark in scene.objects)
 
 
+def _subject_first(questions: list[tuple[Question, tuple[str, str]]], scene: Scene, rng: Random) -> list[Question]:
+    """Questions with what they are about, in a random order, but the one that the scene was composed for first."""
+    rng.shuffle(questions)
+    questions.sort(key=lambda entry: entry[1] != scene.subject)
+    return [question for question, _ in questions]
+
+
 _MARGIN = 0.03  # closer than this to a border between thirds, nobody is asked
 
 
@@ -56,7 +63,6 @@ class AttributeTask(Task):
 
     name = "attribute"
     group = "seeing"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = board(rng, difficulty)
@@ -78,9 +84,7 @@ class AttributeTask(Task):
                 questions.append(((f"what color is the {mark.shape}?", mark.color), ("shape", mark.shape)))
             if colors[mark.color] == 1:
                 questions.append(((f"what shape is {mark.color}?", mark.shape), ("color", mark.color)))
-        rng.shuffle(questions)
-        questions.sort(key=lambda entry: entry[1] != scene.subject)
-        return [question for question, _ in questions]
+        return _subject_first(questions, scene, rng)
 
 
 class PositionTask(Task):
@@ -88,7 +92,6 @@ class PositionTask(Task):
 
     name = "position"
     group = "seeing"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = board(rng, difficulty)
@@ -116,9 +119,7 @@ class PositionTask(Task):
             answer = place(*marks[0].center) if len(marks) == 1 else None
             if answer is not None:
                 questions.append(((f"where is the {color} {shape}?", answer), (color, shape)))
-        rng.shuffle(questions)
-        questions.sort(key=lambda entry: entry[1] != scene.subject)
-        return [question for question, _ in questions]
+        return _subject_first(questions, scene, rng)
 
 
 def _third(value: float) -> int | None:
@@ -138,7 +139,6 @@ class ExistenceTask(Task):
 
     name = "existence"
     group = "seeing"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = board(rng, difficulty)
@@ -180,7 +180,6 @@ class CountingTask(Task):
 
     name = "counting"
     group = "reasoning"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = board(rng, difficulty)
@@ -219,7 +218,6 @@ class ComparisonTask(Task):
 
     name = "comparison"
     group = "reasoning"
-    metric = "exact"
 
     def compose(self, rng: Random, difficulty: float) -> Scene:
         made = board(rng, difficulty)
@@ -247,9 +245,7 @@ class ComparisonTask(Task):
                 mark = _extreme(marks, superlative)
                 if mark is not None:
                     questions.append(((f"what color is the {superlative} {shape}?", mark.color), (shape, superlative)))
-        rng.shuffle(questions)
-        questions.sort(key=lambda entry: entry[1] != scene.subject)
-        return [question for question, _ in questions]
+        return _subject_first(questions, scene, rng)
 
 
 def _extreme(marks: list[Mark], superlative: str) -> Mark | None:

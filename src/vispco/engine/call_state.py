@@ -54,6 +54,6 @@ class CallState(threading.local):
     # of the last prefill:
     plan: TokenPlan | None = None
     sizes: Array | None = None  # see `TokenLayout.prompt_sizes`
-    tower: tuple[Array | None, Array | None] = (None, None)  # see `TokenLayout.passed`, `spent`
+    tower: tuple[Array | None, Array | None] = (None, None)  # see `CutLayout`
     counts: Tensor | None = None
     trace: list[Tensor] | None = None

@@ -53,7 +53,7 @@ class Compensation:
         None where no sample that is compensated has lost a token. counts: of each sample, on the host. sizes: float [B, V], how
         many tokens each stands for; None where nothing was merged.
         """
-        shown = zip(self.betas, counts, self.layout.num_shown, strict=True)
+        shown = zip(self.betas, counts, self.layout.whole.num_visual, strict=True)
         if not any(beta and count < number for beta, count, number in shown):
             return None
         picture, weight = self.layout.picture_index, live.float() if sizes is None else live * sizes
@@ -65,7 +65,7 @@ class Compensation:
     @cached_property
     def _shown(self) -> Tensor:
         """The number of visual tokens of each slot's picture: float32 [B, V]."""
-        sizes = np.pad(picture_sizes(self.layout.shown or self.layout), ((0, 0), (0, 1)))
+        sizes = np.pad(picture_sizes(self.layout.whole), ((0, 0), (0, 1)))
         return self.layout.on_device(np.take_along_axis(sizes, self.layout.picture_at, axis=1).astype(np.float32))
 
     @cached_property

@@ -41,7 +41,7 @@ from vispco.engine.model_checks import check_model
 from vispco.engine.passes import Arguments, Pass, Prefill
 from vispco.engine.plan import Planner
 from vispco.engine.safety import row_check
-from vispco.engine.tower_cut import TowerCut
+from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
 from vispco.engine.wrappers import Detours, unwrap
 from vispco.families import family_of
@@ -122,7 +122,7 @@ class Engine:
             self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
             self._vision.install()
         if self.options.tower is not None:
-            self._tower = TowerCut(self.family, self.model, self.chain, self.options.tower, self.options.pixels)
+            self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
             self._tower.install()
         self._detours.install()
         self._by_thread = per_thread.install(self.base, self.family.call_attributes)
@@ -177,9 +177,7 @@ class Engine:
         attended = current.attend(index, call)
         if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
             masked = isinstance(current, MaskPass) and current.mask is not None
-            with (
-                torch.no_grad()
-            ):  # a pass that is run again must leave the same in the graph, though it is checked once
+            with torch.no_grad():  # a pass that is run again must leave the same graph, though it is checked once
                 check.see(index, call, call.run() if masked else attended)
         return attended
 
@@ -282,6 +280,7 @@ class Engine:
         self._checkpointed.note()
         if self._tower is not None:
             layout = self._tower.entering(layout)
+            state.tower = (layout.passed, layout.spent)
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
         choices = self._plans.look_at(plan, layout)
         compensation = Compensation.of(plan, self.chain, layout)
@@ -293,7 +292,7 @@ class Engine:
             *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written, compensation),
         )
-        state.plan, state.sizes, state.tower = plan, layout.prompt_sizes, (layout.passed, layout.spent)
+        state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
         if self.options.mode == "mask":
             state.current = MaskPass(prefill, self.options.relaxation)

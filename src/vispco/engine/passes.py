@@ -182,7 +182,7 @@ class PruningPass(Pass):
         if self.choices.states_kept[layer]:
             self.previous = hidden
         if self.trace is not None:
-            self.trace.append(self.layout.in_shown(self.live))
+            self.trace.append(self.layout.in_whole(self.live))
         return hidden, arguments
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:

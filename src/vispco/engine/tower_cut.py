@@ -3,7 +3,7 @@
 A cell is the patches of one visual token. Cells leave picture by picture (or video by video), so that a picture is cut alike
 alone and among others. Blocks behind a cut are handed the cells that are left, with their rotary embeddings and with the bounds
 of their windows and frames; projectors run on those cells, and their outputs are put back into their places, with zeros for
-the others, which then never enter a layer of the language model (`TokenLayout.entering`).
+the others, which then never enter a layer of the language model (`CutLayout`).
 """
 
 from __future__ import annotations
@@ -11,79 +11,44 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.core.layout import Array, ImageSizes, TokenLayout
-from vispco.core.pixels import shrunk_side
+from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import whole_cells
-from vispco.cost.dimensions import Dimensions
-from vispco.engine.vision import TokenVision
+from vispco.cost.dimensions import Dimensions, VisionSize
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.compensation import with_bias
+from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
+from vispco.engine.vision import TokenVision, received_in_tower
 from vispco.families import Family
-from vispco.families.tower_modules import patch_order
-from vispco.families.tower_shape import TowerShape
-from vispco.scorers.base import Scorer
+from vispco.families.tower_modules import patch_order, tower_modules
 from vispco.scorers.chain import Chain
-from vispco.scorers.context import ScoringContext
 
 RECORD = "vispco_tower_cut"
 """The attribute of an encoder's output under which the record of a cut travels with features encoded beforehand."""
 ENCODERS = ("get_image_features", "get_video_features")
 
 
-@dataclass(eq=False)
-class TowerRun:
-    """One run of the tower on some pictures, by cells in the order of the tower.
+@dataclass(frozen=True)
+class TowerSetting:
+    """A cut of the vision tower. chain: whose scorers inside the tower choose. retention: before each block, `Schedule.tower`."""
 
-    order: the number of each cell in the prompt. counts: cells of each picture before each block, [I, blocks].
-    cells: int64 [n], those that are left. patches: where their patches were, in the tensors that the tower makes: [n * cell], or
-    [I, class tokens + n / I * cell] for towers of squares; None as long as nothing has left.
-    """
-
-    shape: TowerShape
-    grids: ImageSizes
-    order: Array
-    counts: Array
-    cells: Array
-    patches: Tensor | None = None
-    divided: dict[int, tuple[Array, Array]] = field(
-        default_factory=dict
-    )  # by block behind a cut: its cells, their groups
-    passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
-    scoring: Array = field(init=False)  # int64 [I], FLOPs
-
-    def __post_init__(self) -> None:
-        self.sizes = np.array([t * h * w for t, h, w in self.grids])
-        self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
-        self.passed = np.full(len(self.order), self.shape.num_blocks)
-        self.scoring = np.zeros(len(self.grids), dtype=np.int64)
+    chain: Chain
+    retention: tuple[float, ...]
 
     @property
-    def places(self) -> Array:
-        """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
-        return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
-
-    def flops(self, number: int) -> int:
-        """What the tower has spent on one picture, the choices included."""
-        segments = self.shape.segments((self.grids[number],))
-        for block, (cells, groups) in self.divided.items():
-            inside = np.bincount(groups[self.picture[cells] == number])
-            segments[block] = inside[inside > 0].tolist()
-        return self.shape.flops((self.grids[number],), segments=segments) + int(self.scoring[number])
-
-    def record(self) -> TokenVision:
-        """By visual token in the order of the prompt: 'passed', and 'spent', the picture's FLOPs at its first token."""
-        passed, spent = np.empty_like(self.passed), np.zeros(len(self.order), dtype=np.int64)
-        passed[self.order] = self.passed
-        spent[np.cumsum(self.sizes) - self.sizes] = [self.flops(number) for number in range(len(self.grids))]
-        return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
+    def key(self) -> str:
+        """The same for cuts that keep the same cells."""
+        return f"{'+'.join(f'{scorer!r}@{block}' for block, scorer in self.chain.tower)}: {self.retention}"
 
 
 class _Local(threading.local):
@@ -92,24 +57,29 @@ class _Local(threading.local):
 
 
 class TowerCut:
-    """Cuts the vision tower of a model while it is installed. retention: before each block, as `Schedule.tower`.
+    """Cuts the vision tower of a model while it is installed."""
 
-    pixels: the share of their pixels with which pictures enter.
-    """
-
-    def __init__(
-        self, family: Family, model: nn.Module, chain: Chain, retention: tuple[float, ...], pixels: float = 1.0
-    ) -> None:
-        self.shape, self.modules = family.tower_shape(model), family.tower_modules(model)
-        if family.interpolates and self.shape.tile is not None:
-            rows, columns = (shrunk_side(side, pixels) for side in self.shape.tile)
-            self.shape = replace(self.shape, tile=(rows, columns))
-        self.base, self.chain, self.retention = family.base(model), chain, retention
-        self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width)
+    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
+        self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
+        self.base, self.chain, self.retention = family.base(model), setting.chain, setting.retention
+        vision = VisionSize(width=self.shape.width, heads=self.shape.heads)
+        self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width, vision=vision)
         self._check()
         self.pools = self.shape.pools
+        config: Any = getattr(model.config, "vision_config", None)
+        self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
         self._handles: list[Any] = []
+        scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
+        self._reads = {b - 1 for b, scorer in scorers.items() if scorer is not None and reads_attention(scorer)}
+        self._merges = any(scorer is not None and scorer.merges for scorer in scorers.values())
+        tapped = self._reads | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
+        self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
+        if self._merges and implementation_of(self.modules.tower) in FLASH:
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, and flash attention takes no sizes. Call "
+                "model.set_attn_implementation('sdpa')."
+            )
         self._local = _Local()
 
     def _check(self) -> None:
@@ -119,7 +89,7 @@ class TowerCut:
                 f"The schedule has {len(self.retention)} retentions of the vision tower, which has {blocks} blocks. Give one before "
                 "each block, or use Schedule.with_tower."
             )
-        falls = [
+        self._falls = falls = [
             b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before
         ]
         if falls and falls[-1] >= readable:
@@ -156,21 +126,30 @@ class TowerCut:
         for name in ENCODERS:
             if (own := getattr(self.base, name, None)) is not None:
                 self.base.__dict__[name] = self._recorded(own)
+        self._tap.install()
 
     def remove(self) -> None:
         """Safe in any state."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._tap.remove()
         for name in ENCODERS:
-            if isinstance(own := self.base.__dict__.get(name), Callable) and getattr(own, "cut", None) is self:
+            if getattr(self.base.__dict__.get(name), "cut", None) is self:
                 del self.base.__dict__[name]
         self._local = _Local()
+
+    def __enter__(self) -> Self:
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """At the entry of the model: take over the records that came with features encoded beforehand."""
         encoded = inputs.get("mm_encoder_outputs") or {}
-        found = [getattr(output, RECORD, None) for output in encoded.values() if output is not None]
+        found: list[Any] = [getattr(output, RECORD, None) for output in encoded.values() if output is not None]
         if None in found:
             raise UnsupportedModelError(
                 "The vision tower is cut by this pruner, but features came that were encoded without it. Encode the pictures with "
@@ -178,7 +157,7 @@ class TowerCut:
             )
         self._local.records = tuple(found)
 
-    def entering(self, layout: TokenLayout) -> TokenLayout:
+    def entering(self, layout: TokenLayout) -> CutLayout:
         """The layout of what the tower has left."""
         records, self._local.records = self._local.records, ()
         total = sum(len(record) for record in records)
@@ -196,23 +175,28 @@ class TowerCut:
                 name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)])
                 for name, each in values.items()
             }
-        return layout.entering(values["passed"], self.shape.num_blocks, values["spent"])
+        return CutLayout.of(layout, values["passed"], self.shape.num_blocks, values["spent"])
 
     def _recorded(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(own)
         def encode(*args: Any, **kwargs: Any) -> Any:
             self._local.run = None
             output = own(*args, **kwargs)
-            run, self._local.run = self._local.run, None
-            if run is not None:
-                record = run.record()
-                self._local.records += (record,)
-                if hasattr(output, "pooler_output"):
-                    setattr(output, RECORD, record)
+            if (record := self._finish()) is not None and hasattr(output, "pooler_output"):
+                setattr(output, RECORD, record)
             return output
 
         encode.cut = self  # type: ignore[attr-defined]
         return encode
+
+    def _finish(self) -> TokenVision | None:
+        """The record of the run that has ended; None if the tower did not run."""
+        run, self._local.run = self._local.run, None
+        if run is None:
+            return None
+        record = run.record()
+        self._local.records += (record,)
+        return record
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
@@ -220,11 +204,38 @@ class TowerCut:
             grids, order = self.modules.order({**bound, **bound.pop("kwargs", {})})
         else:
             assert self.shape.tile is not None  # noqa: S101 - of every tower that packs nothing
-            number = len(next(iter(bound.values())))
-            grids = ((1, *self.shape.tile),) * number
-            order = np.arange(number * self.shape.tile[0] * self.shape.tile[1])
+            pixels = next(iter(bound.values()))  # [I, C, H, W], or of more axes before the last two
+            rows, columns = self.shape.tile
+            if self.side:  # squares of another size than the tower's own: it interpolates its positions
+                rows, columns = (
+                    int(side) * n // self.side for side, n in zip(pixels.shape[-2:], (rows, columns), strict=True)
+                )
+            grids = ((1, rows, columns),) * len(pixels)
+            order = np.arange(len(pixels) * rows * columns)
+        if self._merges and any(t > 1 for t, _, _ in grids):
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, which serves pictures, not videos. Use one "
+                "there that drops them, such as 'divprune'."
+            )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
+
+    def _attend(self, block: int, call: AttentionCall) -> Attended:
+        """Keep the attention that patches receive in the block before a cut; most packed towers call for each group."""
+        run = self._local.run
+        if run is None:
+            return call.run()
+        if run.weights is not None:  # a merged cell is attended to as the cells that it stands for
+            start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
+            run.seen[block] = start + number
+            bias = run.bias(start, number, batch).to(call.query.dtype)
+            call = replace(
+                call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
+            )
+        if block in self._reads:
+            heard = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
+            run.attention.setdefault(block, []).append(heard)
+        return call.run()
 
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         run = self._local.run
@@ -258,57 +269,19 @@ class TowerCut:
             return type(value)(np.bincount(run.divided[block][1]).max() * self.shape.cell)
         return value
 
-    @torch.no_grad()
-    def _choose(self, run: TowerRun, block: int, states: Tensor, left: Array) -> Array:
-        """Which of the cells that are left stay, by their mean states [n, D]: bool [n]."""
-        scorer = self.chain.tower_scorer_at(block)
-        assert scorer is not None  # noqa: S101 - `_check` has asked
-        keep, wanted = np.ones(len(run.cells), dtype=bool), run.counts[:, block]
-        picture, shown = run.picture[run.cells], run.sizes
-        for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
-            if few >= there:
-                continue
-            alike = np.flatnonzero(
-                (shown == size) & (left == there) & (wanted == few)
-            )  # pictures that are chosen together
-            rows = [np.flatnonzero(picture == number) for number in alike]
-            rows = np.stack(
-                [row[np.argsort(run.order[run.cells[row]])] for row in rows]
-            )  # [G, cells], as in the prompt
-            first = (np.cumsum(shown) - shown)[alike][:, None]
-            context = self._context(run, block, (alike, size, few), run.order[run.cells[rows]] - first, states[rows])
-            keep[rows] = scorer.select(context).keep.cpu().numpy()
-            run.scoring[alike] += choice_flops(scorer, there, few, self.sizes)
-        return keep
-
-    def _context(
-        self, run: TowerRun, block: int, asked: tuple[Array, int, int], places: Array, states: Tensor
-    ) -> ScoringContext:
-        """The view of a scorer. asked: pictures [G], their cells, how many stay. places: of the live cells in them, [G, m]."""
-        alike, size, few = asked
-        everything = np.ones((len(alike), size), dtype=bool)
-        grids = tuple(run.grids[number] for number in alike)
-        layout = TokenLayout(everything, everything, np.zeros(len(alike), dtype=np.int64), states.device, grids)
-        if places.shape[1] < size:
-            there = np.zeros_like(everything)
-            np.put_along_axis(there, places, values=True, axis=1)
-            layout = layout.entering(there.ravel().astype(np.int64), 1)
-        counts = torch.full((len(alike),), few, device=states.device)
-        return ScoringContext(
-            *(block, layout, layout.is_visual_slot, counts, states, None, (few,) * len(alike)),
-            hidden=states,
-            memo={"visual_embeddings": states},
-        )
-
     def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
         squares = self.modules.order is None
-        inside = hidden[:, front:] if squares else hidden
-        if squares and run.patches is None and cell > 1:  # the patches of a cell side by side, from here on
-            inside = inside[:, patch_order(self.shape).flatten().to(hidden.device)]
-        states = inside.reshape(-1, cell, width)  # [n, cell, D]
-        keep = self._choose(run, block, states.mean(1), left)
+        states, heard = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
+        scorer = self.chain.tower_scorer_at(block)
+        assert scorer is not None  # noqa: S101 - `_check` has asked
+        received = None
+        if heard is not None:
+            values = torch.cat(heard, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
+            received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
+        keep, into = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
+        states = states if into is None else run.merged(states, into)
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
         kept = states[torch.from_numpy(keep).to(hidden.device)]
@@ -318,6 +291,14 @@ class TowerCut:
         places = patch_order(self.shape)[torch.from_numpy(run.places)].flatten(1) + front  # [I, n / I * cell]
         run.patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1).to(hidden.device)
         return torch.cat([hidden[:, :front], kept.reshape(len(hidden), -1, width)], dim=1)
+
+    def _by_cell(self, run: TowerRun, values: Tensor) -> Tensor:
+        """Values of the patches that are left, [P, D] or [I, P, D], by cell: [n, cell, D]."""
+        if self.modules.order is None:
+            values = values[:, self.shape.class_tokens :]
+            if run.patches is None and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
+                values = values[:, patch_order(self.shape).flatten().to(values.device)]
+        return values.reshape(-1, self.shape.cell, values.shape[-1])
 
     def _widen(self, hidden: Tensor) -> Tensor:
         """All patches in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""
@@ -348,12 +329,6 @@ class TowerCut:
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-
-
-def choice_flops(scorer: Scorer, there: int, kept: int, sizes: Dimensions) -> int:
-    """FLOPs of choosing `kept` of `there` cells of one picture. sizes: with the tower's width as `hidden`."""
-    once = scorer.setup_flops(0, there, sizes) + scorer.choice_flops(there, there, sizes)
-    return int(once + kept * scorer.flops_per_kept(there, sizes))
 
 
 def _cut_mask(mask: Any, patches: Tensor) -> Any:

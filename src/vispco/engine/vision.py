@@ -127,7 +127,9 @@ class VisionTap:
             if kind == "keys":
                 heard = call.key.detach().mean(1)
             else:
-                heard = _received(call, from_class=kind == "attention" and self.family.has_class_token)[..., None]
+                heard = received_in_tower(call, from_class=kind == "attention" and self.family.has_class_token)[
+                    ..., None
+                ]
             self._heard.parts.setdefault(f"{kind}.{block}", []).append(heard)
         return call.run()
 
@@ -231,7 +233,7 @@ def _block_number(block: Block, depth: int, whole: Sequence[int]) -> int:
 
 
 @torch.no_grad()
-def _received(call: AttentionCall, *, from_class: bool) -> Tensor:
+def received_in_tower(call: AttentionCall, *, from_class: bool) -> Tensor:
     """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]"""
     batch, length = call.query.shape[0], call.query.shape[2]
     everything = torch.arange(length, device=call.query.device).expand(batch, -1)
@@ -239,7 +241,7 @@ def _received(call: AttentionCall, *, from_class: bool) -> Tensor:
     if bounds is not None:  # flash attention takes all pictures at once
         edges = bounds.tolist()
         parts = [_cut(call, start, end) for start, end in pairwise(edges)]
-        return torch.cat([_received(part, from_class=from_class) for part in parts], dim=1)
+        return torch.cat([received_in_tower(part, from_class=from_class) for part in parts], dim=1)
     rows = everything[:, :1] if from_class else everything
     return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
 

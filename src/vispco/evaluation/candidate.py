@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -13,6 +14,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost import Workload
 from vispco.engine import Planner, TokenPlan
+from vispco.engine.tower_cut import TowerSetting
 from vispco.pruner.pruner import Pruner
 
 if TYPE_CHECKING:
@@ -29,14 +31,17 @@ class CandidateRun:
 
     def __init__(self, candidate: Candidate, chain: Chain, num_layers: int, num_samples: int) -> None:
         self._given = candidate if isinstance(candidate, Pruner) else None
-        self.pixels = 1.0 if self._given is None else self._given.pixels
         if isinstance(candidate, Pruner):
             chain, candidate = candidate.chain, candidate.schedule
         candidate = getattr(candidate, "uncontrolled", candidate)  # a result does not depend on the order of the items
         self.chain, self.num_layers = chain, num_layers
         self.plan: Schedule | Planner | None = candidate
+        self.pixels = 1.0 if self._given is None else self._given.pixels
+        retention = getattr(candidate, "tower", None)
+        self.cut = None if retention is None else TowerSetting(chain, retention)  # of the vision tower
         self.counts: Tensor | None = None  # [B, L] of the last batch, as its layers processed them
         self.workload: Workload | None = None  # of the last batch
+        self.tower_flops: Tensor | None = None  # of its cut vision tower, int64 [B]; None where it was not cut
         self._rows: Sequence[int] = ()
         if isinstance(candidate, Schedule):
             self._check(candidate, num_samples)
@@ -50,7 +55,7 @@ class CandidateRun:
         """How many layers at most need not be computed where the unpruned run is known; host arithmetic."""
         if self.plan is None:
             return self.num_layers
-        if not isinstance(self.plan, Schedule):
+        if not isinstance(self.plan, Schedule) or self.cut is not None:
             return 0
         rows = self.plan.tensor().view(-1, self.num_layers)
         return first_drop((rows >= 1).long(), [1] * len(rows))
@@ -68,18 +73,20 @@ class CandidateRun:
             self._given.check(model)
         self.counts, pruner = None, Pruner(self.chain, self._make_plan, pixels=self.pixels)
         pruner.prepared = True  # the evaluator reads pictures for it
+        pruner.tower = None if self.cut is None else self.cut.retention
         with pruner(model):
             yield
             self.counts, self.workload = pruner.token_counts(model), pruner.workload(model)
+            self.tower_flops = None if self.cut is None else pruner.tower_flops(model)
 
     def _make_plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if not isinstance(self.plan, Schedule):
             assert self.plan is not None  # noqa: S101 - `on` puts no pruner on the model then
             return self.plan(layout, embeddings)
-        if self.plan.per_sample:
-            own = tuple(self.plan.retention[row] for row in self._rows)
-            return TokenPlan(Schedule(own).counts(layout.num_visual))  # type: ignore[arg-type]
-        return TokenPlan(self.plan.counts(layout.num_visual))
+        plan = self.plan
+        if plan.per_sample:
+            plan = replace(plan, retention=tuple(plan.retention[row] for row in self._rows))  # type: ignore[arg-type]
+        return TokenPlan(plan.counts(layout.whole.num_visual, layout.num_visual))
 
     def _check(self, schedule: Schedule, num_samples: int) -> None:
         if schedule.num_layers != self.num_layers:

@@ -115,7 +115,7 @@ class TaskEvaluator:
 
     def many(self, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Several candidates in one pass over the data; what their unpruned first layers compute is computed once."""
-        shares = [1.0 if each is None else getattr(each, "pixels", 1.0) for each in candidates]
+        shares = [getattr(candidate, "pixels", 1.0) for candidate in candidates]
         if self.whole is None and any(share != 1.0 for share in shares):
             found: dict[int, Evaluation] = {}
             for share in dict.fromkeys(shares):
@@ -130,11 +130,12 @@ class TaskEvaluator:
             encoded = self.store.encode(batch.samples)
             for place, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
                 began = time.perf_counter()
-                answers = self._generated(run, batch, encoded, number, hold=shared)
+                own = encoded if run.cut is None else self.store.encode(batch.samples, cut=run.cut)
+                answers = self._generated(run, batch, own, number, hold=shared)
                 tally.add_answers(batch.samples, answers, self.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 assert run.workload is not None  # noqa: S101 - likewise
-                tally.add_cost(run.counts, run.workload, self._tower_flops(batch, encoded))
+                tally.add_cost(run.counts, run.workload, self._tower_flops(run, batch, encoded))
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
@@ -159,21 +160,22 @@ class TaskEvaluator:
             self._smaller[share] = found
         return self._smaller[share]
 
-    def _tower_flops(self, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
+    def _tower_flops(self, run: CandidateRun, batch: SampleBatch, encoded: Encoded) -> TowerFlops | None:
         """What the vision tower took for a batch; None for towers that are not described."""
+        family = family_of(self.model)
         try:
-            spent = family_of(self.model).layout(self.model, encoded.inputs, pixels=self.pixels).tower_flops
+            own = torch.from_numpy(family.layout(self.model, encoded.inputs, pixels=self.pixels).tower_flops)
         except UnsupportedModelError:
             return None
-        full, shown = torch.from_numpy(spent), torch.tensor(encoded.num_visual)
-        if self.whole is not None:
-            for sample in batch.samples:
-                if sample.id not in self._whole_pictures:
-                    tensors = read(self.model, self.processor, sample).tensors
-                    layout = family_of(self.model).layout(self.model, tensors)
-                    self._whole_pictures[sample.id] = (int(layout.tower_flops[0]), int(layout.num_visual[0]))
-            full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
-        return TowerFlops(torch.from_numpy(spent), full, shown)
+        spent = own if run.tower_flops is None else run.tower_flops
+        if self.whole is None:
+            return TowerFlops(spent, own, torch.tensor(encoded.num_visual))
+        for sample in batch.samples:
+            if sample.id not in self._whole_pictures:
+                whole = family.layout(self.model, read(self.model, self.processor, sample).tensors)
+                self._whole_pictures[sample.id] = (int(whole.tower_flops[0]), int(whole.num_visual[0]))
+        full, shown = torch.tensor([self._whole_pictures[sample.id] for sample in batch.samples]).T
+        return TowerFlops(spent, full, shown)
 
     def kl(self, candidate: Candidate, direction: Direction | None = None) -> float:
         """Mean KL to the full model, each sample's mean over its answer; one forward pass a batch, no generation."""
@@ -233,8 +235,9 @@ class TaskEvaluator:
                 self.reference.learn(self._whole_encoded(batch, encoded))
 
         def forward() -> torch.Tensor:
+            own = encoded if run.cut is None else self.store.encode(batch.samples, answers=True, cut=run.cut)
             with torch.no_grad():
-                return answer_logits(self.model, encoded)
+                return answer_logits(self.model, own)
 
         logits = self._run(run, batch, encoded, key, forward, hold=hold)
         found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
@@ -255,6 +258,9 @@ class TaskEvaluator:
         hold: bool,
     ) -> torch.Tensor:
         """Run `action` under the candidate's pruner; if the unpruned run is kept, resume where pruning begins."""
+        if run.cut is not None:  # no layer is entered by what the unpruned model has
+            with run.on(self.model, batch.rows, encoded):
+                return action()
         if self.prefixes.wanted(key, hold=hold):
             with self.prefixes.recording(key, self.model, run.chain):
                 action()

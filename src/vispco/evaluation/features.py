@@ -10,6 +10,8 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vispco.core.errors import InvalidInputError
+from vispco.engine.tower_cut import RECORD as CUT_RECORD
+from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import RECORD, TokenVision, encode_pictures
 from vispco.evaluation.encoded import VIDEOS, Encoded, Prompt, collate, read
 from vispco.evaluation.tensor_cache import GIB, TensorCache
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 VISION = "vision."  # how the names of what was kept of the tower begin
+CUT = "cut."  # how the names of the record of a cut tower begin
 DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
 PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
 
@@ -47,9 +50,15 @@ class FeatureStore:
         """Keep also what scorers read of the vision tower. Samples that are known already are encoded once more."""
         self.vision |= needs
 
-    def encode(self, samples: Sequence[Sample], *, answers: bool = False) -> Encoded:
-        """One batch of model inputs, the picture's features (`mm_encoder_outputs`) in place of its pixels."""
+    def encode(self, samples: Sequence[Sample], *, answers: bool = False, cut: TowerSetting | None = None) -> Encoded:
+        """One batch of model inputs, the picture's features (`mm_encoder_outputs`) in place of its pixels.
+
+        cut: of the vision tower, whose features are kept by the setting.
+        """
         entries = self._entries(samples)
+        if cut is not None and self.note is None:
+            own = self._cut_entries(samples, cut)
+            entries = [{**entry, **mine} for entry, mine in zip(entries, own, strict=True)]
         prompts = [_prompt(entry) for entry in entries]
         batch = collate(self.model, self.processor, samples, prompts, answers=answers)
         if self.note is None:
@@ -77,6 +86,23 @@ class FeatureStore:
         for key, entry in fresh.items():
             self.cache.put(key, entry)
         return [fresh[s.id] if s.id in fresh else self.cache.get(s.id) for s in samples]
+
+    @torch.no_grad()
+    def _cut_entries(self, samples: Sequence[Sample], cut: TowerSetting) -> list[dict[str, Tensor]]:
+        """What a cut tower makes of the samples' pictures: features, and the record of the cut."""
+        keys = {sample.id: f"{sample.id} {cut.key}" for sample in samples}
+        found = {s.id: self.cache.get(keys[s.id]) for s in samples if keys[s.id] in self.cache}
+        new = list({sample.id: sample for sample in samples if sample.id not in found}.values())
+        prompts = [read(self.model, self.processor, sample) for sample in new]
+        for places in _same_kind(prompts):
+            some, asked = [new[place] for place in places], [prompts[place] for place in places]
+            with TowerCut(family_of(self.model), self.model, cut):
+                made = self._features(some, asked)
+            for sample, feature, record in zip(some, *made, strict=True):
+                assert feature is not None  # noqa: S101 - `note` says that features are kept
+                found[sample.id] = {"feature": feature.cpu(), **{name: value.cpu() for name, value in record.items()}}
+                self.cache.put(keys[sample.id], found[sample.id])
+        return [found[sample.id] for sample in samples]
 
     def _has_record(self, sample: Sample) -> bool:
         """Whether all that is required of the tower was kept for a sample that is known."""
@@ -125,6 +151,10 @@ class FeatureStore:
         parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
         pictures = [1 if kind == "video" else sample.num_images for sample in samples]
         kept = [{VISION + name: value for name, value in part.items()} for part in parts]
+        left: TokenVision | None = getattr(out, CUT_RECORD, None)
+        if left is not None:
+            for mine, part in zip(kept, left.split([prompt.num_visual for prompt in prompts]), strict=True):
+                mine |= {CUT + name: value for name, value in part.items()}
         features = self._pooled(out, pictures, prompts)
         if self.note is None and getattr(out, "deepstack_features", None) is not None:
             levels = iter(zip(*out.deepstack_features, strict=True))  # of each picture
@@ -163,6 +193,9 @@ class FeatureStore:
             if mine and self.vision:
                 records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in mine]
                 setattr(found[kind], RECORD, TokenVision.join(records))
+            if mine and any(name.startswith(CUT) for name in mine[0]):
+                records = [{n.removeprefix(CUT): v for n, v in e.items() if n.startswith(CUT)} for e in mine]
+                setattr(found[kind], CUT_RECORD, TokenVision.join(records))
         return found
 
     def _output(self, parts: list[Tensor]) -> BaseModelOutputWithPooling:

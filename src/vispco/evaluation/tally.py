@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from vispco.cost import Workload
 from vispco.evaluation.result import Evaluation, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vispco.cost import Cost, Workload
+    from vispco.cost import Cost
     from vispco.data.files.record import SkipReport
     from vispco.data.files.samples import SampleSet
     from vispco.data.sample import Sample
@@ -56,7 +57,7 @@ class Tally:
         tower: what its vision tower took, where that is known; then the whole prefill is accounted, too. Fractions are of what
         the whole pictures take.
         """
-        whole = workload if tower is None else replace(workload, num_shown=tower.num_visual)
+        whole = workload if tower is None else Workload(workload.num_text, tower.num_visual)
         for name, cost in self.costs.items():
             spent, full = cost.bill(counts, workload).double(), cost.full(whole).double()
             self._add(name, spent, full)

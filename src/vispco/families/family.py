@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import TokenLayout
-from vispco.families.tower_modules import TowerModules, tower_modules
 from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
@@ -205,7 +204,7 @@ class Family:
             read=read,
             image_sizes=sizes,
             tower=lambda at: tower().sample_flops(at),
-            whole=lambda at: tower().whole(at),
+            unshrunk=lambda at: tower().unshrunk(at),
             pixels=pixels,
         )
 
@@ -276,10 +275,6 @@ class Family:
 
     def check_pixels(self, model: nn.Module, layout: TokenLayout) -> None:
         """Refuse pictures that did not enter with the share of their pixels that a pruner says, where a size tells it."""
-
-    def tower_modules(self, model: nn.Module) -> TowerModules:
-        """What a cut inside the vision tower hangs on; refused in a sentence where that is not known."""
-        return tower_modules(model, self.base(model))
 
     def vision_tower(self, model: nn.Module) -> nn.Module:
         """The module that turns pixels into patches."""

@@ -60,7 +60,7 @@ def patch_order(shape: TowerShape) -> Tensor:
     return places.transpose(1, 2).reshape(rows * columns, shape.cell)
 
 
-def _qwen(base: Any, config: Any) -> TowerModules:
+def _qwen(base: Any, _: Any) -> TowerModules:
     tower = base.visual
 
     def order(call: Mapping[str, Any]) -> tuple[ImageSizes, Array]:
@@ -97,7 +97,7 @@ def _internvl(base: Any, config: Any) -> TowerModules | None:
     return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=projectors, widened=widened)
 
 
-def _idefics(base: Any, config: Any) -> TowerModules:
+def _idefics(base: Any, _: Any) -> TowerModules:
     tower, blocks = base.vision_model, list(base.vision_model.encoder.layers)
     widened: Any = (base.connector, "input")
     projectors = (base.connector.modality_projection,)

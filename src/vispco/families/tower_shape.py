@@ -76,7 +76,7 @@ class TowerShape:
         index = layout.image_index.cpu().numpy()
         return [tuple(sizes[int(image)] for image in np.unique(row[row >= 0])) for row in index]
 
-    def whole(self, layout: TokenLayout) -> tuple[Array, Array]:
+    def unshrunk(self, layout: TokenLayout) -> tuple[Array, Array]:
         """FLOPs and visual tokens of each sample, had its pictures entered whole: int64 [B] each. Tiles are counted as shown."""
 
         def side(cells: int) -> int:

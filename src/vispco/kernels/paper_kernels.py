@@ -12,8 +12,17 @@ from vispco.core.errors import InvalidInputError
 from vispco.kernels.kernel import MARGIN, Kernel, logit, transition
 
 
+class _PaperKernel(Kernel):
+    """The paper's kernels have two parameters, of which r meets a budget."""
+
+    budget_parameter: ClassVar[int] = 1
+
+    def parameter_names(self, num_layers: int) -> tuple[str, ...]:  # noqa: ARG002
+        return ("k", "r")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Single(Kernel):
+class Single(_PaperKernel):
     """Eq. kernel_single of the paper: 1 + (r - 1) * sigm(gamma * (i - k)), with k in (-1, L) and r in (r_min, 1).
 
     At gamma = 10 a layer whose distance to k is 1 misses its plateau by 5e-5 of the tokens, which rounds away in whole
@@ -22,7 +31,6 @@ class Single(Kernel):
 
     name: ClassVar[str] = "single"
     annealable: ClassVar[bool] = True
-    budget_parameter: ClassVar[int] = 1
 
     gamma: float = 10.0
 
@@ -30,9 +38,6 @@ class Single(Kernel):
         super().__post_init__()
         if not self.gamma > 0.0:
             raise InvalidInputError(f"gamma={self.gamma} was given to kernel {self.name!r}. Give a number above 0.")
-
-    def parameter_names(self, num_layers: int) -> tuple[str, ...]:  # noqa: ARG002
-        return ("k", "r")
 
     def initial(self, num_layers: int, *, k: float | None = None, layer: int | None = None, r: float = 0.5) -> Tensor:
         """Parameters [2] for centre k, or for `layer`, the first pruned layer (k half a layer before it; default L / 3)."""
@@ -73,14 +78,10 @@ class PSigmoid(Single):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Kernel):
+class Linear(_PaperKernel):
     """Eq. kernel_lin of the paper: r - k * i, with k in (0, (r - r_min) / (L - 1)), so that nothing is clipped."""
 
     name: ClassVar[str] = "linear"
-    budget_parameter: ClassVar[int] = 1
-
-    def parameter_names(self, num_layers: int) -> tuple[str, ...]:  # noqa: ARG002
-        return ("k", "r")
 
     def initial(self, num_layers: int, *, k: float | None = None, r: float = 1.0) -> Tensor:
         """Parameters [2] for slope k per layer (default: half of the steepest one that r allows)."""
@@ -103,17 +104,13 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponential(Kernel):
+class Exponential(_PaperKernel):
     """Eq. kernel_exp of the paper: r * exp(-k * i), with k bounded so that the last layer keeps at least r_min.
 
     The raw slope sets how far the last layer falls between r and r_min; k follows from it. Nothing is clipped.
     """
 
     name: ClassVar[str] = "exponential"
-    budget_parameter: ClassVar[int] = 1
-
-    def parameter_names(self, num_layers: int) -> tuple[str, ...]:  # noqa: ARG002
-        return ("k", "r")
 
     def initial(self, num_layers: int, *, k: float | None = None, r: float = 1.0) -> Tensor:
         """Parameters [2] for decay k per layer (default: the last layer keeps half-way between r and r_min)."""
@@ -147,11 +144,10 @@ class Exponential(Kernel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiStep(Kernel):
+class MultiStep(_PaperKernel):
     """Eq. kernel_ms of the paper: M equal steps, the j-th at layer (2j - 1) L / (2M); k > 0 is their steepness."""
 
     name: ClassVar[str] = "multi-step"
-    budget_parameter: ClassVar[int] = 1
 
     steps: int = 3
 
@@ -159,9 +155,6 @@ class MultiStep(Kernel):
         super().__post_init__()
         if self.steps < 1:
             raise InvalidInputError(f"steps={self.steps} was given to kernel {self.name!r}. Give 1 or more.")
-
-    def parameter_names(self, num_layers: int) -> tuple[str, ...]:  # noqa: ARG002
-        return ("k", "r")
 
     def initial(self, num_layers: int, *, k: float = 2.0, r: float = 0.5) -> Tensor:  # noqa: ARG002
         """Parameters [2] for steepness k and final retention r."""

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
-from vispco.cost import Budget, BudgetLike, BudgetWarning, Cost, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, BudgetWarning, Cost, CutWorkload, MovableCurves, Workload
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
 from vispco.pruner.found_shape import deployed_gamma
@@ -48,9 +49,9 @@ class SampleBudgets:
             return np.full(layout.batch_size, self.budget.amount)
         tower, whole = layout.whole_pictures  # of the unpruned model
         text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
-        size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
+        size = CutWorkload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
         full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
-        spent = layout.tower_flops if layout.spent is None else layout.spent
+        spent = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
         share = (self.budget.amount * (tower + full) - spent) / full
         raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
         return np.where(share >= 1.0, 1.0, raised)
@@ -129,8 +130,10 @@ class BudgetPlanner:
         planning = torch.from_numpy(self._planning_flops(sizes))
         if self.chain is None:
             text, visual, _, read, *shown = columns
-            first, of = self.kernel.earliest_layer, shown[0] if shown else None
-            load = Workload(text, visual, earliest_layer=first, num_read=read, planning_flops=planning, num_shown=of)
+            load: Workload = CutWorkload(
+                *(text, visual, "entry", self.kernel.earliest_layer, None, None, read, planning),
+                num_shown=shown[0] if shown else visual,
+            )
         else:
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
         curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))

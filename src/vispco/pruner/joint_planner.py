@@ -14,12 +14,12 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Budget, BudgetLike, Cost, Exact, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, CutWorkload, Exact, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
-from vispco.pruner.configurations import text_floor
+from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
@@ -28,12 +28,14 @@ from vispco.pruner.mean_controller import MeanController, MultiplierLadder
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
+from vispco.scorers.mixture import batch_kind
 
 _MAX_CACHED_PLANS = 1 << 16
+_NO_CONFIGURATION = 10.0  # the loss of a level that a kind of chains has none for; more than any
 
 
 @dataclass(frozen=True, eq=False)
-class _JointChoice:
+class JointChoice:
     """For each sample, on the host: anchor int64 [B], the number of its configuration; chain int64 [B]; budget [B]."""
 
     anchor: Array
@@ -105,18 +107,18 @@ class JointPlanner:
         given[seen] = self.controller.budgets(self._ladder, spend[seen])
         budget = np.minimum(given, self.budget.cap or 1.0)
         anchor = self.known.best(usable, budget, floors)
-        plan = self._plan(sizes, _JointChoice(anchor, self._chain[anchor], budget))
+        plan = self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
         # What the samples of a plan spend, as fractions: [B]. Plans come again, and are the same objects then.
         if plan not in self._spent:
             self._spent[plan] = self._fractions(sizes, anchor, plan.counts.numpy())
         self.controller.settle(given[seen], self._spent[plan][seen])
         return plan
 
-    def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> _JointChoice:
+    def choose_batch(self, layout: TokenLayout, embeddings: Tensor) -> JointChoice:
         """`choose` of what the engine sees, in a few operations. embeddings: [B, N, D]."""
         return self._choose(layout.prompt_sizes, self.reader.estimate(layout, embeddings), self._budgets(layout))
 
-    def choose(self, observation: Observation) -> _JointChoice:
+    def choose(self, observation: Observation) -> JointChoice:
         """Which configuration each sample gets, and its budget."""
         if self.budget.kind == "prefill":
             raise InvalidInputError(
@@ -128,7 +130,7 @@ class JointPlanner:
         budget = np.full(len(sizes), self.budget.amount)
         return self._choose(sizes, as_array(self.predictor.estimate(observation)), budget)
 
-    def plan(self, observation: Observation, choice: _JointChoice) -> TokenPlan:
+    def plan(self, observation: Observation, choice: JointChoice) -> TokenPlan:
         """Whole tokens for each sample, within its budget."""
         return self._plan(as_array(observation.sizes), choice)
 
@@ -138,7 +140,7 @@ class JointPlanner:
         usable: Tensor = self.predictor.kept & used
         return usable
 
-    def _choose(self, sizes: Array, estimate: Array, budget: Array) -> _JointChoice:
+    def _choose(self, sizes: Array, estimate: Array, budget: Array) -> JointChoice:
         """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration. budget: [B]."""
         floors = self._lowest(sizes)
         estimate = np.where(self._usable, estimate, np.inf)
@@ -146,13 +148,13 @@ class JointPlanner:
             spent = self._curves(estimate, floors[:, 0]).spend(self.multiplier)
             budget = np.minimum(spent, self.budget.cap or 1.0)
         anchor = self.known.best(estimate, budget, floors)
-        return _JointChoice(anchor, self._chain[anchor], budget)
+        return JointChoice(anchor, self._chain[anchor], budget)
 
-    def _plan(self, sizes: Array, choice: _JointChoice) -> TokenPlan:
+    def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
         keys = tuple(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
         return self._plans.recall(keys, lambda: self._make_plan(keys, sizes, choice))
 
-    def _make_plan(self, keys: Sequence[tuple[Any, ...]], sizes: Array, choice: _JointChoice) -> TokenPlan:
+    def _make_plan(self, keys: Sequence[tuple[Any, ...]], sizes: Array, choice: JointChoice) -> TokenPlan:
         number = {chain: place for place, chain in enumerate(self.used)}
         groups = tuple(number[chain] for chain in choice.chain.tolist())
         new = [place for place, key in enumerate(keys) if key not in self._solved]
@@ -223,8 +225,8 @@ class JointPlanner:
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
             first = HostPricing(self.cost, self._workload(0, sizes))
-            given = first.workload
-            text_alone = Workload(given.num_text, given.num_visual, "entry", 0, num_shown=given.num_shown)
+            shown = first.workload.full(1)[..., 0]
+            text_alone = CutWorkload(first.workload.num_text, first.workload.num_visual, "entry", 0, num_shown=shown)
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
             loads = {chain: self._under(plain.index(chain), first.workload) for chain in dict.fromkeys(plain)}
             lowest = {chain: first.under(load).lowest for chain, load in loads.items()}
@@ -233,10 +235,27 @@ class JointPlanner:
         return np.stack([self._floors[key] for key in keys])
 
     def _used_chains(self) -> list[int]:
-        """Numbers of the chains that are used, of one kind of site (that of most configurations)."""
-        places = self.predictor.kept.nonzero()[:, 0]
-        numbers = sorted({int(self.predictor.chain[place]) for place in places})
-        kinds: dict[frozenset[str], list[int]] = {}
-        for number in numbers:
-            kinds.setdefault(frozenset(s.site for s in self.chains[number].scorers), []).append(number)
-        return max(kinds.values(), key=len)
+        """Numbers of the chains that are used, of one kind that shares a batch: the one with the least loss.
+
+        A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
+        """
+        levels, loss = as_array(self.known.level), as_array(self.predictor.memory.kl.mean(0))
+        served = dict.fromkeys(self.known.levels, 1)
+        if not self.budget.is_mean and self.budget.kind == "flops":
+            sizes = self.predictor.sizes.cpu()
+            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
+            nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
+            served = {level: int((nearest == level).sum()) for level in self.known.levels}
+        numbers: dict[object, set[int]] = {}
+        least: dict[object, dict[float, float]] = {}
+        for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
+            number, level = int(self.predictor.chain[place]), float(levels[place])
+            kind = batch_kind(self.chains[number])
+            numbers.setdefault(kind, set()).add(number)
+            own = least.setdefault(kind, {})
+            own[level] = min(own.get(level, np.inf), float(loss[place]))
+
+        def lost(kind: object) -> float:
+            return sum(count * least[kind].get(level, _NO_CONFIGURATION) for level, count in served.items())
+
+        return sorted(numbers[min(numbers, key=lost)])

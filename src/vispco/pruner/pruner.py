@@ -19,6 +19,7 @@ from vispco.core.pixels import check_pixels
 from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Workload
 from vispco.engine import Engine, EngineOptions, Mode, PlanMemory, Planner, Relaxation, TokenPlan, engine_on, unwrap
+from vispco.engine.tower_cut import TowerSetting
 from vispco.families import family_of
 from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
@@ -66,6 +67,9 @@ class Pruner:
         self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self.pixels, self.prepared = check_pixels(pixels), False
+        self.tower: tuple[float, ...] | None = getattr(
+            schedule, "tower", None
+        )  # see `Schedule.tower`; a planner may have one
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
@@ -74,6 +78,11 @@ class Pruner:
     def scorer(self) -> Chain:
         """The chain of scorers; a single scorer is a chain of one."""
         return self.chain
+
+    @property
+    def cut(self) -> TowerSetting | None:
+        """How it cuts the vision tower; None where it does not."""
+        return None if self.tower is None else TowerSetting(self.chain, self.tower)
 
     @classmethod
     def from_pretrained(
@@ -166,8 +175,7 @@ class Pruner:
                 f"This pruner lets pictures enter with {self.pixels:g} of their pixels, and no processor was made for it. Read the "
                 "pictures with processor = pruner.prepare(processor), then prune."
             )
-        tower = getattr(self.schedule, "tower", None)
-        options = EngineOptions(self.mode, self.relaxation, self.record, tower, self.pixels)
+        options = EngineOptions(self.mode, self.relaxation, self.record, self.tower, self.pixels)
         Engine(model, self.chain, self._plan, options, owner=self).attach()
         return model
 
@@ -206,7 +214,7 @@ class Pruner:
     def tower_survivors(self, model: nn.Module) -> list[Tensor]:
         """For each block of a cut vision tower, the visual tokens that it processed in this thread's last prefill: bool [B, V]."""
         passed = self._tower(model)[0]
-        return [torch.from_numpy(passed > block) for block in range(len(getattr(self.schedule, "tower", None) or ()))]
+        return [torch.from_numpy(passed > block) for block in range(len(self.tower or ()))]
 
     def tower_flops(self, model: nn.Module) -> Tensor:
         """FLOPs of the cut vision tower and the choices in it in this thread's last prefill: int64 [B] on the host."""
@@ -257,9 +265,8 @@ class Pruner:
 
     def _plan(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         if isinstance(self.schedule, Schedule):
-            schedule, sizes, left = self.schedule, layout.num_shown, layout.num_visual
-            entering = None if layout.shown is None else left
-            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, entering)))
+            schedule, sizes, left = self.schedule, layout.whole.num_visual, layout.num_visual
+            return self._plans.recall((schedule, sizes, left), lambda: TokenPlan(schedule.counts(sizes, left)))
         return self.schedule(layout, embeddings)
 
     def __repr__(self) -> str:

@@ -38,7 +38,7 @@ class PrunerSpec:
     chain: the scorers, with options; None: those of the published method. A planner may have other chains at other budgets.
     planner: how many tokens each layer gets: {"kind": ..., and what that kind needs}, see `vispco.pruner.planner_kinds`.
         "schedule" is one schedule, "shapes" a shape for each budget that was searched, "predictor" and "joint" a network,
-        "published" a published method, "steps" one step for each scorer.
+        "whole" one under a setting of pictures, "parts" several of those by their budgets, "published" a published method, "steps" one step for each scorer.
     budget: as a user writes it (0.5, "50%", "40ms"); None: none was chosen yet, or, of a schedule or method, none is met.
     cost: the unit of budgets, as `Cost.to_dict` gives it; None: that of the model.
     allocation: how tokens are divided over a prompt's pictures, in place of what the chains say.
@@ -233,6 +233,8 @@ class PrunerSpec:
     def at(self, budget: BudgetLike | None) -> Self:
         """The same for a budget: the given one, or its own. One schedule has only the budget that it was made for."""
         wanted = None if budget is None else Budget.of(budget)
+        if self.kind == "parts" and wanted is not None:
+            return self._part(wanted)
         if self.fixed:
             if wanted is not None and (self.budget is None or Budget.of(self.budget) != wanted):
                 made = "" if self.budget is None else f", made for the budget {self.budget}"
@@ -246,6 +248,22 @@ class PrunerSpec:
                 "This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         return self if budget is None else replace(self, budget=str(budget) if isinstance(budget, Budget) else budget)
+
+    def _part(self, budget: Budget) -> Self:
+        """What a search for budgets of the whole prefill found for the nearest one, at this one."""
+        if budget.kind != "prefill":
+            raise InvalidInputError(
+                f"The budget {budget} was given, and {self.source} was searched for budgets of the whole prefill. Give one of them: "
+                f"{', '.join(str(part['budget']) for part in self.planner['parts'])}."
+            )
+
+        def distance(part: Mapping[str, Any]) -> tuple[bool, float]:
+            own = Budget.of(part["budget"])
+            return own.is_mean != budget.is_mean, abs(own.amount - budget.amount)
+
+        nearest = min(self.planner["parts"], key=distance)
+        found = type(self).load(self.folder / nearest["folder"]).at(budget)
+        return replace(found, source=self.source)  # type: ignore[return-value]
 
     def with_controller(self, name: str) -> Self:
         """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
@@ -339,7 +357,7 @@ class PrunerSpec:
         if place.suffix == ".json":
             return files.write_json(place, self.to_dict())
         spec = self
-        if self.kind in ("predictor", "joint"):
+        if self.kind in ("predictor", "joint", "whole"):
             from vispco.pruner.planner_kinds import save_predictor  # noqa: PLC0415 - predictors
 
             spec = replace(self, planner={**self.planner, **save_predictor(self, place)})

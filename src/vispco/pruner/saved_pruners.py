@@ -73,8 +73,9 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."
         ) from error
     shapes = [each.to_dict() for each in disk.read_shapes(folder)]
+    parts = config.get("parts")
     planner = {
-        **_kind(folder),
+        **(_kind(folder) if parts is None else {"kind": "parts", "parts": parts}),
         "kernel": kernel,
         "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
         "typical": config.get("typical"),

@@ -96,7 +96,8 @@ def collect_run(
     budgets = files.config.get("budgets") or []
     if not files.deployable or not budgets:
         raise InvalidInputError(f"{place} is not the folder of a search, so it has no planners to show examples of.")
-    pruners = {float(budget): Pruner.from_pretrained(place, budget=budget, record=True) for budget in budgets}
+    asked = dict(zip(budgets, files.config.get("whole") or budgets, strict=True))
+    pruners = {float(each): Pruner.from_pretrained(place, budget=asked[each], record=True) for each in budgets}
     chain = next(iter(pruners.values())).chain
     examples = collect(model, processor, samples, pruners, chain, max_new_tokens=max_new_tokens)
     save_examples(examples, run)

@@ -14,7 +14,9 @@ A scorer never gathers hidden states, masks or caches: the engine does that.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -135,8 +137,23 @@ class Scorer:
     @property
     def serves_tower(self) -> bool:
         """Whether it can choose inside the vision tower, where there is no text and no attention of the language model."""
-        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden or bool(self.needs_vision)
+        needs = self.needs_vision  # the block before the cut stands for the last one
+        asks = self.reads_question or self.needs_hidden or self.needs_previous_hidden
+        asks = asks or bool(needs.keys or needs.received) or not {*needs.attention} <= {-1}
         return not (asks or self.merges or self.decides_count or self.differentiable or self.site == "mid")
+
+    def check_tower(self, block: int) -> None:
+        """Refuse a place before a block of the vision tower."""
+        if not self.serves_tower:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block {block} of the vision tower, but it reads what only the language model "
+                "has. Use 'divprune', 'vispruner', 'uniform' or 'random' there."
+            )
+        if block == 0 and self.needs_vision.attention:
+            raise InvalidInputError(
+                f"The scorer {self.name!r} was put at block 0 of the vision tower, but it reads the attention of the block before. "
+                "Put it at block 1 or deeper."
+            )
 
     def for_model(self, model: Any) -> Scorer:  # noqa: ARG002
         """The scorer that the engine runs on a model: itself, or for a learned method itself with the weights for that model."""
@@ -176,9 +193,16 @@ class Scorer:
         """FLOPs spent once per prefill in which it chooses. Reading the vision tower is counted for it."""
         return 0
 
+    def tower_flops(self, there: int, kept: int, dimensions: Dimensions) -> int:
+        """FLOPs of choosing `kept` of `there` cells inside the vision tower. dimensions: its width is `hidden`."""
+        once = self.setup_flops(0, there, dimensions) + self.choice_flops(there, there, dimensions)
+        return int(once + kept * self.flops_per_kept(there, dimensions))
+
     def to_dict(self) -> dict[str, Any]:
         """Name and options; `vispco.scorers.get(**d)` makes it again."""
-        return {"name": self.name, **{k: v for k, v in vars(self).items() if not k.startswith("_")}}
+        kind: Any = type(self)
+        options = _option_names(kind)
+        return {"name": self.name, **{k: v for k, v in vars(self).items() if k in options}}
 
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items() if k != "name")
@@ -189,6 +213,14 @@ class Scorer:
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self)))
+
+
+@cache
+def _option_names(kind: Any) -> frozenset[str]:
+    """The arguments of the `__init__` of a class of scorers, and of those that it hands them on to."""
+    names = inspect.signature(kind).parameters
+    handed_on = any(each.kind is each.VAR_KEYWORD for each in names.values())
+    return frozenset(names) | (_option_names(kind.__base__) if handed_on and kind is not Scorer else frozenset())
 
 
 def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:

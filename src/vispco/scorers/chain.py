@@ -75,14 +75,10 @@ class Chain:
             for (before, _), (after, scorer) in pairwise(stages):
                 if after <= before:
                     raise InvalidInputError(
-                        f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. They must grow."
+                        f"The scorer {scorer.name!r} was put at {where} {after}, after one at {where} {before}. {where.capitalize()}s must grow."
                     )
         for block, scorer in self.tower:
-            if not scorer.serves_tower:
-                raise InvalidInputError(
-                    f"The scorer {scorer.name!r} was put at block {block} of the vision tower, but it reads what only the language "
-                    "model has. Use 'divprune', 'uniform' or 'random' there."
-                )
+            scorer.check_tower(block)
 
     @classmethod
     def of(cls, given: ChainLike) -> Chain:
@@ -111,16 +107,15 @@ class Chain:
             return chain.with_compensation(given.get("compensate", 0.0))
         if "name" in given:
             return cls._of_parts([_read_part(given)])
-        stages = []
-        for layer, scorer in given.items():
-            place = _place(layer)
+        stages: list[tuple[Place | None, Scorer]] = []
+        for layer, scorer in sorted(given.items(), key=lambda item: (not _place(item[0])[0], _place(item[0])[1])):
             inner = cls.of(scorer)
             if len(inner.stages) != 1 or inner.tower:
                 raise InvalidInputError(
                     f"{scorer!r} was given at layer {layer}; give one scorer there. {_HOW_TO_WRITE}"
                 )
-            stages.append((place, inner.stages[0][1]))
-        return cls._of_parts(sorted(stages, key=lambda stage: (not stage[0][0], stage[0][1])))
+            stages.append((_place(layer), inner.stages[0][1]))
+        return cls._of_parts(stages)
 
     @classmethod
     def _of_parts(cls, parts: Sequence[tuple[Place | None, Scorer]]) -> Chain:

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.workload import Array, Scoring, ScoringFlops, Whole, Workload
+from vispco.cost.workload import Array, CutWorkload, Scoring, ScoringFlops, Whole, Workload
 from vispco.scorers.base import Scorer, VisionNeeds
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.mixture import MixedChain, chains_of
@@ -117,20 +117,21 @@ def workload_under(
     num_visual: Whole,
     num_instruction: Whole | None = None,
     num_read: Whole = 0,
-    num_shown: Whole | None = None,
-    *,
+    *num_shown: Whole,
     planning_flops: Whole = 0,
     groups: Sequence[int] | None = None,
 ) -> Workload:
     """Samples whose tokens are chosen by a chain, with all that the choice costs; see `Workload`.
 
+    num_shown: visual tokens before the vision tower let some go, where it is cut; see `CutWorkload`.
     groups: the number of each sample's own chain, where the chain is a mixed one.
     """
     sites, first = chain.sites(dimensions.num_layers), chain.earliest_layer
     scoring: Scoring = ChainScoring(chain, dimensions)
     if groups is not None:
         scoring = _MixedScoring(chains_of(chain), groups, dimensions)
-    return Workload(num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops, num_shown)
+    given = (num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)
+    return CutWorkload(*given, num_shown=num_shown[0]) if num_shown else Workload(*given)
 
 
 def scoring_flops(

@@ -31,10 +31,7 @@ class HiPrune(Scorer):
         if not 0 <= alpha <= 1:
             raise InvalidInputError(f"alpha={alpha} was given to hiprune; it is between 0 and 1.")
         self.alpha, self.block = alpha, block
-
-    @property
-    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        return VisionNeeds(received=(self.block, -1))
+        self.needs_vision = VisionNeeds(received=(block, -1))
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.vision is not None  # noqa: S101 - declared by needs_vision

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from vispco.core.errors import InvalidInputError
-from vispco.cost.workload import Site
-from vispco.scorers.base import Scorer, Selection, VisionNeeds
+from vispco.scorers.base import Scorer, Selection
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.context import ScoringContext
 
@@ -31,42 +30,18 @@ class _Mixture(Scorer):
     def __init__(self, parts: Sequence[Scorer | None]) -> None:
         self.parts = tuple(parts)
         self._scorers = [part for part in parts if part is not None]
+        for need in ("attention", "entering", "hidden", "previous_hidden", "text_hidden"):
+            setattr(self, f"needs_{need}", any(getattr(scorer, f"needs_{need}") for scorer in self._scorers))
+        self.needs_vision = functools.reduce(operator.or_, (scorer.needs_vision for scorer in self._scorers))
+        self.site = self._scorers[0].site
         self._numbers: dict[Scorer, set[int]] = {}  # chains that differ in other things may have the same scorer here
         for number, part in enumerate(parts):
             if part is not None:
                 self._numbers.setdefault(part, set()).add(number)
 
     @property
-    def needs_attention(self) -> bool:  # type: ignore[override]
-        return any(scorer.needs_attention for scorer in self._scorers)
-
-    @property
-    def needs_entering(self) -> bool:  # type: ignore[override]
-        return any(scorer.needs_entering for scorer in self._scorers)
-
-    @property
-    def needs_hidden(self) -> bool:  # type: ignore[override]
-        return any(scorer.needs_hidden for scorer in self._scorers)
-
-    @property
-    def needs_previous_hidden(self) -> bool:  # type: ignore[override]
-        return any(scorer.needs_previous_hidden for scorer in self._scorers)
-
-    @property
-    def needs_text_hidden(self) -> bool:  # type: ignore[override]
-        return any(scorer.needs_text_hidden for scorer in self._scorers)
-
-    @property
     def reads_question(self) -> bool:
         return any(scorer.reads_question for scorer in self._scorers)
-
-    @property
-    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        return functools.reduce(operator.or_, (scorer.needs_vision for scorer in self._scorers))
-
-    @property
-    def site(self) -> Site:  # type: ignore[override]
-        return self._scorers[0].site
 
     @property
     def earliest_layer(self) -> int:
@@ -115,7 +90,7 @@ class MixedChain(Chain):
             )
         layers = sorted({layer for chain in chains for layer, _ in chain.stages})
         stages = tuple((layer, _Mixture([chain.scorer_at(layer) for chain in chains])) for layer in layers)
-        return cls(stages, chains=chains)
+        return cls(stages, chains=chains, tower=chains[0].tower)
 
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
@@ -132,6 +107,14 @@ class MixedChain(Chain):
 
     def __str__(self) -> str:
         return " | ".join(map(str, self.chains))
+
+
+def batch_kind(chain: Chain) -> object:
+    """Chains of the same kind can share a batch: their tokens leave at the same sites.
+
+    A chain that merges or decides counts by itself is of a kind of its own.
+    """
+    return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
 
 
 def chains_of(chain: Chain) -> tuple[Chain, ...]:

@@ -34,18 +34,8 @@ class PruMerge(Scorer):
 
     def __init__(self, *, adaptive: bool = True, merge: bool = True) -> None:
         self.adaptive, self.merge = adaptive, merge
-
-    @property
-    def merges(self) -> bool:  # type: ignore[override]
-        return self.merge
-
-    @property
-    def decides_count(self) -> bool:  # type: ignore[override]
-        return self.adaptive
-
-    @property
-    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        return VisionNeeds(attention=(-1,), keys=(-1,) if self.merge else ())
+        self.decides_count, self.merges = adaptive, merge
+        self.needs_vision = VisionNeeds(attention=(-1,), keys=(-1,) if merge else ())
 
     def acts_at(self, layer: int) -> bool:
         return self.adaptive and layer == 0

@@ -38,14 +38,7 @@ class VisionZip(Scorer):
         if not 0 <= contextual <= 1:
             raise InvalidInputError(f"contextual={contextual} was given to visionzip; it is a share between 0 and 1.")
         self.contextual, self.merge = contextual, merge
-
-    @property
-    def merges(self) -> bool:  # type: ignore[override]
-        return self.merge
-
-    @property
-    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        return VisionNeeds(attention=(-1,), keys=(-1,) if self.merge else ())
+        self.merges, self.needs_vision = merge, VisionNeeds(attention=(-1,), keys=(-1,) if merge else ())
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.vision is not None  # noqa: S101 - declared by needs_vision

@@ -36,18 +36,8 @@ class VScan(Scorer):
 
     def __init__(self, *, merge: bool = True, block: Block = 0.22) -> None:
         self.merge, self.block = merge, block
-
-    @property
-    def merges(self) -> bool:  # type: ignore[override]
-        return self.merge
-
-    @property
-    def needs_hidden(self) -> bool:  # type: ignore[override]
-        return self.merge
-
-    @property
-    def needs_vision(self) -> VisionNeeds:  # type: ignore[override]
-        return VisionNeeds(attention=(self.block, -1))
+        self.merges = self.needs_hidden = merge
+        self.needs_vision = VisionNeeds(attention=(block, -1))
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.vision is not None  # noqa: S101 - declared by needs_vision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
+from vispco.cost import Cost
 from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
@@ -18,6 +20,7 @@ from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.mixture import chains_of
+from vispco.search.joint.space import single_selectors
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -28,13 +31,14 @@ class _PlanRecorder:
 
     def __init__(self, planner: BudgetPlanner | JointPlanner) -> None:
         self.planner = planner
+        self.tower: tuple[float, ...] | None = getattr(planner, "tower", None)
         self.follow: dict[str, list[Tensor]] = {}  # what was planned for the samples of each chain
         self._sum: Tensor | None = None
         self.samples = 0
 
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         plan = self.planner(layout, embeddings)
-        visual = torch.tensor(layout.num_visual, dtype=torch.float64)
+        visual = torch.tensor(layout.whole.num_visual, dtype=torch.float64)
         retention = (plan.counts / visual.clamp_min(1)[:, None]).sum(0)
         self._sum = retention if self._sum is None else self._sum + retention
         self.samples += len(visual)
@@ -59,7 +63,21 @@ class _PlanRecorder:
         """The mean over all samples so far: what a per-sample planner does on the whole."""
         if self._sum is None:
             return Schedule.full(self.planner.cost.num_layers)
-        return Schedule(tuple((self._sum / self.samples).clamp(0, 1).cummin(0).values.tolist()))
+        most = 1.0 if self.tower is None else self.tower[-1]
+        return Schedule(tuple((self._sum / self.samples).clamp(0, most).cummin(0).values.tolist()), self.tower)
+
+
+def with_selector(point: Point, judge: TaskEvaluator, cost: Cost) -> Point:
+    """The point with the paired difference to the best single selector without a search, on the same items.
+
+    The best of them on these very items, which flatters it.
+    """
+    selectors = single_selectors(point.provenance["budget"], cost)
+    found = {name: judge(Pruner(name, planner)) for name, planner in selectors.items()}
+    name, evaluation = max(found.items(), key=lambda each: each[1].accuracy)
+    paired = point.evaluation.paired(evaluation)
+    about = {"selector": name, "accuracy": evaluation.accuracy, **({} if paired is None else paired.to_dict())}
+    return replace(point, provenance={**point.provenance, "without_search": about})
 
 
 def evaluate_planners(
@@ -80,7 +98,15 @@ def evaluate_planners(
         say(f"evaluating the budget {budget:g} on {len(samples)} samples")
         recorded = _PlanRecorder(planner)
         own = planner.chain if isinstance(planner, JointPlanner) else None
-        evaluation = judge(recorded if own is None else Pruner(own, recorded))
-        about = {"budget": budget, **({} if own is None else {"methods": recorded.methods()}), **(provenance or {})}
+        setting = getattr(planner, "setting", None)
+        pixels = 1.0 if setting is None else setting.pixels
+        evaluation = judge(recorded if own is None else Pruner(own, recorded, pixels=pixels))
+        named = {} if setting is None else {"asked": str(planner.whole), "pictures": setting.name}  # type: ignore[union-attr]
+        about = {
+            "budget": budget,
+            **named,
+            **({} if own is None else {"methods": recorded.methods()}),
+            **(provenance or {}),
+        }
         points.append(Point(recorded.schedule(), evaluation, about, mean_of=recorded.samples))
     return Frontier(points)

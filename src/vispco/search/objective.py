@@ -18,6 +18,7 @@ from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
 from vispco.evaluation.candidate import first_drop
 from vispco.evaluation.kl_meter import Direction, KlMeter, answer_logits
+from vispco.evaluation.tensor_cache import GIB
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 from vispco.scorers.cost import workload_under
@@ -40,8 +41,14 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def _always(value: Any) -> Any:
-    return lambda *_: value
+class _FixedPlan:
+    """A planner that gives one plan, whatever comes. tower: the retention of a cut vision tower."""
+
+    def __init__(self, plan: TokenPlan, tower: tuple[float, ...] | None) -> None:
+        self.plan, self.tower = plan, tower
+
+    def __call__(self, *_: Any) -> TokenPlan:
+        return self.plan
 
 
 class Objective:
@@ -55,10 +62,13 @@ class Objective:
         cost: str | Cost = "exact",
         relaxation: GaussianMask | None = None,
         direction: Direction = "pruned||full",
+        memory: int = 2 * GIB,
     ) -> None:
         self.model, self.scorer, self.meter = model, Chain.of(scorer), KlMeter(direction)
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
+        self.tower: tuple[float, ...] | None = None  # the retention of a vision tower that is cut
+        self.memory = memory  # bytes for what unpruned first layers compute
         self.spent = FlopsBill()
         self.taught: dict[str, float] = {}  # batches whose teacher is on the bill: name -> FLOPs
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
@@ -67,6 +77,7 @@ class Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
         other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
         other.spent, other.journal = self.spent, self.journal
+        other.tower, other.memory = self.tower, self.memory
         return other
 
     def workload(self, sizes: Tensor) -> Workload:
@@ -86,7 +97,7 @@ class Objective:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
             return torch.stack([self.divergence(logits, batch) for logits in self._dropped(batch, counts)])
-        asked = (batch.name, self.scorer.to_dict(), self.meter.direction)
+        asked = (batch.name, self.scorer.to_dict(), self.meter.direction, self.tower or ())
         names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
@@ -115,13 +126,18 @@ class Objective:
         """
         starts = [first_drop(one, batch.encoded.num_visual) for one in counts]
         prefix = Prefix(self.model, self.scorer)
-        pays = sum(starts) > counts.shape[-1]  # else recording the unpruned run costs more than it saves
+        size = (
+            batch.encoded.inputs["input_ids"].numel() * self.cost.dimensions.hidden * self.cost.dimensions.dtype_bytes
+        )
+        size *= max(starts, default=0) * (3 if self.scorer.needs_attention else 1)  # states, queries and keys
+        # else recording the unpruned run costs more than it saves or than there is; it would see what a cut tower has left
+        pays = sum(starts) > counts.shape[-1] and size <= self.memory and self.tower is None
         if pays:
-            with prefix.record():
+            with prefix.record(max(starts)):
                 answer_logits(self.model, batch.encoded)
         for one in counts:
             resumed = prefix.resume() if pays else nullcontext()
-            with Pruner(self.scorer, _always(TokenPlan(one)))(self.model), resumed:
+            with Pruner(self.scorer, _FixedPlan(TokenPlan(one), self.tower))(self.model), resumed:
                 logits = answer_logits(self.model, batch.encoded)
             self._bill(one, batch)
             yield logits

@@ -12,6 +12,7 @@ import torch
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
+from vispco.cost import Budget
 from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
@@ -20,10 +21,11 @@ from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.claim import claimed
-from vispco.search.evaluate_planners import evaluate_planners
+from vispco.search.evaluate_planners import evaluate_planners, with_selector
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import SearchJournal
 from vispco.search.search_spec import BUDGETS, SearchSpec
+from vispco.search.whole_search import search_whole
 from vispco.version import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def search(
     test: Sequence[Sample] | None = None,
     seed: int = 0,
     facts: Mapping[str, Any] | None = None,
+    memory: int | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
     **options: Any,
@@ -57,7 +60,7 @@ def search(
     alone are searched. options: further arguments of `SearchSpec.choose`, such as scorers, servable, mode or compensate.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. seed: of everything that is drawn. spec: all of these at once (scorer, budgets,
-    seed and options), in place of them. facts: more for config.json, such as the command that was given.
+    seed and options), in place of them. memory: bytes, see `SearchRun.prepare`. facts: more for config.json, such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
@@ -76,8 +79,10 @@ def search(
         if folder is not None and alone:
             _tell_unpruned(evaluator(), folder, say)
         say(f"vision tower and teacher: {len(samples)} samples, once each")
-        run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
-        outcome = run_mode(run)
+        run = SearchRun.prepare(
+            model, processor, samples, spec, memory=memory, journal=journal, folder=place, show=show, say=say
+        )
+        outcome = search_whole(run, processor) if spec.whole else run_mode(run)
         spec, objective = run.spec, run.objective
         if spec.solver == "table":  # the others are not shared: every rank does the same
             ranks.sum_of_bills(objective)
@@ -99,16 +104,18 @@ def search(
                         for size in ("num_text", "num_visual")
                     ],
                     "spent": objective.spent.to_dict(),
+                    **outcome.facts(),
                     "search_seconds": time.perf_counter() - began,
                 },
             )
             disk.write_shapes(folder.path, outcome.found)
             disk.write_metrics(folder.path, outcome.records)
+            outcome.save_parts(folder)
             if outcome.predictor is not None:
                 with hide_weight_bars(), folder.staging(disk.PREDICTOR) as unfinished:
                     outcome.predictor.save_pretrained(unfinished)
 
-        def evaluated(budget: float | None) -> Evaluation | Point:
+        def evaluated(budget: Any) -> Evaluation | Point:
             """What a budget comes to on the test samples; of None, the unpruned model."""
             if budget is None:
                 return evaluator()
@@ -117,15 +124,17 @@ def search(
                 processor,
                 test_samples,
                 spec.chain,
-                {budget: outcome.planner(run, budget)},
+                {Budget.of(budget).amount: outcome.planner(run, budget)},
                 provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
                 evaluator=evaluator,
                 say=say,
             )
-            return frontier.points[0]
+            point = frontier.points[0]
+            return point if spec.mode != "joint" or spec.servable else with_selector(point, evaluator, objective.cost)
 
-        asked = list(spec.budgets) if alone else [None, *spec.budgets]
-        weights = [1.0 if budget is None else budget for budget in asked]
+        searched: Sequence[Any] = spec.whole or spec.budgets
+        asked: list[Any] = list(searched) if alone else [None, *searched]
+        weights = [1.0 if budget is None else Budget.of(budget).amount for budget in asked]
         found = ranks.shared_over_ranks(asked, evaluated, objective, weights)
         frontier = Frontier([point for point in found if isinstance(point, Point)])
         if folder is not None:

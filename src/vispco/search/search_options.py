@@ -52,15 +52,21 @@ class SearchOptions:
     solver: Annotated[
         str | None, typer.Option(help="lagrangian, projection, halving or table (default: what measured best).")
     ] = None
-    budgets: Annotated[str, budgets_option(f"{FRACTIONS} Or 0.6t, 40ms, 120MB; see vispco profile.")] = (
-        "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
-    )
+    budgets: Annotated[
+        str,
+        budgets_option(f"{FRACTIONS} Or 0.6t, 40ms, 120MB; see vispco profile. Or of the whole prefill: 0.5p,0.4p."),
+    ] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
+    pixels: Annotated[
+        str,
+        typer.Option(help="Shares of a picture's pixels that are tried for budgets of the whole prefill: 0.5,0.75,1."),
+    ] = "off"
     cost: Cost = "exact"
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0
 
     def check(self) -> None:
         """Refuse budgets that cannot be read."""
-        budgets_of(self.budgets, not_yet)
+        if not self.whole:
+            budgets_of(self.budgets, not_yet)
 
     @property
     def title(self) -> str:
@@ -85,10 +91,32 @@ class SearchOptions:
             kernel=self.kernel,
             mode=self.mode,  # type: ignore[arg-type]  # refused there if it is none
             solver=self.solver,
-            budgets=self.fractions(not_yet),
+            budgets=self.whole or self.fractions(not_yet),
+            pixels=self.shares,
             cost=self.cost,
             seed=self.seed,
         )
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The budgets as they are written, if one of them is of the whole prefill; else none."""
+        from vispco.cost.budget import parse_budgets  # noqa: PLC0415 - torch
+
+        found = parse_budgets(self.budgets)
+        return tuple(map(str, found)) if any(budget.kind == "prefill" for budget in found) else ()
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of pixels that are tried; 1 alone where it is off."""
+        from vispco.core.errors import InvalidInputError  # noqa: PLC0415
+
+        if self.pixels.strip() in ("off", ""):
+            return (1.0,)
+        try:
+            found = [float(part) for part in self.pixels.split(",")]
+        except ValueError as error:
+            raise InvalidInputError(f"--pixels {self.pixels} was given. Give off, or shares: 0.5,0.75,1.") from error
+        return tuple(sorted({1.0, *found}, reverse=True))
 
     def fractions(self, convert: Convert) -> tuple[float, ...]:
         """The budgets as fractions of the FLOPs, each once."""

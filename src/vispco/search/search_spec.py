@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 from vispco import cost as costs
 from vispco import kernels
 from vispco.core.errors import InvalidInputError, did_you_mean
-from vispco.cost import Cost, parse_budget
+from vispco.core.pixels import check_pixels
+from vispco.cost import Budget, Cost, parse_budget
 from vispco.kernels import Kernel
 from vispco.scorers import Chain, ChainLike, with_options
 from vispco.search import presets
@@ -69,7 +70,8 @@ class SearchSpec:
     chain, kernel: the space. solver: None becomes the default of the mode. cost: a name or a `Cost`. preset: None stands
     for the paper's row of the model and kernel (see `for_model`). chains: the candidates of a joint search, which chooses
     among them (`chain` is then the first). servable: only configurations that prune once, before layer 0. cacheable: only
-    chains whose choice does not depend on the question.
+    chains whose choice does not depend on the question. whole: budgets of the whole prefill (0.4p, mean:0.4p,max:0.6p), in place
+    of those of the language model; pixels: the shares of a picture's pixels that are tried for them.
     `SearchSpec.of` takes names, `SearchSpec.of_chains` makes a joint search.
     """
 
@@ -85,8 +87,19 @@ class SearchSpec:
     chains: tuple[Chain, ...] = ()
     servable: bool = False
     cacheable: bool = False
+    whole: tuple[str, ...] = ()
+    pixels: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "whole", tuple(self.whole) or _whole_budgets(self.budgets))
+        object.__setattr__(self, "pixels", tuple(map(check_pixels, self.pixels)))
+        if self.whole:
+            object.__setattr__(self, "budgets", tuple(Budget.of(budget).amount for budget in self.whole))
+        if (self.whole or self.pixels != (1.0,)) and (self.mode != "joint" or self.servable or not self.whole):
+            raise InvalidInputError(
+                "Budgets of the whole prefill (0.4p) and --pixels go together with a joint search, which may prune anywhere. Leave "
+                "--mode, --scorer and --servable out, and give budgets such as 0.5p,0.4p."
+            )
         if isinstance(self.cost, str):
             costs.COSTS.get(self.cost)  # an unknown name is refused here
         if not self.budgets:
@@ -224,6 +237,7 @@ class SearchSpec:
             "seed": self.seed,
             **({"scorers": [str(chain) for chain in self.chains], "servable": self.servable} if self.chains else {}),
             **({"cacheable": True} if self.cacheable else {}),
+            **({"whole": list(self.whole), "pixels": list(self.pixels)} if self.whole else {}),
         }
 
     @classmethod
@@ -237,12 +251,25 @@ class SearchSpec:
             "preset": lambda value: None if value is None else SearchPreset.from_dict(value),
             "effort": Effort.from_dict,
             "budgets": tuple,
+            "whole": tuple,
+            "pixels": tuple,
         }
         read = {name: readers.get(name, _same)(value) for name, value in given.items()}
         if data.get("mode") == "joint":
             left_out = ("mode", "kernel", "solver")
             return cls.of_chains(data["scorers"], **{k: v for k, v in read.items() if k not in left_out})
         return cls.of(data["scorer"], **read)
+
+
+def _whole_budgets(budgets: Sequence[Any]) -> tuple[str, ...]:
+    """Budgets of the whole prefill as they are written; empty where they are of the language model, and never both."""
+    found = [Budget.of(budget) for budget in budgets]
+    kinds = {budget.kind == "prefill" for budget in found}
+    if len(kinds) > 1:
+        raise InvalidInputError(
+            f"The budgets {', '.join(map(str, found))} were given. Give all of the whole prefill (0.5p,0.4p), or none."
+        )
+    return tuple(map(str, found)) if kinds == {True} else ()
 
 
 def _choose_solver(mode: str, solver: str | None) -> str:

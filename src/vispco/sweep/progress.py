@@ -12,9 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import ProgressLines
-from vispco.evaluation.frontier import Frontier, Point
+from vispco.evaluation.frontier import Point
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
 _LINE_SECONDS = 30.0  # seconds between two lines if there is no terminal
@@ -38,22 +37,6 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-
-
-def best_per_budget(frontier: Frontier, budgets: tuple[float, ...] = BUDGETS) -> dict[float, Point]:
-    """Return the most accurate point within each budget that has one."""
-    best = {}
-    for budget in budgets:
-        try:
-            best[budget] = frontier.pick(budget)
-        except InvalidInputError:
-            continue
-    return best
-
-
-def time_left(settled_now: int, left: int, seconds: float) -> float | None:
-    """Return the seconds left at the speed of this run; None before it has settled anything."""
-    return seconds / settled_now * left if settled_now else None
 
 
 def _status_line(progress: Progress) -> str:

@@ -5,7 +5,7 @@ import re
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from vispco.data.sample import Sample
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.pools import Factory, Outcome, WorkerPool
-from vispco.sweep.progress import OnProgress, Progress, best_per_budget, time_left
+from vispco.sweep.progress import BUDGETS, OnProgress, Progress
 from vispco.sweep.spec import SweepSpec, SweepWorkers
 from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
 from vispco.sweep.trial_queue import Claim, TrialQueue
@@ -93,8 +93,12 @@ class Dispatcher:
         total = self.queue.plan.total
         if self.on_progress is not None:
             seconds = time.monotonic() - self._start_time
-            eta = time_left(done + failed - self._settled_at_start, total - done - failed, seconds)
-            best = best_per_budget(self.queue.frontier())
+            settled = done + failed - self._settled_at_start
+            eta = seconds / settled * (total - done - failed) if settled else None
+            frontier, best = self.queue.frontier(), {}
+            for budget in BUDGETS:
+                with suppress(InvalidInputError):  # no point is that cheap yet
+                    best[budget] = frontier.pick(budget)
             self.on_progress(Progress(done, failed, len(self._claims), total, best, seconds, eta))
         return done + failed >= total
 
@@ -212,23 +216,19 @@ def sweep(
             cost=None if budget is None else SampleSizes.of(evaluator).fraction,
             earliest_layer=evaluator.scorer.earliest_layer,
         )
+        # Everything that the results depend on: a journal of another model, scorer or sample list is refused.
+        config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
         return run(
             lambda: evaluator,
             spec,
             name="sweep",
             directory=folder,
             workers=SweepWorkers(0, "inline"),
-            fingerprint=_fingerprint(evaluator),
+            fingerprint={
+                "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
+                "scorer": evaluator.scorer.to_dict(),
+                "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
+                "kl": evaluator.with_kl,
+            },
             on_progress=progress,
         )
-
-
-def _fingerprint(evaluator: TaskEvaluator) -> dict[str, Any]:
-    """Everything that the results depend on: a journal of another model, scorer or sample list is refused."""
-    config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
-    return {
-        "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
-        "scorer": evaluator.scorer.to_dict(),
-        "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
-        "kl": evaluator.with_kl,
-    }

@@ -10,6 +10,7 @@ import torch
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Workload
 from vispco.cost.counted_flops import counted_flops
+from vispco.engine.tower_cut import TowerCut
 from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Encoded
 from vispco.families import family_of
@@ -67,7 +68,7 @@ def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tok
 def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> _Parts:
     """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
     clock = PartClock(model.device)
-    vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
+    vision, inputs = without_pixels(model, encoded, pruner)
     watched = None if pruner is None else clock.watch(pruner)
     with nullcontext() if watched is None else watched(model):
         start = now(model.device)
@@ -110,13 +111,15 @@ def kv_bytes(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
-def without_pixels(model: Any, encoded: Encoded, needs: VisionNeeds) -> tuple[float, dict[str, Any]]:
+def without_pixels(model: Any, encoded: Encoded, pruner: Pruner | None) -> tuple[float, dict[str, Any]]:
     """Seconds of the vision tower, and inputs that have its output in place of pixels, where the model takes it."""
+    needs, cut = (VisionNeeds(), None) if pruner is None else (pruner.chain.needs_vision, pruner.cut)
     if "mm_encoder_outputs" in encoded.inputs or not hasattr(family_of(model).base(model), "get_image_features"):
         return 0.0, dict(encoded.inputs)
-    start = now(model.device)
-    features = encode_pictures(model, encoded.inputs, needs)
-    seconds = now(model.device) - start
+    with nullcontext() if cut is None else TowerCut(family_of(model), model, cut):
+        start = now(model.device)
+        features = encode_pictures(model, encoded.inputs, needs)
+        seconds = now(model.device) - start
     if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
         return seconds, dict(encoded.inputs)
     words = {name: value for name, value in encoded.inputs.items() if not name.startswith("pixel_")}

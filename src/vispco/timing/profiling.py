@@ -24,7 +24,6 @@ from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.measured_planner import device_name
 from vispco.pruner.pruner import Pruner
-from vispco.scorers.base import VisionNeeds
 from vispco.timing.clock import now
 from vispco.timing.prefill import last_logits, without_pixels
 
@@ -107,7 +106,7 @@ def profile_prompts(
 class _Measurement:
     """A measurement in progress: its sizes, and the times so far in seconds.
 
-    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs].
+    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs]. towers: of the vision tower.
     """
 
     model: Any
@@ -117,6 +116,7 @@ class _Measurement:
     scorer: str
     times: dict[tuple[int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     prefills: dict[int, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+    towers: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def steps(self) -> int:
@@ -144,6 +144,8 @@ class _Measurement:
                     _undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners
                 ]
                 self.prefills[batch] += [seconds_of_runs] if number else []
+                seconds = _undisturbed(lambda encoded=encoded: without_pixels(model, encoded, None)[0])  # type: ignore[misc]
+                self.towers[batch] += [seconds] if number else []
                 done += 1
         on_progress(self.steps, self.steps, "done")
 
@@ -189,6 +191,9 @@ class _Measurement:
             fixed_ms=tuple(fixed for _, fixed, _ in fitted),
             drop_ms=tuple(drop for _, _, drop in fitted),
             margin=tuple(margins),
+            tower_ms=tuple(
+                1e3 * float(typical(self.towers[b])) / max(1.0, float(np.mean(prompts[b].num_visual))) for b in batches
+            ),
             facts={
                 "model": type(model).__name__,
                 "scorer": self.scorer,
@@ -205,7 +210,7 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
 
     warm: not of the first one after a pruner is put on or taken off.
     """
-    vision, inputs = without_pixels(model, encoded, VisionNeeds() if pruner is None else pruner.chain.needs_vision)
+    vision, inputs = without_pixels(model, encoded, pruner)
     with nullcontext() if pruner is None else pruner(model):
         if warm:
             model(**inputs, use_cache=True, **last_logits(model))

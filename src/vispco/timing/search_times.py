@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from vispco.cost import Budget
 from vispco.data.sample import Sample
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.frontier_tables import Table
@@ -17,9 +18,10 @@ def time_budgets(
     model: Any, processor: Any, samples: Sequence[Sample], spec: PrunerSpec, frontier: Frontier
 ) -> list[BenchRow]:
     """The unpruned model, and what a search found at each budget of its frontier, cheapest first, one prompt at a time."""
-    budgets = sorted({float(point.provenance["budget"]) for point in frontier.points})
+    points = sorted(frontier.points, key=lambda point: float(point.provenance["budget"]))
+    budgets = dict.fromkeys(point.provenance.get("asked") or float(point.provenance["budget"]) for point in points)
     largest = sorted(samples, key=lambda sample: -sample.area)[:PROMPTS]
-    candidates = {f"{budget:g}": spec.at(budget) for budget in budgets}
+    candidates = {f"{Budget.of(budget)}": spec.at(budget) for budget in budgets}
     return time_candidates(model, processor, largest, candidates, SETTINGS)
 
 

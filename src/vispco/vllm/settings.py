@@ -159,6 +159,11 @@ def check_servable(chain: Chain) -> None:
         raise InvalidInputError(f"The scorer {chain.name!r} {reason}")
 
 
+def is_servable(chain: Chain) -> bool:
+    """Whether a chain can choose inside vLLM."""
+    return next(_obstacles(chain), None) is None
+
+
 def _obstacles(chain: Chain) -> Iterator[str]:
     """Why a chain cannot be served, if it cannot."""
     scorer = chain.scorers[0]

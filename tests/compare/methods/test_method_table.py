@@ -22,7 +22,7 @@ from vispco.compare.methods import (
     text_rows,
 )
 from vispco.compare.methods.fill import chosen_methods
-from vispco.compare.methods.search_on_top import STAYS, search_on_top
+from vispco.compare.methods.on_top import STAYS, search_on_top
 from vispco.compare.methods.table import continued
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.runs.run_folder import RunFolder

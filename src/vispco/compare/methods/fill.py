@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from vispco.compare.methods.comparison_setup import ComparisonSetup
-from vispco.compare.methods.compensation_on_top import compensation_on_top
-from vispco.compare.methods.search_on_top import pruner_at, search_on_top
+from vispco.compare.methods.on_top import compensation_on_top, pruner_at, search_on_top
 from vispco.compare.methods.table import Kind, MethodTable, MethodTableRow, TableSettings
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.schedule import Schedule
@@ -27,10 +26,7 @@ from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
 
 _WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
-NO_PAPER = "no paper sets it: half of the tokens stay at each scorer's first layer"
-_Asked = tuple[Kind, float | None, Schedule]
-_OnRows = Callable[[MethodTable], None]
-"""Told the table so far after each method, and after each search."""
+_NO_PAPER = "no paper sets it: half of the tokens stay at each scorer's first layer"
 
 
 def fill_table(
@@ -39,10 +35,11 @@ def fill_table(
     table: MethodTable | None = None,
     *,
     on_method: Callable[[str], None] = lambda _: None,
-    on_rows: _OnRows = lambda _: None,
+    on_rows: Callable[[MethodTable], None] = lambda _: None,
 ) -> MethodTable:
     """Measure every method of the settings. A method that cannot run on this model gets a row with a note.
 
+    on_method: told what is measured next; on_rows: the table so far, after each method and each search.
     details["seconds"] of the table: what it took, all runs of it together.
     """
     filled, began = table or MethodTable(), time.perf_counter()
@@ -69,71 +66,54 @@ def fill_table(
             first = filled.row(method, "published")
             if first is None or first.accuracy is None:
                 continue
-            for budget in settings.search_budgets if settings.compensations else ():
-                if filled.row(method, "compensated", budget) is None:
-                    on_method(f"{method}, compensation at {budget:.0%}")
-                    own = filled.row(method, "scaled", budget)
-                    add(_noted(compensation_on_top(setup, settings, method, budget, own)))
-            for budget in settings.search_budgets if settings.search is not None else ():
-                if filled.row(method, "searched", budget) is None:
-                    on_method(f"{method}, search at {budget:.0%}")
-                    own = filled.row(method, "scaled", budget)
-                    add(_noted(search_on_top(setup, settings, method, budget, own)))
+            tops: list[tuple[Kind, str, Any]] = []
+            tops += [("compensated", "compensation", compensation_on_top)] if settings.compensations else []
+            tops += [("searched", "search", search_on_top)] if settings.search is not None else []
+            for kind, what, put_on_top in tops:
+                for budget in settings.search_budgets:
+                    if filled.row(method, kind, budget) is None:
+                        on_method(f"{method}, {what} at {budget:.0%}")
+                        own = filled.row(method, "scaled", budget)
+                        add(_noted(put_on_top(setup, settings, method, budget, own)))
     return filled
 
 
 def _measured(setup: ComparisonSetup, settings: TableSettings, method: str) -> tuple[MethodTableRow, ...]:
-    """As published, scaled to each budget, and with schedules drawn for each budget, in one pass over the test set."""
+    """As published, scaled to each budget, and with schedules drawn for each budget, in one pass over the test set.
+
+    Times are of the method's planner, and of the first draw of each budget.
+    """
+    makers: dict[str, Callable[[int], Pruner]] = {}
     try:
+        preset, setting = presets.parse(method)
         chain = _chain(setup, method)
         evaluator = setup.evaluator(chain)
-        asked = _candidates(settings, method, SampleSizes.of(evaluator))
+        sizes = SampleSizes.of(evaluator)
+        published = preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting)
+        asked: list[tuple[Kind, float | None, Schedule]] = [("published", None, published)]
+        for budget in settings.budgets:
+            asked.append(("scaled", budget, preset.at_budget(budget, sizes.cost, sizes.workload, setting)))
+            asked += [("sampled", budget, schedule) for schedule in _drawn(settings, sizes, budget)]
         found = evaluator.many([candidate for _, _, candidate in asked])
-        times = _times(setup, settings, method, asked, chain)
+        for kind, at, schedule in asked:
+            if kind == "sampled":
+                makers.setdefault(f"{kind} {at}", partial(pruner_at, chain, schedule))
+            else:
+                own = presets.pruner(method, setup.model, budget=at)
+                makers[f"{kind} {at}"] = lambda _, own=own: own  # type: ignore[misc]
+        times = setup.times(makers, settings.rounds)
         second = {each[:2]: setup.second_turn(chain, each[2]) for each in asked if each[0] != "sampled"}
     except VispcoError as error:
         return (MethodTableRow(method=method, kind="published", note=f"not run: {error}"),)
     rows = []
-    for kind, budget in dict.fromkeys((kind, budget) for kind, budget, _ in asked):
-        mine = [each for (k, b, _), each in zip(asked, found, strict=True) if (k, b) == (kind, budget)]
+    for kind, at in dict.fromkeys(each[:2] for each in asked):
+        mine = [each for each, (k, b, _) in zip(found, asked, strict=True) if (k, b) == (kind, at)]
         measured: dict[str, Any] = setup.sampled(mine) if kind == "sampled" else setup.measures(mine[0])
-        measured |= times.get(_timed_name(kind, budget), {}) | second.get((kind, budget), {})
-        note = NO_PAPER if kind == "published" and presets.parse(method)[0].paper == "none" else ""
-        row = MethodTableRow(method=method, kind=kind, budget=budget, chain=str(chain), note=note, **measured)
+        measured |= times.get(f"{kind} {at}", {}) | second.get((kind, at), {})
+        note = _NO_PAPER if kind == "published" and preset.paper == "none" else ""
+        row = MethodTableRow(method=method, kind=kind, budget=at, chain=str(chain), note=note, **measured)
         rows.append(_noted(row))
     return tuple(rows)
-
-
-def _times(
-    setup: ComparisonSetup, settings: TableSettings, method: str, asked: Sequence[_Asked], chain: Chain
-) -> dict[str, dict[str, float]]:
-    """Of the method as published and at each budget, with its planner; and of the first draw of each budget."""
-    makers: dict[str, Callable[[int], Pruner]] = {}
-    for kind, budget, schedule in asked:
-        if kind == "sampled":
-            makers.setdefault(_timed_name(kind, budget), partial(pruner_at, chain, schedule))
-        else:
-            own = presets.pruner(method, setup.model, budget=budget)
-            makers[_timed_name(kind, budget)] = partial(_same, own)
-    return setup.times(makers, settings.rounds)
-
-
-def _same(pruner: Pruner, _: int) -> Pruner:
-    return pruner
-
-
-def _timed_name(kind: str, budget: float | None) -> str:
-    return f"{kind} {budget}"
-
-
-def _candidates(settings: TableSettings, method: str, sizes: SampleSizes) -> list[_Asked]:
-    """All that is measured without a search."""
-    preset, setting = presets.parse(method)
-    found: list[_Asked] = [("published", None, preset.schedule(sizes.num_layers, sizes.num_visual.tolist(), setting))]
-    for budget in settings.budgets:
-        found.append(("scaled", budget, preset.at_budget(budget, sizes.cost, sizes.workload, setting)))
-        found += [("sampled", budget, schedule) for schedule in _drawn(settings, sizes, budget)]
-    return found
 
 
 def _drawn(settings: TableSettings, sizes: SampleSizes, budget: float) -> list[Schedule]:

@@ -28,7 +28,7 @@ from vispco.scorers import Chain
 
 
 @dataclass(frozen=True)
-class FollowUp:
+class _FollowUp:
     """A question to ask after that of the sample at a place. tokens: int64 [C], what follows the prompt of the first question."""
 
     place: int
@@ -60,7 +60,7 @@ class SecondTurns:
         return statistics.fmean(statistics.fmean(each) for each in scores.values())
 
     @torch.no_grad()
-    def _answers(self, run: CandidateRun, batch: Sequence[FollowUp]) -> list[str]:
+    def _answers(self, run: CandidateRun, batch: Sequence[_FollowUp]) -> list[str]:
         rows = [asked.place for asked in batch]
         encoded = self.store.encode([self.samples[row] for row in rows])
         options = {"do_sample": False, "num_beams": 1, "pad_token_id": pad_token(self.processor)}
@@ -74,13 +74,13 @@ class SecondTurns:
         return [text.strip() for text in texts]
 
     @cached_property
-    def _batches(self) -> list[list[FollowUp]]:
+    def _batches(self) -> list[list[_FollowUp]]:
         """Of equally many appended tokens: padding would stand in the middle of a conversation."""
-        by_length: dict[int, list[FollowUp]] = {}
-        for place, other in second_questions(self.samples).items():
+        by_length: dict[int, list[_FollowUp]] = {}
+        for place, other in _second_questions(self.samples).items():
             tokens = self._appended_tokens(self.samples[place], other)
             if tokens is not None:
-                by_length.setdefault(len(tokens), []).append(FollowUp(place, other, tokens))
+                by_length.setdefault(len(tokens), []).append(_FollowUp(place, other, tokens))
         size = self.batch_size
         return [each[start : start + size] for each in by_length.values() for start in range(0, len(each), size)]
 
@@ -100,7 +100,7 @@ class SecondTurns:
         return torch.tensor(self.processor.tokenizer(whole[len(before) :], add_special_tokens=False)["input_ids"])
 
 
-def second_questions(samples: Sequence[Sample]) -> dict[int, Sample]:
+def _second_questions(samples: Sequence[Sample]) -> dict[int, Sample]:
     """By the place of a sample: one with another question about the same pictures."""
     found: dict[int, Sample] = {}
     shown: dict[str, int] = {}

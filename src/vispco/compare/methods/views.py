@@ -46,7 +46,7 @@ def csv_text(table: MethodTable) -> str:
     writer.writerow([*names, *(f"{part} {task}" for task in table.tasks for part in ("accuracy", "low", "high"))])
     for row in table.rows:
         by_task = [value for task in table.tasks for value in row.tasks.get(task, (None, None, None))]
-        writer.writerow([_plain(value) for value in (*(getattr(row, name) for name in names), *by_task)])
+        writer.writerow([*(getattr(row, name) for name in names), *by_task])  # None is written as nothing
     return stream.getvalue()
 
 
@@ -87,7 +87,8 @@ def _best(table: MethodTable) -> set[tuple[str, str, float | None]]:
 def _text(row: MethodTableRow, tasks: tuple[str, ...], delta: str) -> tuple[str, ...]:
     if row.accuracy is None:
         return (row.label, row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
-    interval = f"±{100 * row.deviation:.1f}" if row.deviation is not None else _interval(row)
+    interval = "" if row.low is None or row.high is None else f"[{100 * row.low:.1f}, {100 * row.high:.1f}]"
+    interval = interval if row.deviation is None else f"±{100 * row.deviation:.1f}"
     return (
         row.label,
         f"{100 * row.accuracy:.1f} {interval}",
@@ -110,16 +111,8 @@ def _of_task(values: tuple[float, float, float] | None) -> str:
     return "" if values is None else "{:.1f} [{:.0f}, {:.0f}]".format(*(100 * value for value in values))
 
 
-def _interval(row: MethodTableRow) -> str:
-    return "" if row.low is None or row.high is None else f"[{100 * row.low:.1f}, {100 * row.high:.1f}]"
-
-
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
-
-
-def _plain(value: object) -> object:
-    return "" if value is None else value
 
 
 _LATEX = {

@@ -6,18 +6,15 @@ table = vispco.compare.searches.compare_searches(calibration, test, 0.5, ["vtw",
 
 from vispco.compare.searches import (  # noqa: F401  # they register
     autoprune,
+    bayesian,
     btp_layers,
     dop,
     downsample,
     evolution,
     fitprune_search,
     g_search,
-    p_sigmoid_bo,
-    random_n,
+    paper_baselines,
     scaled,
-    single_grid,
-    tpe_joint,
-    vflowopt,
     vtw_search,
 )
 from vispco.compare.searches.calibration import Calibration

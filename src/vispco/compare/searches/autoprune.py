@@ -16,26 +16,23 @@ the sum to as many (None: take the sum as it is). Which tokens stay is up to the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.rival import Choice, Rival, solve_curve
+from vispco.compare.searches.rival import Choice, Rival, solve_curve, unpruned_passes
 from vispco.compare.searches.search_registry import SEARCHES
-from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.cost import snap
 from vispco.engine import attention_calls
 from vispco.engine.attention import AttentionCall
 from vispco.engine.rows import attention_weights
-from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.families import family_of
 
 _DEPTH = 32  # layers of the paper's model, in whose units the curve is given
 _HEIGHT = 0.75
@@ -48,28 +45,17 @@ class AutoPrune(Rival):
     """A curve by mutual information. heads: how many heads `gamma` is meant for."""
 
     name: ClassVar[str] = "autoprune"
+    least: ClassVar[Mapping[str, float]] = {"k0": 0.0, "gamma": 0.0, "heads": 1}
 
     k0: float = 0.4
     gamma: float = 0.2
     x0: float = 14.9
     heads: int | None = 32
 
-    def __post_init__(self) -> None:
-        if self.k0 < 0 or self.gamma < 0 or (self.heads is not None and self.heads < 1):
-            raise InvalidInputError(
-                f"k0={self.k0}, gamma={self.gamma}, heads={self.heads} were given to {self.name!r}. Give numbers from 0, "
-                "and at least 1 head."
-            )
-
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         """Nothing is searched: each input is read when it is evaluated."""
-        assert budget is not None  # noqa: S101 - needs_budget
         self.require_model(calibration, "reads a model's attention")
-        return Choice(provenance={"samples": 0}, evaluate=partial(self._evaluate, budget))
-
-    def _evaluate(self, budget: float, test: Any, sizes: SampleSizes) -> Evaluation:
-        found: Evaluation = test(self.schedules(test, sizes, budget))
-        return found
+        return Choice(provenance={"samples": 0}, evaluate=lambda test, sizes: test(self.schedules(test, sizes, budget)))
 
     def curve(self, bits: Tensor, num_layers: int, first: int) -> Tensor:
         """The curves of inputs with this mutual information [S], before they are scaled: float64 [S, L]."""
@@ -101,24 +87,21 @@ class AutoPrune(Rival):
 @torch.no_grad()
 def _read_mutual_information(evaluator: Any, layer: int) -> Tensor:
     """Bits, summed over the heads of one layer of the unpruned model: float64 [S], in the order of the samples."""
-    model, places, found = evaluator.model, [], []
-    for batch in evaluator.batches:
-        encoded = evaluator.store.encode(batch.samples)
-        layout = family_of(model).layout(model, encoded.inputs)
-        parts: list[Tensor] = []
+    places: list[int] = []
+    found: list[Tensor] = []
+    for rows, layout, run in unpruned_passes(evaluator):
 
         def see(place: int, call: AttentionCall) -> None:
             if place == layer:
-                parts.append(attention_bits(call, layout))  # noqa: B023 - used in this round only
+                found.append(_attention_bits(call, layout).cpu())  # noqa: B023 - used in this round only
 
-        with attention_calls(model, see):
-            model(**encoded.inputs, use_cache=False, logits_to_keep=1)
-        places += batch.rows
-        found.append(parts[0].cpu())
+        with attention_calls(evaluator.model, see):
+            run()
+        places += rows
     return torch.cat(found)[torch.tensor(places).argsort()]
 
 
-def attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
+def _attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
     """Mutual information of one attention call, text to visual tokens, head by head, added up: float64 [B]."""
     last = layout.length - 1
     columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
@@ -127,11 +110,11 @@ def attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
     for head in range(call.query.shape[1]):
         weights = attention_weights(call.of_head(head), rows)[:, 0]  # [B, R, K]
         seen = weights.gather(-1, columns[:, None].expand(-1, rows.shape[1], -1)).masked_fill(~slots[:, None], 0.0)
-        total += information(seen, present)
+        total += _information(seen, present)
     return total
 
 
-def information(weights: Tensor, present: Tensor | None = None) -> Tensor:
+def _information(weights: Tensor, present: Tensor | None = None) -> Tensor:
     """Mutual information in bits of rows and columns: weights [B, R, V] >= 0 -> float64 [B].
 
     A row is a distribution over columns once it is divided by its sum; rows are equally likely. present: bool [B, R], the

@@ -13,6 +13,7 @@ is up to the comparison's scorer (`btp` is a scorer of its own).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,14 +22,13 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.compare.searches.rival import Choice, Rival, solve_curve
+from vispco.compare.searches.rival import Choice, Rival, solve_curve, unpruned_passes
 from vispco.compare.searches.search_registry import SEARCHES
-from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import batch_index
+from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.engine import layer_inputs
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.families import family_of
 
 
 @SEARCHES.register
@@ -37,60 +37,55 @@ class BtpLayers(Rival):
     """Stages where the visual states change most. samples: how many calibration samples are looked at."""
 
     name: ClassVar[str] = "btp-layers"
+    least: ClassVar[Mapping[str, float]] = {"stages": 1, "samples": 1}
 
     stages: int = 3
     samples: int = 64
 
-    def __post_init__(self) -> None:
-        if self.stages < 1 or self.samples < 1:
-            raise InvalidInputError(
-                f"stages={self.stages}, samples={self.samples} were given to {self.name!r}. Give at least 1 of each."
-            )
-
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         few = calibration.first(self.samples)
-        similarity = layer_similarity(self.require_model(few, "reads a model's states"))
+        similarity = _layer_similarity(self.require_model(few, "reads a model's states"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        layers = pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
+        layers = _pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
         provenance = {"layers": layers, "similarity": similarity.tolist(), "looked_at": len(few.sizes)}
-        return Choice(equal_stages(layers, budget, calibration.sizes), provenance=provenance)
+        return Choice(_equal_stages(layers, budget, calibration.sizes), provenance=provenance)
 
 
 @torch.no_grad()
-def layer_similarity(evaluator: Any) -> Tensor:
+def _layer_similarity(evaluator: Any) -> Tensor:
     """The mean cosine of the visual states before and after each layer but the last: float64 [L - 1]."""
-    model, tokens = evaluator.model, 0
-    total = torch.zeros(evaluator.num_layers - 1, dtype=torch.float64)
-    for batch in evaluator.batches:
-        encoded = evaluator.store.encode(batch.samples)
-        layout = family_of(model).layout(model, encoded.inputs)
-        slots, rows = layout.is_visual_slot, batch_index(layout.batch_size, layout.visual_index.device)
-        places = layout.visual_index.clamp(max=layout.length - 1)
-        before: list[Tensor] = []
-        sums: list[Tensor] = []
-
-        def see(_: int, hidden: Tensor) -> None:
-            now = hidden[rows, places].float()  # noqa: B023 - used in this round only
-            if before:  # noqa: B023
-                each = cosine_similarity(before.pop(), now, dim=-1)  # noqa: B023
-                sums.append(each.masked_fill(~slots, 0.0).sum().double().cpu())  # noqa: B023
-            before.append(now)  # noqa: B023
-
-        with layer_inputs(model, see):
-            model(**encoded.inputs, use_cache=False, logits_to_keep=1)
-        total += torch.stack(sums)
-        tokens += int(slots.sum())
+    total, tokens = torch.zeros(evaluator.num_layers - 1, dtype=torch.float64), 0
+    for _, layout, run in unpruned_passes(evaluator):
+        total += _summed_cosines(evaluator.model, layout, run)
+        tokens += int(layout.is_visual_slot.sum())
     return total / max(1, tokens)
 
 
-def pick_layers(similarity: Tensor, stages: int, first: int) -> list[int]:
+def _summed_cosines(model: Any, layout: TokenLayout, run: Callable[[], Any]) -> Tensor:
+    """The cosines of one pass, summed over the visual tokens: float64 [L - 1]."""
+    rows, places = batch_index(layout.batch_size, layout.visual_index.device), layout.visual_columns
+    before: list[Tensor] = []
+    sums: list[Tensor] = []
+
+    def see(_: int, hidden: Tensor) -> None:
+        now = hidden[rows, places].float()
+        if before:
+            each = cosine_similarity(before.pop(), now, dim=-1)
+            sums.append(each.masked_fill(~layout.is_visual_slot, 0.0).sum().double().cpu())
+        before.append(now)
+
+    with layer_inputs(model, see):
+        run()
+    return torch.stack(sums)
+
+
+def _pick_layers(similarity: Tensor, stages: int, first: int) -> list[int]:
     """The layers whose input differs most from that of the layer before, from `first` on, ascending."""
     entered = [(float(value), layer + 1) for layer, value in enumerate(similarity) if layer + 1 >= first]
     return sorted(layer for _, layer in sorted(entered)[:stages])
 
 
-def equal_stages(layers: list[int], budget: float, sizes: SampleSizes) -> Schedule:
+def _equal_stages(layers: list[int], budget: float, sizes: SampleSizes) -> Schedule:
     """From each of the layers on, the same share of what was left: the largest that meets the budget at a typical size."""
     passed = (torch.arange(sizes.num_layers)[:, None] >= torch.tensor(layers)).sum(-1)  # [L] stages
     return Schedule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.comparison_views import REFERENCE
@@ -21,11 +21,6 @@ from vispco.search.bill import FlopsBill
 
 _UNPRUNED = "unpruned"
 _CHECKPOINTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # parts of the bill at which a search that can be stopped is looked at
-_OnMethod = Callable[[str], None]
-"""Called with the name of each method before its search begins."""
-_OnRow = Callable[[Comparison], None]
-"""Called with the comparison so far after each method."""
-_Method: TypeAlias = str | Search | RivalResult
 
 
 @dataclass(frozen=True)
@@ -52,12 +47,12 @@ def compare(
     calibration: Calibration | Evaluator,
     test: Evaluator,
     budget: float | ComparedBudgets,
-    methods: Sequence[_Method],
+    methods: Sequence[str | Search | RivalResult],
     *,
     details: Mapping[str, Any] | None = None,
     done: Sequence[Row] = (),
-    on_method: _OnMethod | None = None,
-    on_row: _OnRow | None = None,
+    on_method: Callable[[str], None] = lambda _: None,
+    on_row: Callable[[Comparison], None] = lambda _: None,
 ) -> Comparison:
     """Compare searches as the paper's Table 2 does, for one model.
 
@@ -67,6 +62,7 @@ def compare(
     budget: a fraction of the unpruned FLOPs, or several (`ComparedBudgets`).
     done: rows of an earlier comparison with the same `details`. A method that has a row with the same settings is not
         run again. Rows of methods that are not asked for are kept after the others.
+    on_method: called with the name of each method before its search begins; on_row: with the comparison so far after it.
 
     Every search starts with an empty bill and knows nothing of the others. Each test sample meets the budget, too. The
     first row is the unpruned model. A method that cannot run on this model, or not within this budget, has no row; the
@@ -79,7 +75,7 @@ def compare(
     calibration.sizes.check_budget(asked.main)
     cost = calibration.sizes.cost.name
     chosen = [get(method) if isinstance(method, str) else method for method in methods]
-    labels = [_UNPRUNED, *map(_label, chosen)]
+    labels = [_UNPRUNED, *(method.label for method in chosen)]
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InvalidInputError(f"The method {twice!r} was given twice. Give every method once, under its own name.")
@@ -105,8 +101,7 @@ def compare(
         if label in before and _is_same(before[label], method, bill, asked.beyond):
             rows[label] = before[label]
             continue
-        if on_method is not None:
-            on_method(label)
+        on_method(label)
         try:
             if asked.all and not isinstance(method, RivalResult):
                 rows[label] = _make_frontier_row(method, calibration, asked, test, sizes, bill)
@@ -118,17 +113,16 @@ def compare(
         except (NotApplicableError, BudgetFloorError) as error:
             not_run[label] = str(error)
         before.pop(label, None)
-        if on_row is not None:
-            on_row(comparison())
+        on_row(comparison())
     return comparison()
 
 
 def _is_same(row: Row, method: Search | RivalResult, bill: float | None, beyond: float) -> bool:
     """Whether a row of an earlier run is what this method would give: the same settings and the same bill."""
-    provenance = row.provenance
-    if _settings(method) not in (None, provenance.get("settings")):
+    settings = json.loads(json.dumps(method.settings()))  # as a file returns them
+    if settings not in (None, row.provenance.get("settings")):
         return False
-    return provenance.get("bill") == (None if bill is None else [bill, beyond])
+    return bool(row.provenance.get("bill") == (None if bill is None else [bill, beyond]))
 
 
 def _make_frontier_row(
@@ -174,16 +168,6 @@ def _make_frontier_row(
         provenance,
         tuple(reached),
     )
-
-
-def _label(method: Search | RivalResult) -> str:
-    return method.method if isinstance(method, RivalResult) else method.label
-
-
-def _settings(method: Search | RivalResult) -> dict[str, Any] | None:
-    """Return the settings of a search as JSON returns them; None for a result without settings."""
-    settings = method.provenance.get("settings") if isinstance(method, RivalResult) else method.settings()
-    return None if settings is None else dict(json.loads(json.dumps(settings)))
 
 
 def _check_cost(evaluation: Evaluation, cost: str) -> Evaluation:

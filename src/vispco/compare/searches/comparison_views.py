@@ -53,18 +53,18 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Com
 
     None for a comparison of one budget, or one without the reference.
     """
-    curves = {row.method: _cost_curve(row) for row in comparison.rows if row.reached}
+    curves = {
+        row.method: CostCurve(
+            row.method, tuple(each.flops for each in row.reached), tuple(each.hypervolume for each in row.reached)
+        )
+        for row in comparison.rows
+        if row.reached
+    }
     if reference not in curves:
         return None
     own = curves.pop(reference)
     columns, rows = equal_terms_rows(own, list(curves.values()))
     return ComparisonTable(columns, tuple(rows))
-
-
-def _cost_curve(row: Row) -> CostCurve:
-    """Return the hypervolume of a row after each part of its bill, in FLOPs."""
-    costs, values = (tuple(getattr(each, name) for each in row.reached) for name in ("flops", "hypervolume"))
-    return CostCurve(row.method, costs, values)
 
 
 def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,60 +91,29 @@ class CostCurve:
     value: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class EqualTerms:
-    """A search beside the reference.
-
-    end_cost, end_value: its whole cost and its last hypervolume. at_cost: its hypervolume for at most the reference's
-    cost; None where it has nothing so cheap. reaches_at: its cost when it first has the reference's hypervolume; None where it never has.
-    """
-
-    label: str
-    end_cost: float
-    end_value: float
-    at_cost: float | None
-    reaches_at: float | None
-
-
-def equal_terms(curve: CostCurve, cost: float, value: float) -> EqualTerms:
-    """Compare a curve with a reference that spent `cost` and reached `value`."""
-    within = [found for spent, found in zip(curve.cost, curve.value, strict=True) if spent <= cost]
-    enough = [spent for spent, found in zip(curve.cost, curve.value, strict=True) if found >= value]
-    return EqualTerms(
-        curve.label,
-        curve.cost[-1],
-        curve.value[-1],
-        max(within) if within else None,
-        min(enough) if enough else None,
-    )
-
-
 def equal_terms_rows(
     reference: CostCurve, others: Sequence[CostCurve], price: str = "FLOPs"
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Columns and rows of a table: the reference first. Costs are multiples of the reference's.
 
-    price: what the costs are, for the header.
+    Of each other one: its last hypervolume and its whole cost; its hypervolume for at most the reference's cost, – where it
+    has nothing so cheap; its cost when it first has the reference's hypervolume. price: what the costs are, for the header.
     """
-    cost, value = reference.cost[-1], reference.value[-1]
-    name = reference.label
+    cost, value, name = reference.cost[-1], reference.value[-1], reference.label
     columns = ("search", "hypervolume", f"{price} (× {name})", f"at {name}'s cost", f"reaches {name}'s at")
-    first: tuple[str, ...] = (name, f"{value:.4f}", "1.00", f"{value:.4f}", "1.00 ×")
-    return columns, [first, *(_equal_terms_row(equal_terms(curve, cost, value), cost) for curve in others)]
+    rows: list[tuple[str, ...]] = [(name, f"{value:.4f}", "1.00", f"{value:.4f}", "1.00 ×")]
 
+    def times(spent: float) -> str:
+        return f"{spent / cost:.2f}" if cost > 0 else "–"
 
-def _equal_terms_row(found: EqualTerms, cost: float) -> tuple[str, ...]:
-    return (
-        found.label,
-        f"{found.end_value:.4f}",
-        _times(found.end_cost, cost),
-        "–" if found.at_cost is None else f"{found.at_cost:.4f}",
-        "not reached" if found.reaches_at is None else f"{_times(found.reaches_at, cost)} ×",
-    )
-
-
-def _times(spent: float, cost: float) -> str:
-    return f"{spent / cost:.2f}" if cost > 0 else "–"
+    for curve in others:
+        points = list(zip(curve.cost, curve.value, strict=True))
+        within = [found for spent, found in points if spent <= cost]
+        enough = [spent for spent, found in points if found >= value]
+        at_cost = f"{max(within):.4f}" if within else "–"
+        reaches = f"{times(min(enough))} ×" if enough else "not reached"
+        rows.append((curve.label, f"{curve.value[-1]:.4f}", times(curve.cost[-1]), at_cost, reaches))
+    return columns, rows
 
 
 def _flops_text(flops: float) -> str:

@@ -19,7 +19,7 @@ bill of a sample of typical size, with scoring. Which tokens stay is up to the c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,7 +29,6 @@ import torch
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.rival import Choice, Rival, RivalResult
 from vispco.compare.searches.search_registry import SEARCHES
-from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule, whole_tokens
 from vispco.cost.workload import Array
 from vispco.evaluation.result import Evaluator
@@ -41,16 +40,11 @@ class DOP(Rival):
     """The curve with the smallest sum of losses. samples: calibration samples that are looked at. shares: steps from 1 to 0."""
 
     name: ClassVar[str] = "dop"
+    least: ClassVar[Mapping[str, float]] = {"samples": 1, "shares": 1}
     learns_all_budgets: ClassVar[bool] = True
 
     samples: int = 64
     shares: int = 10
-
-    def __post_init__(self) -> None:
-        if self.samples < 1 or self.shares < 1:
-            raise InvalidInputError(
-                f"samples={self.samples}, shares={self.shares} were given to {self.name!r}. Give at least 1 of each."
-            )
 
     def search_budgets(
         self, calibration: Calibration | Evaluator, budgets: Sequence[float]
@@ -64,8 +58,7 @@ class DOP(Rival):
         seconds = time.perf_counter() - start
         return {b: self.result(choice, b, fresh, seconds) for b, choice in zip(budgets, choices, strict=True)}
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         return self._choose(calibration, (budget,))[0]
 
     def _choose(self, calibration: Calibration, budgets: Sequence[float]) -> list[Choice]:
@@ -83,7 +76,7 @@ class DOP(Rival):
             found: Array = sizes.cost.fraction_of_counts(counts, typical).numpy()
             return found
 
-        curves, sums, prices = additive_frontier(losses, price, sizes.earliest_layer)
+        curves, sums, prices = _additive_frontier(losses, price, sizes.earliest_layer)
         choices = []
         for budget in budgets:
             fitting = np.flatnonzero(prices <= budget)
@@ -93,7 +86,7 @@ class DOP(Rival):
         return choices
 
 
-def additive_frontier(losses: Array, price: Callable[[Array], Array], first: int) -> tuple[Array, Array, Array]:
+def _additive_frontier(losses: Array, price: Callable[[Array], Array], first: int) -> tuple[Array, Array, Array]:
     """The non-increasing curves that no other one beats in both sum of losses and price, by a dynamic programme.
 
     losses: [L, S] of a single drop before a layer to each of S descending shares, the first of which is all tokens. price:

@@ -14,13 +14,13 @@ leaves unspent lifts the curve. A schedule that several walks come by is measure
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.rival import Choice, Rival
 from vispco.compare.searches.search_registry import SEARCHES
-from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 
 _DOUBLINGS = 12
@@ -36,22 +36,13 @@ class GSearch(Rival):
     """
 
     name: ClassVar[str] = "g-search"
-    needs_budget: ClassVar[bool] = False
+    least: ClassVar[Mapping[str, float]] = {"tolerance": 1e-9, "steps": 1, "halvings": 0}
 
     tolerance: float = 0.01
     steps: int = 20
     halvings: int = 3
 
-    def __post_init__(self) -> None:
-        if not self.tolerance > 0 or self.steps < 1 or self.halvings < 0:
-            raise InvalidInputError(
-                f"tolerance={self.tolerance}, steps={self.steps}, halvings={self.halvings} were given to {self.name!r}. "
-                "Give a tolerance above 0, at least 1 step and 0 or more halvings."
-            )
-
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        if budget is None:
-            return Choice(self._walk(calibration, self.tolerance, None))
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         sizes = calibration.sizes
         low, high = 0.0, self.tolerance
         found = self._walk(calibration, high, budget)
@@ -68,6 +59,9 @@ class GSearch(Rival):
             else:
                 low = middle
         return Choice(found, provenance={"tolerance": high, "met": sizes.fraction(found) <= budget})
+
+    def _search_freely(self, calibration: Calibration) -> Choice:
+        return Choice(self._walk(calibration, self.tolerance, None))
 
     def _walk(self, calibration: Calibration, tolerance: float, budget: float | None) -> Schedule:
         """The greedy curve of one tolerance, shallow to deep, as far as the budget (if any) needs it."""

@@ -1,16 +1,15 @@
 """`Rival`: the base class of other people's searches. Calibration set and budget in, `RivalResult` out.
 
-An `AnytimeRival` measures one candidate after the other and can be stopped after each: `run_search` gives it a bill. A
-`TrialRival` is one whose settings are counts, an `OptunaRival` one whose proposals are Optuna's.
+An `AnytimeRival` measures one candidate after the other and can be stopped after each: `run_search` gives it a bill.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, ClassVar
 
@@ -18,12 +17,14 @@ import torch
 from torch import Tensor
 
 from vispco.compare.searches.calibration import Calibration
-from vispco.core.errors import InvalidInputError, needs_extra
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.cost import Cost, Workload
 from vispco.cost.solve import largest_fitting
 from vispco.evaluation.result import Evaluation, Evaluator
 from vispco.evaluation.sample_sizes import SampleSizes
+from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.bill import FlopsBill
@@ -67,6 +68,15 @@ class RivalResult:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def label(self) -> str:
+        """The name of its row in a table."""
+        return self.method
+
+    def settings(self) -> Any:
+        """Return the settings that led to it; None where nobody said."""
+        return self.provenance.get("settings")
+
+    @property
     def schedule(self) -> Schedule | None:
         """The curve that was chosen; None for a planner, which makes one for each sample."""
         return self.choice.schedule
@@ -94,10 +104,22 @@ class RivalResult:
 
 @dataclass(frozen=True)
 class Rival(ABC):
-    """A search. Subclasses are frozen dataclasses of their settings; they implement `_search` and nothing else."""
+    """A search. Subclasses are frozen dataclasses of their settings; they implement `_search` and nothing else.
+
+    least: the least value of a setting, by name; a smaller one is refused.
+    """
 
     name: ClassVar[str]
-    needs_budget: ClassVar[bool] = True
+    least: ClassVar[Mapping[str, float]] = {}
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in self.least}
+        if any(value is not None and not value >= self.least[name] for name, value in given.items()):
+            settings = ", ".join(f"{name}={value}" for name, value in given.items())
+            allowed = ", ".join(f"{name} from {low}" for name, low in self.least.items())
+            raise InvalidInputError(
+                f"{settings} {'was' if len(given) == 1 else 'were'} given to {self.name!r}. Give {allowed}."
+            )
 
     @property
     def label(self) -> str:
@@ -113,10 +135,8 @@ class Rival(ABC):
         fresh = Calibration.of(calibration).fresh()
         if budget is not None:
             self.check_budget(fresh, budget)
-        elif self.needs_budget:
-            raise InvalidInputError(f"The search {self.label!r} needs a budget, a fraction in (0, 1]. None was given.")
         start = time.perf_counter()
-        choice = self._search(fresh, budget)
+        choice = self._search_freely(fresh) if budget is None else self._search(fresh, budget)
         return self.result(choice, budget, fresh, time.perf_counter() - start)
 
     def result(self, choice: Choice, budget: float | None, calibration: Calibration, seconds: float) -> RivalResult:
@@ -145,8 +165,12 @@ class Rival(ABC):
         return calibration.evaluator
 
     @abstractmethod
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         """Run the method. `calibration` counts what it spends; the budget has been checked."""
+
+    def _search_freely(self, calibration: Calibration) -> Choice:  # noqa: ARG002
+        """Run a method that can do without a budget."""
+        raise InvalidInputError(f"The search {self.label!r} needs a budget, a fraction in (0, 1]. None was given.")
 
 
 @dataclass(frozen=True)
@@ -172,74 +196,31 @@ class AnytimeRival(Rival):
                 best[budget] = score, choice
             yield budget, best[budget][1]
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         return list(islice(self.steps(calibration, (budget,)), self.num_steps))[-1][1]
 
 
 @dataclass(frozen=True)
 class TrialRival(AnytimeRival):
-    """An anytime search whose settings are counts. trials: measurements of each budget. least: the least of each setting."""
+    """An anytime search that makes `trials` measurements of each budget."""
 
-    least: ClassVar[Mapping[str, int]] = {"trials": 1, "seed": 0}
+    least: ClassVar[Mapping[str, float]] = {"trials": 1, "seed": 0}
 
     trials: int = 40
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in self.least}
-        if any(given[name] < low for name, low in self.least.items()):
-            settings = ", ".join(f"{name}={value}" for name, value in given.items())
-            allowed = ", ".join(f"{name} from {low}" for name, low in self.least.items())
-            raise InvalidInputError(f"{settings} were given to {self.name!r}. Give {allowed}.")
 
     @property
     def num_steps(self) -> int:
         return self.trials
 
 
-@dataclass(frozen=True)
-class OptunaRival(TrialRival):
-    """A search whose proposals are Optuna's: one study for each budget. startup: random trials before its model decides."""
-
-    startup: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _load_optuna()  # or a refusal, before anything is measured
-
-    def make_sampler(self, optuna: Any) -> Any:
-        """Optuna's sampler: a multivariate tree-structured Parzen estimator."""
-        return optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=self.startup, multivariate=True)
-
-    @abstractmethod
-    def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
-        """Ask an Optuna trial for a candidate and measure it: its score and what it is."""
-
-    def prepare(self, calibration: Calibration) -> Calibration:
-        """Return the samples that a trial looks at."""
-        return calibration
-
-    def begin(self, calibration: Calibration, budgets: Sequence[float]) -> TryNext:
-        optuna, few = _load_optuna(), self.prepare(calibration)
-        studies = {b: optuna.create_study(direction="maximize", sampler=self.make_sampler(optuna)) for b in budgets}
-
-        def try_next(budget: float) -> tuple[float, Choice]:
-            trial = studies[budget].ask()
-            score, choice = self.measure(few, trial, budget)
-            studies[budget].tell(trial, score)
-            return score, choice
-
-        return try_next
-
-
-def _load_optuna() -> Any:
-    """Optuna without its messages, or a sentence on how to get it."""
-    with needs_extra("This search needs Optuna", "search"):
-        import optuna  # noqa: PLC0415 - an extra, and slow to import
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    return optuna
+def unpruned_passes(evaluator: Any) -> Iterator[tuple[Sequence[int], TokenLayout, Callable[[], Any]]]:
+    """The prompts of a `TaskEvaluator` in batches: the places of their samples, their layout, and what runs the model on them."""
+    model = evaluator.model
+    for batch in evaluator.batches:
+        inputs = evaluator.store.encode(batch.samples).inputs
+        layout = family_of(model).layout(model, inputs)
+        yield batch.rows, layout, partial(model, **inputs, use_cache=False, logits_to_keep=1)
 
 
 def best_schedule(calibration: Calibration, schedules: list[Schedule]) -> tuple[int, list[float]]:

@@ -11,13 +11,14 @@ before them cost too much (see `Preset.counts_at_budget`). No paper says how its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.rival import Choice, Rival
 from vispco.compare.searches.search_registry import SEARCHES
-from vispco.core.errors import BudgetFloorError, InvalidInputError, VispcoError
+from vispco.core.errors import BudgetFloorError, VispcoError
 from vispco.core.schedule import Schedule
 from vispco.pruner import presets
 from vispco.pruner.presets import PRESETS, PresetPlanner
@@ -33,13 +34,13 @@ class Scaled(Rival):
     """One published method at the budget; without `method`, the best of them on the first `samples` calibration samples."""
 
     name: ClassVar[str] = "scaled"
+    least: ClassVar[Mapping[str, float]] = {"samples": 1}
 
     method: str | None = None
     samples: int = 64
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InvalidInputError(f"samples={self.samples} was given to {self.name!r}. Give 1 or more.")
+        super().__post_init__()
         if self.method is not None:
             presets.parse(self.method)  # an unknown one is refused here
 
@@ -51,8 +52,7 @@ class Scaled(Rival):
         """Every method has its own floor, which `_search` looks at."""
         calibration.sizes.under(Chain.of("uniform")).check_budget(budget)
 
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        assert budget is not None  # noqa: S101 - needs_budget
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         if self.method is not None:
             _scaled_schedule(self.method, calibration, budget)  # refuses a budget below its floor
             return Choice(provenance={"method": self.method}, planner=_pruner(self.method, calibration, budget))

@@ -134,12 +134,7 @@ class Comparison:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Comparison:
-        try:
-            return cls.from_dict(files.read_json(path, what="comparison", remedy="Write it by save()."))
-        except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InvalidInputError):
-                raise
-            raise InvalidInputError(f"The comparison {path} cannot be read: {error!r}. Write it by save().") from error
+        return cls.from_dict(files.read_json(path, what="comparison", remedy="Write it by save()."))
 
 
 def load_finished_rows(path: Path, budget: float, cost: str, settings: Mapping[str, Any]) -> tuple[Row, ...]:

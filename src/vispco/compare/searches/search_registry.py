@@ -43,12 +43,11 @@ def get(name: str, **settings: Any) -> Any:
 
 DEFAULT = ("vispco", "vispco-predictor", "tpe-joint", "evolution", "vflowopt", "autoprune", "btp-layers", "dop", "random", "scaled", "downsample")  # fmt: skip
 """What a comparison runs if nobody says: VisPCO's default search and the strongest of each kind of rival."""
-_ALL = "all"
 
 
 def get_searches(names: Sequence[str] | None = None, *, seed: int = 0) -> list[Search]:
     """Build several searches, all registered ones by default. `seed` goes to those that draw anything at random."""
-    wanted = SEARCHES.names() if names is None or list(names) == [_ALL] else names
+    wanted = SEARCHES.names() if names is None or list(names) == ["all"] else names
     return [get(name, **({"seed": seed} if takes(name, "seed") else {})) for name in wanted]
 
 
@@ -59,13 +58,11 @@ def takes(name: str, setting: str) -> bool:
 
 def search_names() -> list[str]:
     """Return the names of all searches, as help texts show them; 'random-N' stands for any number."""
-    return [each for name in SEARCHES for each in _shown(name)]
-
-
-def _shown(name: str) -> list[str]:
-    if takes(name, "n"):
-        return [f"{name}-N"]
-    return [name, f"{name}:METHOD"] if takes(name, "method") else [name]
+    found = []
+    for name in sorted(SEARCHES):
+        found += [f"{name}-N"] if takes(name, "n") else [name]
+        found += [f"{name}:METHOD"] if takes(name, "method") else []
+    return found
 
 
 def _resolve(name: str, settings: dict[str, Any]) -> tuple[Callable[..., Search], str, dict[str, Any]]:
@@ -73,19 +70,13 @@ def _resolve(name: str, settings: dict[str, Any]) -> tuple[Callable[..., Search]
 
     NAME-40 is NAME with n=40 if that search has a setting `n`; NAME:REST has method=REST if it has a setting `method`.
     """
-    first, colon, rest = name.partition(":")
-    if colon and name not in SEARCHES and first in SEARCHES:
-        factory = SEARCHES.get(first)
-        if "method" in _setting_names(factory):
-            return factory, first, {"method": rest, **settings}
-    numbered = re.fullmatch(r"(.+)-(\d+)", name)
-    if numbered and name not in SEARCHES and numbered[1] in SEARCHES:
-        factory = SEARCHES.get(numbered[1])
-        if "n" in _setting_names(factory):
-            return factory, numbered[1], {"n": int(numbered[2]), **settings}
-    if name not in SEARCHES:
-        raise UnknownNameError("search", name, search_names())
-    return SEARCHES.get(name), name, settings
+    if name in SEARCHES:
+        return SEARCHES.get(name), name, settings
+    for pattern, setting, read in ((r"(.+?):(.*)", "method", str), (r"(.+)-(\d+)", "n", int)):
+        parts = re.fullmatch(pattern, name)
+        if parts and parts[1] in SEARCHES and setting in _setting_names(SEARCHES.get(parts[1])):
+            return SEARCHES.get(parts[1]), parts[1], {setting: read(parts[2]), **settings}
+    raise UnknownNameError("search", name, search_names())
 
 
 def _setting_names(factory: Callable[..., Search]) -> list[str]:

@@ -16,7 +16,6 @@ from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.rival import Choice, RivalResult
 from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import InvalidInputError
-from vispco.cost import Cost
 from vispco.evaluation.result import Evaluator
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
@@ -81,7 +80,11 @@ class VispcoSearch:
                 f"The search {self.label!r} runs the model itself, and {type(evaluator).__name__} has none. "
                 "Give a TaskEvaluator."
             )
-        spec = self._spec(evaluator.scorer, budgets, calibration.sizes.cost, effort)
+        asked: Any = {"budgets": tuple(budgets), "cost": calibration.sizes.cost, "effort": effort, "seed": self.seed}
+        if self.mode == "joint":
+            spec = SearchSpec.of_chains(**asked)
+        else:
+            spec = SearchSpec.of(evaluator.scorer, self.kernel, mode=self.mode, solver=self.solver, **asked)
         start = time.perf_counter()
         run = SearchRun.prepare(
             evaluator.model, evaluator.processor, evaluator.samples, spec, store=evaluator.store, batches=batches
@@ -103,27 +106,13 @@ class VispcoSearch:
             results[budget] = RivalResult(self.label, choice, budget, spent, seconds, provenance=provenance)
         return results
 
-    def _spec(self, scorer: Chain, budgets: Sequence[float], cost: Cost, effort: Effort | None) -> SearchSpec:
-        if self.mode == "joint":
-            return SearchSpec.of_chains(budgets=tuple(budgets), cost=cost, effort=effort, seed=self.seed)
-        return SearchSpec.of(
-            scorer,
-            self.kernel,
-            mode=self.mode,
-            solver=self.solver,
-            budgets=tuple(budgets),
-            cost=cost,
-            effort=effort,
-            seed=self.seed,
-        )
 
-
-def _register(label: str, mode: Mode, solver: str, kernel: str) -> None:
-    SEARCHES.register(partial(VispcoSearch, label, mode=mode, solver=solver, kernel=kernel), name=label)
-
-
-_register("vispco", "joint", "table", "steps")
-_register("vispco-paper", "static", "lagrangian", "multi-step")
-_register("vispco-static", "static", "projection", "steps")
-_register("vispco-halving", "static", "halving", "steps")
-_register("vispco-predictor", "predictor", "table", "steps")
+_OWN: tuple[tuple[str, Mode, str, str], ...] = (
+    ("vispco", "joint", "table", "steps"),
+    ("vispco-paper", "static", "lagrangian", "multi-step"),
+    ("vispco-static", "static", "projection", "steps"),
+    ("vispco-halving", "static", "halving", "steps"),
+    ("vispco-predictor", "predictor", "table", "steps"),
+)
+for _name, _mode, _solver, _kernel in _OWN:
+    SEARCHES.register(partial(VispcoSearch, _name, mode=_mode, solver=_solver, kernel=_kernel), name=_name)

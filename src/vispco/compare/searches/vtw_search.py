@@ -14,6 +14,7 @@ that is still too dear, the layers before K are cut.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,20 +34,13 @@ class VTW(Rival):
     """
 
     name: ClassVar[str] = "vtw"
-    needs_budget: ClassVar[bool] = False
+    least: ClassVar[Mapping[str, float]] = {"eta": 0.0}
 
     eta: float = 0.003
     samples: int = 20
     start: int | None = None
 
-    def __post_init__(self) -> None:
-        if not self.eta >= 0:
-            raise InvalidInputError(f"eta={self.eta} was given to {self.name!r}. Give 0 or more.")
-
-    def _search(self, calibration: Calibration, budget: float | None) -> Choice:
-        return self._scan(calibration) if budget is None else self._deepest(calibration, budget)
-
-    def _scan(self, calibration: Calibration) -> Choice:
+    def _search_freely(self, calibration: Calibration) -> Choice:
         L = calibration.num_layers
         least = calibration.sizes.earliest_layer
         start = max(round(5 * L / 32), least) if self.start is None else self.start
@@ -63,7 +57,7 @@ class VTW(Rival):
             K, schedule = L, Schedule.full(L)  # nothing may be withdrawn
         return Choice(schedule, provenance={"layer": K, "kl": seen, "scanned": len(few.sizes)})
 
-    def _deepest(self, calibration: Calibration, budget: float) -> Choice:
+    def _search(self, calibration: Calibration, budget: float) -> Choice:
         L, sizes = calibration.num_layers, calibration.sizes
         schedules = [Schedule.withdraw(K, L) for K in range(sizes.earliest_layer, L)] + [Schedule.full(L)]
         fitting = [schedule for schedule in schedules if sizes.fraction(schedule) <= budget]

@@ -57,12 +57,6 @@ def _parse(text: str) -> InputLimits:
         raise InvalidInputError(f"The environment variable {VARIABLE} is not what vispco writes. Unset it.") from error
 
 
-def check_regular(path: Path) -> None:
-    """Refuse a pipe, a device or a socket, which might never end."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise InvalidInputError(f"{path} is not a regular file. Give a file or a folder.")
-
-
 def open_inside(path: str, root: Path, *, allow_outside: bool) -> int | None:
     """A handle on a regular file inside of `root`; None if it is not one. Raises `OSError` if there is none."""
     if not allow_outside:

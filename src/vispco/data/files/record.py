@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import MAX_SIDE, InputLimits, check_regular
+from vispco.data.files.limits import MAX_SIDE, InputLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -237,7 +237,8 @@ class Records(Iterable["Record"]):
             )
         if not self.file.exists():
             raise InvalidInputError(f"{self.file} does not exist. Give the path of the data file.")
-        check_regular(self.file)
+        if not (self.file.is_file() or self.file.is_dir()):  # a pipe or a device might never end
+            raise InvalidInputError(f"{self.file} is not a regular file. Give a file or a folder.")
 
     @abstractmethod
     def _read(self) -> Iterator[Record | Skipped]:

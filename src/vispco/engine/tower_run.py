@@ -1,0 +1,167 @@
+"""`TowerRun`: which cells of some pictures are left as a cut vision tower runs, and what that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vispco.core.cut_layout import CutLayout
+from vispco.core.errors import InvalidInputError
+from vispco.core.layout import Array, ImageSizes, TokenLayout
+from vispco.cost.dimensions import Dimensions
+from vispco.engine.gather import merge
+from vispco.engine.vision import TokenVision
+from vispco.families.tower_shape import Segments, TowerShape
+from vispco.scorers.base import Scorer
+from vispco.scorers.context import Block, ScoringContext, VisionRecord
+
+
+@dataclass(eq=False)
+class TowerRun:
+    """One run of the tower on some pictures, by cells in the order of the tower.
+
+    order: the number of each cell in the prompt. counts: cells of each picture before each block, [I, blocks].
+    cells: int64 [n], those that are left. patches: where their patches were, in the tensors that the tower makes: [n * cell], or
+    [I, class tokens + n / I * cell] for towers of squares; None as long as nothing has left.
+    """
+
+    shape: TowerShape
+    grids: ImageSizes
+    order: Array
+    counts: Array
+    cells: Array
+    patches: Tensor | None = None
+    divided: dict[int, tuple[Array, Array]] = field(
+        default_factory=dict
+    )  # by block behind a cut: its cells, their groups
+    attention: dict[int, list[Tensor]] = field(
+        default_factory=dict
+    )  # by block before a cut: what patches received, [I, P]
+    seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
+    weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
+    passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
+    scoring: Array = field(init=False)  # int64 [I], FLOPs
+
+    def __post_init__(self) -> None:
+        self.sizes = np.array([t * h * w for t, h, w in self.grids])
+        self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
+        self.passed = np.full(len(self.order), self.shape.num_blocks)
+        self.scoring = np.zeros(len(self.grids), dtype=np.int64)
+
+    def merged(self, states: Tensor, into: Array) -> Tensor:
+        """Cells [n, cell, D] joined where `into` [n] says, patch by patch, each as heavy as the cells that it stands for."""
+        if self.weights is None:
+            self.weights = torch.ones(len(self.order), device=states.device)
+        own, target = self.weights[torch.from_numpy(self.cells)], torch.from_numpy(into).to(states.device)
+        joined = merge(states.flatten(1)[None], target[None], own[None])[0].view_as(states)
+        self.weights[torch.from_numpy(self.cells)] = torch.zeros_like(own).index_add(0, target, own)
+        return joined
+
+    def bias(self, start: int, number: int, batch: int) -> Tensor:
+        """The log of the sizes of patches [start, start + number) that are left, what is added to the logits: float [batch, number]."""
+        assert self.weights is not None  # noqa: S101 - asked by the caller
+        logs = self.weights[torch.from_numpy(self.cells)].log().repeat_interleave(self.shape.cell).view(batch, -1)
+        front = logs.new_zeros(batch, self.shape.class_tokens)
+        return torch.cat([front, logs], dim=1)[:, start : start + number]
+
+    @property
+    def places(self) -> Array:
+        """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
+        return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
+
+    def segments(self, number: int) -> Segments:
+        """The cells of each attention group of one picture, block by block; see `TowerShape.flops`."""
+        segments = self.shape.segments((self.grids[number],))
+        for block, (cells, groups) in self.divided.items():
+            inside = np.bincount(groups[self.picture[cells] == number])
+            segments[block] = inside[inside > 0].tolist()
+        return segments
+
+    def attention_flops(self, number: int, block: int) -> int:
+        """What reading the attention of one picture's patches in a block takes."""
+        shape = self.shape
+        lengths = [cells * shape.cell + shape.class_tokens for cells in self.segments(number)[block]]
+        rows = [1 if shape.class_tokens else length for length in lengths]
+        return sum(2 * row * length for row, length in zip(rows, lengths, strict=True)) * shape.heads * shape.head_dim
+
+    def flops(self, number: int) -> int:
+        """What the tower has spent on one picture, the choices included."""
+        segments = self.segments(number)
+        return self.shape.flops((self.grids[number],), segments=segments) + int(self.scoring[number])
+
+    def record(self) -> TokenVision:
+        """By visual token in the order of the prompt: 'passed', and 'spent', the picture's FLOPs at its first token."""
+        passed, spent = np.empty_like(self.passed), np.zeros(len(self.order), dtype=np.int64)
+        passed[self.order] = self.passed
+        spent[np.cumsum(self.sizes) - self.sizes] = [self.flops(number) for number in range(len(self.grids))]
+        return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
+
+
+def reads_attention(scorer: Scorer) -> bool:
+    """Whether a scorer inside the tower reads the attention of the block before."""
+    return bool(scorer.needs_vision.attention)
+
+
+@torch.no_grad()
+def choose_cells(
+    run: TowerRun,
+    block: int,
+    scorer: Scorer,
+    seen: tuple[Tensor, Tensor | None],
+    given: tuple[Array, Dimensions],
+) -> tuple[Array, Array | None]:
+    """Which of the cells that are left stay before a block, bool [n], and where each is merged into, int64 [n], None for nothing.
+
+    What the choices take is added to the run.
+
+    seen: mean states [n, D] of the cells, and the attention [n] that they receive. given: the cells that each picture has, [I], and
+    sizes with the tower's width as `hidden`.
+    """
+    (states, received), (left, sizes) = seen, given
+    keep, wanted, shown = np.ones(len(run.cells), dtype=bool), run.counts[:, block], run.sizes
+    picture, into = run.picture[run.cells], np.arange(len(run.cells))
+    for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
+        if few >= there:
+            continue
+        alike = np.flatnonzero((shown == size) & (left == there) & (wanted == few))  # pictures that are chosen together
+        own = [np.flatnonzero(picture == number) for number in alike]
+        rows: Array = np.stack([row[np.argsort(run.order[run.cells[row]])] for row in own])  # [G, m], as in the prompt
+        places = run.order[run.cells[rows]] - (np.cumsum(shown) - shown)[alike][:, None]
+        context = _context(tuple(run.grids[number] for number in alike), places, states[torch.from_numpy(rows)], few)
+        context.layer = block
+        attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
+        context.vision = VisionRecord(context.hidden, attention)
+        selection = scorer.select(context)
+        chosen = selection.keep.cpu().numpy()
+        if (chosen.sum(axis=1) != few).any():
+            raise InvalidInputError(
+                f"The scorer {scorer.name!r} kept {int(chosen[0].sum())} cells of a picture in the vision tower, where {few} are asked "
+                "for. Use one there that keeps as many as it is told, such as 'divprune'."
+            )
+        keep[rows] = chosen
+        if selection.merge is not None:
+            into[rows] = np.take_along_axis(rows, selection.merge.into.cpu().numpy(), axis=1)
+        run.scoring[alike] += scorer.tower_flops(there, few, sizes)
+        if received is not None:
+            run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
+    return keep, into if scorer.merges else None
+
+
+def _context(grids: ImageSizes, places: Array, states: Tensor, few: int) -> ScoringContext:
+    """The view of a scorer on some pictures of one size. places: of their live cells [G, m]; states: [G, m, D]; few: stay."""
+    number, size = len(grids), int(np.prod(grids[0]))
+    everything = np.ones((number, size), dtype=bool)
+    layout = TokenLayout(everything, everything, np.zeros(number, dtype=np.int64), states.device, grids)
+    if places.shape[1] < size:
+        there = np.zeros_like(everything)
+        np.put_along_axis(there, places, values=True, axis=1)
+        layout = CutLayout.of(layout, there.ravel().astype(np.int64), 1)
+    counts = torch.full((number,), few, device=states.device)
+    return ScoringContext(
+        *(0, layout, layout.is_visual_slot, counts, states, None, (few,) * number),
+        hidden=states,
+        memo={"visual_embeddings": states},
+    )

@@ -1,0 +1,293 @@
+"""The search for budgets of the whole prefill: tower settings are compared first, then the joint search runs on the best ones.
+
+A tower setting is the pixels with which pictures enter, and a cut inside the vision tower. Each budget gets one. Features are
+computed once for each setting and sample; the teacher sees whole pictures, once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+
+from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.runs import files
+from vispco.core.runs.run_folder import RunFolder
+from vispco.core.weights import hide_weight_bars
+from vispco.cost import Budget, BudgetWarning, Cost, Exact, Workload
+from vispco.families import family_of
+from vispco.pruner.configurations import level_of, text_floor
+from vispco.pruner.joint_predictor import JointPredictor
+from vispco.pruner.kernel_regression import saturating_loss
+from vispco.pruner.picture_setting import PictureSetting, tower_spent
+from vispco.pruner.planner_kinds import PREDICTOR
+from vispco.pruner.pruner import Pruner
+from vispco.pruner.pruner_spec import NAME, PrunerSpec
+from vispco.pruner.whole_planner import WholePlanner, entering_shares
+from vispco.scorers import Chain
+from vispco.search.joint.joint_table import measure_joint_table
+from vispco.search.joint.predictor_fit import fit_joint_predictor
+from vispco.search.joint.space import chain_shapes, joint_kernel
+from vispco.search.modes import SearchResult, SearchRun
+from vispco.search.objective import Objective
+from vispco.search.progress_bar import ProgressBar
+from vispco.search.shape_pool import measure_shapes, median_size
+from vispco.search.tower_batches import TowerBatches
+
+_LEAST_LEVEL, _MOST_LEVEL = 0.02, 0.95
+
+
+@dataclass(frozen=True)
+class TowerSpace:
+    """The tower settings that are compared, and how thoroughly.
+
+    scorers, blocks, keeps: of one cut; blocks are shares of the depth. pixels: shares of a picture's pixels, 1 included.
+    chains: of the language model, which stand for all of them. shapes: of each chain. samples: of the first comparison, and of
+    the second, in which the best `finalists` of each budget are, also with fewer pixels.
+    """
+
+    scorers: tuple[str, ...] = ("divprune",)
+    blocks: tuple[float, ...] = (0.2, 0.4, 0.6)
+    keeps: tuple[float, ...] = (0.7, 0.5, 0.35)
+    pixels: tuple[float, ...] = (1.0,)
+    chains: tuple[str, ...] = ("divprune+fastv", "fastv")
+    shapes: int = 4
+    samples: tuple[int, int] = (48, 128)
+    finalists: int = 3
+
+    def settings(self, num_blocks: int) -> list[PictureSetting]:
+        """The whole tower, smaller pictures, and cuts of whole pictures."""
+        places = dict.fromkeys(min(num_blocks - 1, round(share * num_blocks)) for share in self.blocks)
+        cuts = [
+            PictureSetting.cut_at(scorer, block, keep, num_blocks)
+            for scorer, block, keep in product(self.scorers, places, self.keeps)
+        ]
+        return [*(PictureSetting(share) for share in self.pixels), *cuts]
+
+
+@dataclass(frozen=True, eq=False)
+class WholePart:
+    """What was found for a budget: a tower setting, and a predictor of configurations of the language model under it.
+
+    shares: see `WholePlanner`. ranking: the settings that were compared and their loss, best first.
+    """
+
+    budget: Budget
+    setting: PictureSetting
+    predictor: JointPredictor
+    shares: tuple[float, float]
+    ranking: list[tuple[str, float]] = field(default_factory=list)
+
+    def planner(self, budget: Budget | None = None) -> WholePlanner:
+        """What is deployed, at its budget or another one."""
+        return WholePlanner(self.predictor, budget or self.budget, self.setting, self.shares)
+
+    def pruner(self, budget: Budget | None = None) -> Pruner:
+        """The same, on pictures that are read by the caller."""
+        planner = self.planner(budget)
+        return Pruner(planner.chain, planner, pixels=self.setting.pixels)
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A setting under comparison: its batches, and the language model's objective for each chain."""
+
+    setting: PictureSetting
+    batches: TowerBatches
+    objectives: dict[str, Objective]
+    losses: dict[Budget, float] = field(default_factory=dict)
+    known: dict[int, Any] = field(default_factory=dict)
+
+    def batch(self, place: int) -> Any:
+        """A batch with the layout that says what its tower spent; kept, it is measured at several budgets."""
+        if place not in self.known:
+            batch = self.batches[place]
+            self.known[place] = (batch, self.batches.layout(batch.encoded))
+        return self.known[place]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeResult(SearchResult):
+    """What was found for each budget of the whole prefill."""
+
+    parts: list[WholePart] = field(default_factory=list)
+
+    def facts(self) -> dict[str, Any]:
+        return {"parts": [{"budget": str(part.budget), "folder": f"part-{n}"} for n, part in enumerate(self.parts)]}
+
+    def planner(self, run: SearchRun, budget: float | str) -> WholePlanner:  # type: ignore[override]  # noqa: ARG002
+        return next(part.planner() for part in self.parts if part.budget == Budget.of(budget))
+
+    def save_parts(self, folder: RunFolder) -> None:
+        """A saved pruner for each budget."""
+        for entry, part in zip(self.facts()["parts"], self.parts, strict=True):
+            plan = {"kind": "whole", "setting": part.setting.to_dict(), "shares": part.shares, "folder": PREDICTOR}
+            chain, cost = part.predictor.chains[0], part.predictor.make_cost().to_dict()
+            spec = PrunerSpec(chain, plan, entry["budget"], cost, pixels=part.setting.pixels)
+            with hide_weight_bars(), folder.staging(entry["folder"]) as unfinished:
+                part.predictor.save_pretrained(unfinished / PREDICTOR)
+                files.write_json(unfinished / NAME, spec.to_dict())
+
+
+def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None) -> WholeResult:
+    """Find a setting of pictures and configurations of the language model for each budget of the run's spec."""
+    budgets = [Budget.of(budget) for budget in run.spec.whole]
+    space = space or TowerSpace(pixels=run.spec.pixels)
+    ranked = _compare(run, processor, space, budgets)
+    parts: dict[Budget, WholePart] = {}
+    for chosen in {id(each[0]): each[0] for each in ranked.values()}.values():
+        own = [budget for budget in budgets if ranked[budget][0] is chosen]
+        predictor, shares = _joint(run, chosen, own)
+        for budget in own:
+            ranking = [(each.setting.name, each.losses[budget]) for each in ranked[budget]]
+            parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
+    records = [
+        {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
+        for budget in budgets
+    ]
+    return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
+
+
+def _compare(
+    run: SearchRun, processor: Any, space: TowerSpace, budgets: Sequence[Budget]
+) -> dict[Budget, list[_Candidate]]:
+    """The best settings for each budget, best first: the finalists of the first comparison, on more samples."""
+    model, refused = run.objective.model, ""
+    known: dict[PictureSetting, _Candidate | None] = {}
+
+    def candidate(setting: PictureSetting) -> _Candidate | None:
+        """None for a setting that the model's tower or its processor refuses."""
+        nonlocal refused
+        if setting not in known:
+            try:
+                setting.check(model)
+                batches = TowerBatches(run.batches, processor, setting)  # type: ignore[arg-type]
+            except (UnsupportedModelError, InvalidInputError) as error:
+                known[setting], refused = None, str(error)
+            else:
+                objectives = {name: _objective(run, setting, name) for name in space.chains}
+                known[setting] = _Candidate(setting, batches, objectives)
+        return known[setting]
+
+    def ranked(settings: Sequence[PictureSetting], budget: Budget, samples: int) -> list[_Candidate]:
+        usable = [each for setting in settings if (each := candidate(setting)) is not None]
+        for each in usable:
+            each.losses[budget] = _loss(each, budget, samples, space)
+        return sorted(usable, key=lambda each: each.losses[budget])
+
+    first, found = space.settings(family_of(model).tower_shape(model).num_blocks), {}
+    for budget in budgets:
+        best = [each.setting for each in ranked(first, budget, space.samples[0])[: space.finalists]]
+        smaller = [replace(each, pixels=share) for each in best for share in space.pixels if each.pixels == 1.0]
+        found[budget] = ranked(list(dict.fromkeys([*best, *smaller])), budget, space.samples[-1])
+        names = ", then ".join(each.setting.name for each in found[budget][:2])
+        run.say(f"{budget.label}: of {len(known)} settings of pictures {names}")
+    if refused:
+        run.say(f"some settings of pictures were left out: {refused}")
+    return found
+
+
+def _objective(run: SearchRun, setting: PictureSetting, chain: str | Chain) -> Objective:
+    objective = run.objective.with_chain(setting.join(Chain.of(chain)))
+    objective.cost, objective.tower = Exact(objective.cost.dimensions), setting.retention
+    return objective
+
+
+def _loss(candidate: _Candidate, budget: Budget, samples: int, space: TowerSpace) -> float:
+    """The mean saturating loss of the best of a few shapes at a budget; infinite where tower and text are over it."""
+    kernel, best = joint_kernel(), np.inf
+    number = -(-min(samples, len(candidate.batches.samples)) // candidate.batches.batch_size)
+    entered = [candidate.batch(place) for place in range(number)]
+    cost = next(iter(candidate.objectives.values())).cost
+    shares = [torch.from_numpy(_entering_shares(cost, layout, budget.amount)) for _, layout in entered]
+    if float(torch.cat(shares).mean()) <= _floor([batch for batch, _ in entered], cost):
+        return float(np.inf)
+    for objective in candidate.objectives.values():
+        size = median_size([batch for batch, _ in entered])
+        pool = chain_shapes(objective, kernel, float(torch.cat(shares).mean()), size)
+        params = pool.params[pool.spread(space.shapes)]
+        kl = [
+            measure_shapes(objective, batch, kernel, params, share, warn=False)
+            for (batch, _), share in zip(entered, shares, strict=True)
+        ]
+        best = min(best, float(saturating_loss(torch.cat(kl, dim=1)).mean(1).min()))
+    return best
+
+
+def _entering_shares(cost: Cost, layout: Any, budget: float) -> Any:
+    """`vispco.pruner.whole_planner.entering_shares`, without its warning: a setting that is over a budget is not chosen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        return entering_shares(cost, layout, budget)
+
+
+def _floor(batches: Sequence[Any], cost: Cost) -> float:
+    floors = [text_floor(batch.num_text, batch.num_visual, cost) for batch in batches]
+    return float(torch.cat(floors).mean()) + 1e-3
+
+
+def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, tuple[float, float]]:
+    """The joint search under a setting, at the levels that its budgets come to."""
+    spec, setting, batches = run.spec, chosen.setting, chosen.batches
+    usable = [chain for chain in spec.chains or (spec.chain,) if setting.retention is None or not chain.needs_vision]
+    chains = [setting.join(chain) for chain in usable]
+    objective = _objective(run, setting, str(usable[0]))
+    entered = [chosen.batch(place) for place in range(min(8, len(batches)))]
+    levels = _levels(objective.cost, entered, budgets)
+    settings = replace(
+        spec.effort.joint,
+        levels=levels,
+        table_levels=(),
+        ranking_levels=(levels[len(levels) // 2],),
+        stage_ends=(),
+        seed=spec.seed,
+    )
+    total = settings.expected_passes(
+        len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
+    )
+    with ProgressBar(total, show=run.show, share=True) as bar:
+        table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
+    predictor, held_out = fit_joint_predictor(objective, table)
+    for level, kl in held_out.items():
+        run.say(
+            f"{setting.name}, level {level:.2f}: {table.best(level).name}, KL {kl.static:.3g}, {kl.predictor:.3g} by input"
+        )
+    return predictor, _shares(objective.cost, entered)
+
+
+def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tuple[float, ...]:
+    """Levels that serve the budgets: the median of the samples, and for a mean budget some around it."""
+    found: set[float] = set()
+    for budget in budgets:
+        own = np.concatenate(
+            [
+                level_of(
+                    _entering_shares(cost, layout, budget.amount), text_floor(batch.num_text, batch.num_visual, cost)
+                )
+                for batch, layout in entered
+            ]
+        )
+        middle = float(np.median(own))
+        ends = [float(np.quantile(own, share)) for share in (0.1, 0.9)]
+        factors = (0.3, 0.55, 1.0, 1.6, 2.5) if budget.is_mean else (1.0,)
+        found |= {middle * factor for factor in factors} | ({*ends} if ends[1] > 1.5 * ends[0] else set())
+    return tuple(sorted({round(min(_MOST_LEVEL, max(_LEAST_LEVEL, level)), 2) for level in found}))
+
+
+def _shares(cost: Any, entered: Sequence[Any]) -> tuple[float, float]:
+    """Means over samples of what the tower spends, and of the language model on what enters, of the whole prefill."""
+    spent, language = [], []
+    for _, layout in entered:
+        tower, whole = layout.whole_pictures
+        text, visual = torch.tensor(layout.num_prompt), torch.tensor(layout.num_visual)
+        full, own = (
+            cost.full(Workload(text, n, "entry", 0)).double().numpy() for n in (torch.from_numpy(whole), visual)
+        )
+        spent.append(tower_spent(layout) / (tower + full))
+        language.append(own / (tower + full))
+    return float(np.concatenate(spent).mean()), float(np.concatenate(language).mean())
