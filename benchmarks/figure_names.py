@@ -19,6 +19,7 @@ TITLES = {
     "mutants": "Faults that the tests notice",
     "methods": "Published methods",
     "overhead": "Operations",
+    "paper": "The paper in one command",
     "predictor": "The predictor",
     "prefill": "Prefill",
     "protocol": "Protocols",
@@ -28,6 +29,7 @@ TITLES = {
     "selection": "Greedy choices",
     "serving": "Under load",
     "several": "Several pictures and videos",
+    "smol": "A pre-trained language model that sees",
     "sweep": "Sweeps",
     "time": "Time",
     "vllm": "Inside vLLM",
@@ -35,6 +37,22 @@ TITLES = {
 }
 
 NAMES: dict[str, dict[str, str]] = {
+    "paper": {
+        "minutes": "minutes of `vispco paper tiny-qwen` with its defaults, by the clock",
+        "processor_minutes": "minutes of one core that it takes",
+        "gain": "points of VisPCO over sampled configurations at {} % of the FLOPs, {}",
+        "multi_step_over_single": "points of multi-step curves over a single layer at {} %, {}",
+    },
+    "smol": {
+        "accuracy": "accuracy of `smol` on fresh test items",
+        "accuracy_reworded": "the same with longer wordings of the questions",
+        "blank": "the same with blank pictures",
+        "laws_broken": "laws that do not hold with its weights",
+        "ttft_vs_implied": "speed-up to the first token over what FLOPs imply, at {} %",
+        "hypervolume_vs_grid": "hypervolume over that of the single-layer grid, {}",
+        "cost_vs_grid": "FLOPs of the search over those of the grid, {}",
+        "budget_violations": "samples above their budget",
+    },
     "house": {
         "lines": "lines of Python in the package",
         "public_names": "functions and classes without an underscore",

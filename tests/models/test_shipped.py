@@ -58,8 +58,14 @@ def test_a_model_trained_at_many_sizes_reads_smaller_pictures():
 
 
 def test_all_weights_together_are_small():
-    size = sum(file.stat().st_size for file in shipped_models.WEIGHTS.rglob("*") if file.is_file())
-    assert size <= 24 * 2**20
+    def size(*names):
+        return sum(
+            f.stat().st_size for name in names for f in (shipped_models.WEIGHTS / name).rglob("*") if f.is_file()
+        )
+
+    assert size(*shipped_models.NAMES) <= 24 * 2**20
+    assert size("smol") <= 12 * 10**6  # beside its language model, which is not shipped
+    assert {folder.name for folder in shipped_models.WEIGHTS.iterdir()} <= set(shipped_models.LOADABLE)
 
 
 @pytest.fixture

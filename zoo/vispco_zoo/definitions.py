@@ -26,6 +26,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from vispco.core.errors import UnknownNameError
 from vispco_zoo.initialization import initialize
+from vispco_zoo.smol import build_smol, build_smol_image_processor
 from vispco_zoo.tokenizer import (
     CHATML,
     END,
@@ -228,6 +229,7 @@ class Definition:
     visual_tokens: str
     processor_options: dict[str, Any] = field(default_factory=dict)
     video_processor_class: str = ""
+    pretrained: bool = False  # its weights are left as they are built
 
 
 _QWEN = Definition(
@@ -257,6 +259,9 @@ DEFINITIONS = {
         video_processor_class="Qwen3VLVideoProcessor",
     ),
     "tiny-deep": replace(_QWEN, build=lambda: _qwen(num_layers=36)),
+    "smol": Definition(
+        build_smol, build_smol_image_processor, "SmolVLMProcessor", "100", {"image_seq_len": 100}, pretrained=True
+    ),
 }
 
 
@@ -278,7 +283,8 @@ def build_model(name: str, seed: int = 0) -> PreTrainedModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = kind.build()
-        initialize(model)
+        if not kind.pretrained:
+            initialize(model)
     marks = markup(model.config.model_type)
     model.generation_config.eos_token_id = token_ids(marks)[marks.end]
     model.generation_config.pad_token_id = token_ids(marks)[marks.pad]

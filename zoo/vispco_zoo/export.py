@@ -16,9 +16,12 @@ from vispco.data.dataset import dataset
 from vispco.models.answers import accuracy, with_pixels
 from vispco.models.processor import load_processor
 from vispco.models.shipped import CARD
+from vispco.models.smol import join
 from vispco_zoo.definitions import build_image_processor, definition
 from vispco_zoo.layer_removal import KL, POINTS, measure_layer_removal
+from vispco_zoo.smol import write_parts
 from vispco_zoo.tokenizer import build_tokenizer
+from vispco_zoo.wordings import reworded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +38,14 @@ def save_model(name: str, model: Any, folder: Path) -> None:
     """Configuration, half-precision weights, tokenizer and image processor, under the names that a hub model has."""
     kind = definition(name)
     folder.mkdir(parents=True, exist_ok=True)
-    model.to(torch.float16).save_pretrained(folder)
-    model.to(torch.float32)
-    build_tokenizer(name).save_pretrained(folder)
+    if kind.pretrained:  # the language model and its tokenizer are fetched, not shipped
+        write_parts(model, folder)
+    else:
+        model.to(torch.float16).save_pretrained(folder)
+        model.to(torch.float32)
+        build_tokenizer(name).save_pretrained(folder)
+        _edit(folder / "tokenizer_config.json", processor_class=kind.processor_class)
     build_image_processor(name).save_pretrained(folder)
-    _edit(folder / "tokenizer_config.json", processor_class=kind.processor_class)
     _edit(folder / "preprocessor_config.json", processor_class=kind.processor_class)
     if kind.video_processor_class:
         shutil.copy(folder / "preprocessor_config.json", folder / "video_preprocessor_config.json")
@@ -108,8 +114,12 @@ def export(trainer: Any, folder: Path, *, limit: int | None = None) -> dict[str,
 
 def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
     """The facts of the card: how the model was made, and what the saved weights can do."""
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
-    processor = load_processor(folder)
+    pretrained, whole = definition(trainer.name).pretrained, folder
+    if pretrained:
+        whole = trainer.out / "joined"
+        join(folder, whole)
+    model = AutoModelForImageTextToText.from_pretrained(whole, dtype=torch.float32).eval()
+    processor = load_processor(whole)
     samples = dataset("test", limit=limit)[:]
 
     def scores(given: Sequence[Sample], **options: Any) -> dict[str, float]:
@@ -130,6 +140,9 @@ def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
         "accuracy": scores(samples),
         "blank": scores(samples, blank=True),
     }
+    if pretrained:
+        facts["reworded"] = scores(reworded(samples))
+        facts["progress"] = vars(trainer.progress)
     if trainer.plan.resampled:
         facts["fewer_pixels"] = {f"{share:g}": scores(with_pixels(samples, share)) for share in FEWER_PIXELS}
     if trainer.plan.growth is not None:  # do the added layers do anything?

@@ -17,8 +17,9 @@ from vispco.core.errors import VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.data.dataset import TASKS, random_for
-from vispco.models.shipped import load
-from vispco_zoo.definitions import build_image_processor, build_model
+from vispco.models import smol
+from vispco.models.shipped import CARD, load
+from vispco_zoo.definitions import build_image_processor, build_model, definition
 from vispco_zoo.initialization import grow, scale_branches
 from vispco_zoo.layer_removal import removal_penalty
 from vispco_zoo.muon import Muon
@@ -33,9 +34,10 @@ from vispco_zoo.packed_batch import (
     visual_tokens,
 )
 from vispco_zoo.recipe import Recipe, recipe
+from vispco_zoo.smol import read_parts
 from vispco_zoo.token_labels import TokenLabelHeads
 from vispco_zoo.tokenizer import markup, token_ids
-from vispco_zoo.training_scenes import examples, resample, tower_examples
+from vispco_zoo.training_scenes import examples, resample, reword_questions, tower_examples
 from vispco_zoo.training_state import SMOOTH, TrainingProgress
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
 DEEPSTACK_WEIGHT = 0.3  # of the labels of each DeepStack level
 STRIDE = 13  # from the layer that a step leaves out to that of the next step
 POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
-TOWERS = ("model.visual.", "model.vision_tower.", "model.multi_modal_projector.", "dense.")
+TOWERS = ("model.visual.", "model.vision_", "model.multi_modal_projector.", "model.connector.", "dense.")
 
 
 class ModelTrainer:
@@ -64,10 +66,12 @@ class ModelTrainer:
             torch.manual_seed(seed)
             embed, width = self.model.get_input_embeddings(), self.model.config.text_config.hidden_size
             ids = token_ids(markup(self.model.config.model_type))
-            self.heads = TokenLabelHeads(embed, width, codes=self.plan.codes, ids=ids)
+            self.heads = TokenLabelHeads(
+                embed, width, codes=self.plan.codes, ids=ids, named_codes=self.plan.named_codes
+            )
         self.pack = Packer(self.model, build_image_processor(name))
         heads = {f"dense.{name}": p for name, p in self.heads.named_parameters() if p.requires_grad}
-        named = dict(self.model.named_parameters()) | heads
+        named = {name: p for name, p in self.model.named_parameters() if p.requires_grad} | heads
         self.parameters: dict[str, nn.Parameter] = named
         self.optimizer = Muon(named.items(), dtype=torch.bfloat16 if self.plan.bfloat16 else torch.float32)
         self.progress = TrainingProgress()
@@ -106,6 +110,8 @@ class ModelTrainer:
             else:
                 weights, level = self._mix
                 given = examples(rng, POOL * pictures, weights, level, plan.questions, plan.round_at(first))
+            if plan.reworded:
+                given = [reword_questions(rng, example, plan.reworded) for example in given]
             if plan.resampled:
                 given = [resample(rng, example, plan.resampled, plan.scales) for example in given]
             given.sort(key=lambda example: example.image.width * example.image.height)
@@ -192,6 +198,20 @@ class ModelTrainer:
         self.progress = TrainingProgress(**state["progress"])
         self._mix = tuple(state["mix"])
         self.optimizer.load(tensors, self.progress.step)
+        return True
+
+    def start_from_shipped(self) -> bool:
+        """Put the shipped parts of a pre-trained model into this one, at the step that they were trained to.
+
+        The optimizer's momentum is not shipped: it starts anew.
+        """
+        if not definition(self.name).pretrained or not (smol.PARTS / CARD).is_file():
+            return False
+        card = json.loads((smol.PARTS / CARD).read_text())
+        self._check({"name": card["name"], "seed": card["seed"], "plan": card["recipe"], "progress": card["progress"]})
+        read_parts(self.model, smol.PARTS)
+        self.progress = TrainingProgress(**card["progress"])
+        self._mix = (self.weights(), self.progress.level)
         return True
 
     def _check(self, state: dict[str, Any]) -> None:

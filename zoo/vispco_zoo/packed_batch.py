@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from vispco_zoo.token_labels import token_labels
-from vispco_zoo.tokenizer import CHATML, PLAIN, Markup, build_tokenizer, markup, token_ids
+from vispco_zoo.tokenizer import CHATML, PLAIN, SMOL, Markup, build_tokenizer, markup, token_ids
 
 if TYPE_CHECKING:
     from vispco_zoo.training_scenes import TrainingExample
@@ -79,9 +79,9 @@ def encode(text: str, marks: Markup = PLAIN) -> tuple[int, ...]:
     return tuple(_tokenizer(marks)(text, add_special_tokens=False)["input_ids"])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _tokenizer(marks: Markup) -> Any:
-    return build_tokenizer("tiny-qwen3" if marks is CHATML else "tiny-qwen")
+    return build_tokenizer("smol" if marks is SMOL else "tiny-qwen3" if marks is CHATML else "tiny-qwen")
 
 
 class Packer:
@@ -276,7 +276,7 @@ def answers(model: Any, batch: PackedBatch, features: Levels) -> tuple[Tensor, T
     """Logits [A, V], targets [A] and question numbers [A] of every answer token of the batch."""
     embedded = model.get_input_embeddings()(batch.input_ids)
     where = batch.input_ids == model.config.image_token_id
-    embedded = embedded.masked_scatter(where.unsqueeze(-1), features[0])
+    embedded = embedded.masked_scatter(where.unsqueeze(-1), features[0].to(embedded.dtype))
     extra: dict[str, Any] = (
         {"visual_pos_masks": where, "deepstack_visual_embeds": list(features[1:])} if len(features) > 1 else {}
     )
@@ -286,7 +286,7 @@ def answers(model: Any, batch: PackedBatch, features: Levels) -> tuple[Tensor, T
     if batch.sliding is not None:
         mask = {"full_attention": batch.mask, "sliding_attention": batch.sliding}
     positions = batch.position_ids if model.config.model_type.startswith("qwen") else batch.position_ids[0]
-    hidden = model.model.language_model(
+    hidden = model.get_decoder()(
         inputs_embeds=embedded, attention_mask=mask, position_ids=positions, use_cache=False, **extra
     ).last_hidden_state
     keep = batch.targets != IGNORE

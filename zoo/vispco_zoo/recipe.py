@@ -62,6 +62,7 @@ class Recipe:
     tower: float = 0.1  # share of the rate that the tower moves by after the warm-up; 0: it is fixed
     decay: float = 0.35  # last share of each stage, in which the rate falls to zero
     codes: bool = False  # fixed codes for all labels of visual tokens, not only for words
+    named_codes: bool = False  # half of a code is the embedding of a word that means the same
     clip: float = 1.0
     polish: int = 0  # steps of each round of the last stage
     polish_rate: float = 1e-3  # at the beginning of a round; it falls to zero
@@ -71,6 +72,7 @@ class Recipe:
     smoothing: float = 0.0  # share of the target probability that is spread over the whole vocabulary
     resampled: float = 0.0  # share of the pictures that are scaled after they were drawn
     scales: tuple[float, float] = (0.5, 1.6)  # least and greatest factor of their sides
+    reworded: float = 0.0  # share of the questions that are asked in a longer wording
     bfloat16: bool = False  # products of matrices in bfloat16, weights in float32: half the time on CPUs that have it
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,6 +157,19 @@ RECIPES = {
         polish=700,
         rounds=(Round(1.4, crowds=0.6, tower=0.4),),
         resampled=0.5,
+        bfloat16=True,
+    ),
+    "smol": Recipe(
+        steps=4000,
+        warmup=300,
+        pictures=4,
+        questions=12,
+        warmup_rate=1e-3,
+        rate=2e-3,
+        tower=0.0,
+        codes=True,
+        named_codes=True,
+        reworded=0.5,
         bfloat16=True,
     ),
     "tiny-deep": Recipe(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vispco.data.scene import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADERS, SHAPES
-from vispco_zoo.tokenizer import token_ids
+from vispco_zoo.tokenizer import CODE_WORDS, token_ids
 
 if TYPE_CHECKING:
     from vispco.data.scene import Mark, Scene
@@ -86,8 +86,19 @@ class TokenLabelHeads(nn.Module):
     model then only has to match like with like.
     """
 
-    def __init__(self, embed: nn.Module, width: int, *, codes: bool = False, ids: dict[str, int] | None = None) -> None:
-        """`codes`: the other fields, too, are written in fixed vectors of a word's length, so that none drowns."""
+    def __init__(
+        self,
+        embed: nn.Module,
+        width: int,
+        *,
+        codes: bool = False,
+        ids: dict[str, int] | None = None,
+        named_codes: bool = False,
+    ) -> None:
+        """`codes`: the other fields, too, are written in fixed vectors of a word's length, so that none drowns.
+
+        named_codes: half of such a vector is the embedding of a word that means the same.
+        """
         super().__init__()
         ids = token_ids() if ids is None else ids
         with torch.no_grad():
@@ -100,17 +111,26 @@ class TokenLabelHeads(nn.Module):
         self.head = nn.Linear(width, sum(self.free.values()))
         if codes:
             self.norm = nn.Identity()
-            self._fix(float(torch.cat(words).std()))
+            named = {}
+            if named_codes:
+                named = {field: embed(torch.tensor([ids[w] for w in names])) for field, names in CODE_WORDS.items()}
+            self._fix(float(torch.cat(words).std()), named)
 
     @torch.no_grad()
-    def _fix(self, deviation: float) -> None:
-        """Random weights that stay as they are; "nothing" is the zero vector with the margin of a missing word."""
+    def _fix(self, deviation: float, named: dict[str, Tensor]) -> None:
+        """Random weights that stay as they are; "nothing" is the zero vector with the margin of a missing word.
+
+        named: embeddings [classes that show something, D] that fields are mixed with.
+        """
         weight = torch.randn(self.head.weight.shape, generator=torch.Generator().manual_seed(0)) * deviation
         bias = torch.zeros(len(weight))
         start = 0
         for field, count in self.free.items():
             if field not in ("x", "y"):
                 weight[start], bias[start] = 0.0, 4.0
+            if field in named:
+                part = weight[start + count - len(named[field]) : start + count]
+                part.add_(named[field]).mul_(0.5**0.5)
             start += count
         self.head.weight.copy_(weight * self.scale)
         self.head.bias.copy_(bias)

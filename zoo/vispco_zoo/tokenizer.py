@@ -5,13 +5,16 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
-from vispco.data.scene import COLORS, SHAPES
+from vispco.data.scene import COLORS, COLUMN_HEADERS, ROW_HEADERS, SHAPES
+from vispco.models import smol
+from vispco_zoo.smol import language_model
 
 PAD, UNKNOWN, END, USER, ASSISTANT, IMAGE, IMAGE_START, IMAGE_END, VIDEO = SPECIAL = (
     "<pad>",
@@ -101,14 +104,39 @@ CHATML = Markup(  # as Qwen writes it
 )
 
 
+CODE_WORDS = {  # words that mean what a label says, for a language model that knows words
+    "row": tuple(ROW_HEADERS),
+    "column": tuple(COLUMN_HEADERS),
+    "index": ("first", "second", "third", "fourth"),
+    "size": ("tiny", "small", "medium", "large", "huge"),
+    "x": ("left", "left", "center", "center", "right", "right"),
+    "y": ("top", "top", "center", "center", "bottom", "bottom"),
+}
+SMOL = Markup(  # SmolLM2's vocabulary, in which "Ċ" is the newline; a picture as SmolVLM writes it
+    special=(),
+    pad="<|im_end|>",
+    end="<|im_end|>",
+    image=smol.IMAGE,
+    image_start=smol.GLOBAL,
+    image_end=smol.BETWEEN,
+    video="",
+    opening=("<|im_start|>", "user", "Ċ", smol.BETWEEN),
+    reply=("<|im_end|>", "Ċ", "<|im_start|>", "ass", "istant", "Ċ"),
+)
+
+
 def markup(model_type: str) -> Markup:
     """The markup of a class of models, by the `model_type` of its configuration."""
-    return CHATML if model_type == "qwen3_vl" else PLAIN
+    return {"qwen3_vl": CHATML, "smolvlm": SMOL}.get(model_type, PLAIN)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def token_ids(marks: Markup = PLAIN) -> dict[str, int]:
-    """Token to number, of the whole vocabulary."""
+    """Token to number, of the whole vocabulary; of SmolLM2's, a word of the tasks has the number it has inside a text."""
+    if marks is SMOL:
+        found: dict[str, int] = language_model()[1].get_vocab()
+        words = {*WORDS, *string.ascii_lowercase, *chain(*CODE_WORDS.values())}
+        return found | {word: found[f"Ġ{word}"] for word in words if f"Ġ{word}" in found}
     characters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
     continued = [f"##{character}" for character in characters]
     names = dict.fromkeys((*marks.special, *marks.words, *WORDS, *characters, *continued))
@@ -157,6 +185,8 @@ PLACEHOLDERS = {
 
 def build_tokenizer(name: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a shipped model; they differ in their chat template, and in the special tokens that it writes."""
+    if name == smol.NAME:
+        return language_model()[1]
     marks = CHATML if name == "tiny-qwen3" else PLAIN
     core = Tokenizer(WordPiece(token_ids(marks), unk_token=UNKNOWN, max_input_chars_per_word=64))
     core.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])

@@ -30,7 +30,7 @@ def train(
     limit: int | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train a shipped model from scratch and save it in `out`, with its card, whose facts are returned.
+    """Train a shipped model and save it in `out`, with its card, whose facts are returned.
 
     The run itself lives in `out`.run: a checkpoint every minute and a half, from which the same call continues after a
     kill, and the curve. `steps` is for trials: a number in place of the recipe's, without its last stretch.
@@ -43,8 +43,8 @@ def train(
     with folder.claim("zoo train", {"name": name, "seed": seed}):
         folder.declare(*FILES)
         trainer = ModelTrainer(name, folder.path, seed=seed, plan=plan)
-        if resume:
-            trainer.resume()
+        if resume and not trainer.resume():
+            trainer.start_from_shipped()
 
         def on_step(progress: TrainingProgress) -> None:
             if report is not None:

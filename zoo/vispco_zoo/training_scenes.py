@@ -15,6 +15,7 @@ from PIL.Image import Resampling
 from vispco.data.dataset import SPLITS, TASKS, compose
 from vispco.data.scene import COLORS, DIGITS, LETTERS, SHAPES, Board, Mark, draw, ink_on, picture_size, tint
 from vispco.data.tasks import board, how_many
+from vispco_zoo.wordings import reword
 
 if TYPE_CHECKING:
     from random import Random
@@ -90,6 +91,12 @@ def resample(
     image = example.image
     size = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
     return replace(example, image=image.resize(size, Resampling.BICUBIC))
+
+
+def reword_questions(rng: Random, example: TrainingExample, share: float) -> TrainingExample:
+    """The example with longer wordings of a share of its questions."""
+    asked = [(t, reword(q, rng) if rng.random() < share else q, a) for t, q, a in example.questions]
+    return replace(example, questions=tuple(asked))
 
 
 def compose_crowd(rng: Random, difficulty: float) -> tuple[Scene, list[Question]]:

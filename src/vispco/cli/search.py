@@ -35,6 +35,13 @@ def search(
     test: Annotated[int, typer.Option(min=1, help="Test items of each task, for the frontier's accuracies.")] = 32,
     settings: PresetOptions,
     examples: Annotated[int, typer.Option(min=0, help="Pictures with surviving tokens for the page.")] = 6,
+    memory: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="GiB for batches and what is kept of the unpruned model [half of what is free]"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what the default search would take, and search nothing.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Find the schedule on the Pareto frontier for each budget.
@@ -56,9 +63,18 @@ def search(
 
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
+    if dry_run:
+        _print_bill(model, json=json)
+        return
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
     from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.evaluation.frontier_tables import cheapest_near, points_table, tasks_table, verdict  # noqa: PLC0415
+    from vispco.evaluation.frontier_tables import (  # noqa: PLC0415
+        cheapest_near,
+        points_table,
+        search_verdict,
+        tasks_table,
+        verdict,
+    )
     from vispco.evaluation.leaderboard import LeaderboardEntry  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
@@ -101,6 +117,7 @@ def search(
             directory=folder,
             test=questions,
             facts={**about_run, "model": model.name, "data": about, "tasks": tasks},
+            memory=None if memory is None else round(memory * 2**30),
             show=draws_bars(),
             say=say,
         )
@@ -124,6 +141,8 @@ def search(
             {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
         )
         typer.echo(fill_lines(verdict(frontier, unpruned, options.cost), sys.stdout))
+        for line in search_verdict(frontier).splitlines():
+            typer.echo(fill_lines(line, sys.stdout))
         best = cheapest_near(frontier, unpruned.accuracy, options.cost)  # the budget that the verdict is about
         middle = fractions[len(fractions) // 2] if best is None else best.provenance["budget"]
         asked_for = dict(zip(fractions, spec.whole, strict=False)).get(middle, f"{middle:g}")
@@ -132,6 +151,17 @@ def search(
             f"vispco evaluate {model.name} --pruner {folder.path} --budget {asked_for}",
             f"vispco report {folder.path}",
         )
+
+
+def _print_bill(model: ModelSpec, *, json: bool) -> None:
+    """What the default search of a model takes, from its config alone: FLOPs, hours, memory."""
+    from vispco.models.model_source import read_config, read_preprocessor  # noqa: PLC0415
+    from vispco.timing.estimates import DescribeSettings, describe  # noqa: PLC0415
+    from vispco.timing.tables import search_bill  # noqa: PLC0415
+
+    data = describe(read_config(model.name), model.name, DescribeSettings(), read_preprocessor(model.name))
+    bill = {"model": model.name, **data["estimates"]["joint_search"], "machine": data["estimates"]["machine"]}
+    show(bill, as_json=json, table=f"{model.name}: {search_bill(data)}")
 
 
 def export(

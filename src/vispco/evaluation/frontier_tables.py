@@ -66,6 +66,25 @@ def verdict(frontier: Frontier, unpruned: Evaluation, cost: str) -> str:
     return f"{found}." if paired is None else f"{found}: {paired.sentence}."
 
 
+def search_verdict(frontier: Frontier) -> str:
+    """At which budgets a search gained more than noise over the best selector without one; empty where that was not asked."""
+    compared = [point for point in frontier.points if "without_search" in point.provenance]
+    parts = []
+    for point in sorted(compared, key=lambda each: float(each.provenance["budget"])):
+        about, gain = (
+            point.provenance["without_search"],
+            point.accuracy - point.provenance["without_search"]["accuracy"],
+        )
+        noise = about.get("within_noise", True)
+        simplest = f"{about['selector']} alone before the language model" if noise or gain < 0 else "what was searched"
+        interval = f" [{100 * about['low']:+.1f}, {100 * about['high']:+.1f}]" if "low" in about else ""
+        parts.append(
+            f"{point.provenance['budget']:.0%}: {100 * gain:+.1f} points{interval} over {about['selector']}; "
+            f"simplest within noise: {simplest}"
+        )
+    return "\n".join(["Against the best single selector without a search, on the same items:", *parts]) if parts else ""
+
+
 def cheapest_near(frontier: Frontier, unpruned: float, cost: str) -> Point | None:
     """The cheapest point that stays within two points of the unpruned accuracy; None where none does."""
     near = [point for point in frontier.points if point.accuracy >= unpruned - _WITHIN]

@@ -163,9 +163,9 @@ def weights_digest(model: str) -> str | None:
 
     A model that was trained again under the same name is another model.
     """
-    from vispco import models as zoo  # noqa: PLC0415
+    from vispco.models import shipped  # noqa: PLC0415
 
-    folder = zoo.path(model) if model in zoo.names() else Path(model).expanduser()
+    folder = shipped.path(model) if model in shipped.LOADABLE else Path(model).expanduser()
     files = sorted([*folder.glob("config.json"), *folder.glob("*.safetensors")])
     return digest(files) if files else None
 

@@ -49,12 +49,13 @@ def load(
 
     from vispco import models as zoo  # noqa: PLC0415
     from vispco.models.processor import JoinedProcessor, load_processor  # noqa: PLC0415
+    from vispco.models.shipped import LOADABLE, WEIGHTS, verify  # noqa: PLC0415
 
-    shipped = str(name) in zoo.names()
+    shipped = str(name) in LOADABLE
     on_hub = str(name).startswith(HUB)
     name = str(name).removeprefix(HUB) if on_hub else name
     if shipped:
-        zoo.shipped.verify(zoo.path(str(name)))
+        verify(WEIGHTS / str(name))
     source = zoo.path(str(name)) if shipped else name
     if not shipped and not on_hub:
         check_source(source)

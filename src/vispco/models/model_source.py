@@ -27,7 +27,7 @@ def check_source(source: str | Path) -> None:
     if not text.strip():
         raise InvalidInputError("The model's name is empty. Give a shipped model, a folder or a hub id.")
     folder = Path(text).expanduser()
-    if text in names or text.startswith(HUB):
+    if text in shipped.LOADABLE or text.startswith(HUB):
         return
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -44,7 +44,11 @@ def check_source(source: str | Path) -> None:
 def _check_config_source(model: str, also: Iterable[str] = ()) -> None:
     """Refuse a path that is not there, with the nearest name. also: further names to suggest."""
     names = shipped.names()
-    if model not in names and not Path(model).exists() and (_looks_like_a_path(model) or model.endswith(".json")):
+    if (
+        model not in shipped.LOADABLE
+        and not Path(model).exists()
+        and (_looks_like_a_path(model) or model.endswith(".json"))
+    ):
         raise LoadError(
             f"{model} does not exist. Give a shipped model ({', '.join(names)}), a folder, a hub id (owner/name), or a "
             f"config.json.{did_you_mean(model, [*names, *also])}"
@@ -87,7 +91,7 @@ def read_preprocessor(model: str) -> dict[str, Any]:
 
 def _source_of(model: str) -> str | Path:
     """Where a model's files are: the folder of a shipped one, else what was given."""
-    return shipped.path(model) if model in shipped.names() else model
+    return shipped.path(model) if model in shipped.LOADABLE else model
 
 
 def model_names(incomplete: str) -> list[str]:

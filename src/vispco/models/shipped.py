@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import UnknownNameError, VispcoError
 from vispco.core.runs import files
+from vispco.models import smol
 
 if TYPE_CHECKING:
     import torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 MEASURED = ("tiny-qwen", "tiny-llava", "tiny-gemma")  # those that the figures of the benchmarks are about
 ONE_OF_EACH_CLASS = (*MEASURED, "tiny-qwen3")
 NAMES = (*ONE_OF_EACH_CLASS, "tiny-deep")  # the shipped models, the most used first
+LOADABLE = (*NAMES, smol.NAME)  # with the one whose language model is fetched
 WEIGHTS = Path(__file__).parent / "weights"
 CARD = "card.json"
 
@@ -30,9 +32,9 @@ def names() -> list[str]:
 
 def path(name: str) -> Path:
     """The folder of a shipped model, as `from_pretrained` takes it."""
-    if name not in NAMES:
-        raise UnknownNameError("model", name, list(NAMES))
-    return WEIGHTS / name
+    if name not in LOADABLE:
+        raise UnknownNameError("model", name, list(LOADABLE))
+    return smol.folder() if name == smol.NAME else WEIGHTS / name
 
 
 def verify(folder: Path) -> None:

@@ -19,7 +19,7 @@ from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
-from vispco.pruner.configurations import text_floor
+from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
@@ -28,8 +28,10 @@ from vispco.pruner.mean_controller import MeanController, MultiplierLadder
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
+from vispco.scorers.mixture import batch_kind
 
 _MAX_CACHED_PLANS = 1 << 16
+_NO_CONFIGURATION = 10.0  # the loss of a level that a kind of chains has none for; more than any
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +235,27 @@ class JointPlanner:
         return np.stack([self._floors[key] for key in keys])
 
     def _used_chains(self) -> list[int]:
-        """Numbers of the chains that are used, of one kind of site (that of most configurations)."""
-        places = self.predictor.kept.nonzero()[:, 0]
-        numbers = sorted({int(self.predictor.chain[place]) for place in places})
-        kinds: dict[frozenset[str], list[int]] = {}
-        for number in numbers:
-            kinds.setdefault(frozenset(s.site for s in self.chains[number].scorers), []).append(number)
-        return max(kinds.values(), key=len)
+        """Numbers of the chains that are used, of one kind that shares a batch: the one with the least loss.
+
+        A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
+        """
+        levels, loss = as_array(self.known.level), as_array(self.predictor.memory.kl.mean(0))
+        served = dict.fromkeys(self.known.levels, 1)
+        if not self.budget.is_mean and self.budget.kind == "flops":
+            sizes = self.predictor.sizes.cpu()
+            floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
+            nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
+            served = {level: int((nearest == level).sum()) for level in self.known.levels}
+        numbers: dict[object, set[int]] = {}
+        least: dict[object, dict[float, float]] = {}
+        for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
+            number, level = int(self.predictor.chain[place]), float(levels[place])
+            kind = batch_kind(self.chains[number])
+            numbers.setdefault(kind, set()).add(number)
+            own = least.setdefault(kind, {})
+            own[level] = min(own.get(level, np.inf), float(loss[place]))
+
+        def lost(kind: object) -> float:
+            return sum(count * least[kind].get(level, _NO_CONFIGURATION) for level, count in served.items())
+
+        return sorted(numbers[min(numbers, key=lost)])

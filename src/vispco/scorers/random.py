@@ -22,9 +22,8 @@ class Random(Scorer):
         self.seed = seed
 
     def score(self, context: ScoringContext) -> Tensor:
-        if "random" not in context.memo:
+        def draw() -> Tensor:
             generator = torch.Generator().manual_seed(self.seed)
-            draws = torch.rand(context.live.shape[1], generator=generator)
-            context.memo["random"] = draws.to(context.live.device)
-        scores: Tensor = context.memo["random"].expand_as(context.live)
-        return scores
+            return torch.rand(context.live.shape[1], generator=generator).to(context.live.device)
+
+        return context.once("random", draw).expand_as(context.live)

@@ -26,10 +26,8 @@ class Uniform(Scorer):
 
     def score(self, context: ScoringContext) -> Tensor:
         """The share of its picture's live tokens that stand before a token in the order; the least is kept first."""
-        if "uniform" not in context.memo:
-            grid = Grid.of(context.layout)
-            context.memo["uniform"] = grid.picture, _order(grid)
-        picture, order = context.memo["uniform"]
+        grid = context.once("grid", lambda: Grid.of(context.layout))
+        picture, order = grid.picture, context.once("uniform", lambda: _order(grid))
         live = context.live.long()
         left = torch.zeros_like(live).scatter_add(1, picture, live).gather(1, picture)
         return -(places_within(order, picture, context.live) + 0.5) / left.clamp(min=1)

@@ -21,7 +21,7 @@ from vispco.search.search_journal import work_key
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """B samples with their answers. teacher: [B, A, V], log-probabilities of the unpruned model at the answers."""
+    """B samples with their answers. teacher: [B, A, T], what the unpruned model says there (`top_log_probabilities`)."""
 
     encoded: Encoded
     teacher: Tensor
@@ -54,9 +54,15 @@ class Batch:
         assert self.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
         mask = self.encoded.answer_mask
         answer = self.encoded.labels[:, -mask.shape[1] :].masked_fill(~mask, 0)
-        found = self.teacher.gather(-1, answer[..., None])[..., 0].masked_fill(~mask, 0.0)
+        known = answer.clamp_max(self.teacher.shape[-1] - 1)[..., None]  # any number of the teacher's, always the same
+        found = self.teacher.gather(-1, known)[..., 0].masked_fill(~mask, 0.0)
         tensors = (self.encoded.inputs["input_ids"], answer, found.float())
         return work_key(*self.encoded.ids, *(tensor.cpu().numpy().tobytes() for tensor in tensors))
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of its inputs and of what the teacher says."""
+        return _num_bytes([self.encoded.inputs, self.encoded.labels, self.teacher, vars(self.observation)])
 
     def tiled(self, times: int) -> Batch:
         """The batch `times` over, one copy after the other: [times * B, ...]."""
@@ -75,6 +81,13 @@ class Batch:
         )
         index = torch.arange(len(self)).repeat(times)
         return Batch(again, _tiled(self.teacher, times), self.observation.take(index))
+
+
+def _num_bytes(value: Any) -> int:
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(_num_bytes, parts))
 
 
 def _tiled(value: Any, times: int) -> Any:

@@ -1,9 +1,18 @@
-"""What a search has cost: FLOPs of the language model, counted by what they were spent on."""
+"""What a search costs: FLOPs of the language model, counted by what they were spent on, and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+
+from vispco.cost import Dimensions
+from vispco.evaluation.tensor_cache import GIB
+
+_MEMORY_TABLE = Path("/proc/meminfo")
+_STATES = 6  # of the hidden size, alive at once inside a layer
 
 
 @dataclass
@@ -40,3 +49,18 @@ class FlopsBill:
 
     def to_dict(self) -> dict[str, float]:
         return {**asdict(self), "total": self.total, "total_shared": self.total_shared}
+
+
+def sample_bytes(size: Dimensions, tokens: int, answer: int) -> int:
+    """What one sample of a batch takes in an unpruned pass, at most: a layer's states, and the logits of its answer twice."""
+    layer = _STATES * size.hidden + 2 * size.ffn + (size.heads + 2 * size.kv_heads) * size.head_dim
+    return tokens * layer * size.dtype_bytes + 2 * answer * size.vocab * (size.dtype_bytes + 4)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that a device has free; 8 GiB where it does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    lines = _MEMORY_TABLE.read_text().splitlines() if _MEMORY_TABLE.is_file() else []
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    return found[0] if found else 8 * GIB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class CalibrationBatches(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
-    memory: bytes for what the teacher said, and as many again for visual features; the rest waits on disk, in `folder`.
+    memory: bytes for what the teacher said, as many again for visual features, and for the batches that were used last; the
+    rest waits on disk, in `folder`.
     So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.
     on_new: called with every batch when its teacher has run, to put it on a bill.
     """
@@ -48,6 +50,7 @@ class CalibrationBatches(Lazy[Batch]):
         self.model, self.samples, self.batch_size, self.on_new = model, samples, batch_size, on_new
         self.store = store or FeatureStore(model, processor, memory=memory, folder=folder)
         self.cache = TensorCache(memory, folder)
+        self.memory, self._recent = memory, OrderedDict[tuple[int, ...], Batch]()
         self._known: dict[int, list[Sample]] = {}
 
     def __len__(self) -> int:
@@ -60,38 +63,46 @@ class CalibrationBatches(Lazy[Batch]):
         return [min(self.batch_size, len(self.samples) - start) for start in starts]
 
     def make(self, place: int) -> Batch:
-        encoded = self.store.encode(self._chunk(place), answers=True)
-        key = str(place)
-        if key in self.cache:
-            tensors = {name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()}
-            return Batch(encoded, tensors.pop("teacher"), Observation(**tensors))
-        batch = run_teacher(self.model, encoded)
-        self.cache.put(key, {"teacher": batch.teacher, **vars(batch.observation)})
+        start = place * self.batch_size
+        if str(start) in self.cache:
+            return self.rows(range(start, start + self.lengths[place]))
+        batch = run_teacher(self.model, self.store.encode(self._chunk(place), answers=True))
+        for row in range(len(batch)):
+            kept = {"teacher": batch.teacher, **vars(batch.observation)}
+            self.cache.put(str(start + row), {name: tensor[row : row + 1].clone() for name, tensor in kept.items()})
         self.on_new(batch)
-        return batch
+        return self._remember(range(start, start + len(batch)), batch)
 
     def rows(self, index: Sequence[int]) -> Batch:
         """Some samples, by their places in the list, as one batch; a teacher that has run is not run again."""
+        if tuple(index) in self._recent:
+            return self._remember(index, self._recent[tuple(index)])
         samples = [self._chunk(number // self.batch_size)[number % self.batch_size] for number in index]
         kept = [self._kept(number) for number in index]
         encoded = self.store.encode(samples, answers=True)
         teacher = self.teachers(index, encoded.answer_mask.shape[1])
         seen = [Observation(**{name: each[name] for name in each if name != "teacher"}) for each in kept]
-        return Batch(encoded, teacher, join_observations(seen).to(self.model.device))
+        return self._remember(index, Batch(encoded, teacher, join_observations(seen).to(self.model.device)))
 
     def teachers(self, index: Sequence[int], width: int) -> Tensor:
-        """What the teacher said of some samples, by their places in the list: [B, width, V]."""
+        """What the teacher said of some samples, by their places in the list: [B, width, ...], answers at the right."""
         found = [self._kept(number)["teacher"][0] for number in index]
-        # answers end together, at the right
         rows = [pad(each[-width:], (0, 0, max(0, width - len(each)), 0)) for each in found]
         return torch.stack(rows).to(self.model.device)
 
     def _kept(self, number: int) -> dict[str, Tensor]:
         """What is kept of one sample, by its place in the list; computed with its batch if it was not."""
-        place, row = divmod(number, self.batch_size)
-        if str(place) not in self.cache:
-            self.make(place)
-        return {name: tensor[row : row + 1] for name, tensor in self.cache.get(str(place)).items()}
+        if str(number) not in self.cache:
+            self.make(number // self.batch_size)
+        return self.cache.get(str(number))
+
+    def _remember(self, index: Sequence[int], batch: Batch) -> Batch:
+        """Keep a batch on the device until those that were used later fill the memory."""
+        self._recent[tuple(index)] = batch
+        self._recent.move_to_end(tuple(index))
+        while len(self._recent) > 1 and sum(each.size for each in self._recent.values()) > self.memory:
+            self._recent.popitem(last=False)
+        return batch
 
     def _chunk(self, place: int) -> list[Sample]:
         """The samples of a batch. Once the store knows them, only their names are kept: a picture may be expensive to draw."""
@@ -105,4 +116,5 @@ class CalibrationBatches(Lazy[Batch]):
 
 def batch_lengths(batches: Sequence[Sized]) -> list[int]:
     """Samples of each batch, without running vision tower and teacher on batches that were not used yet."""
-    return batches.lengths if isinstance(batches, CalibrationBatches) else [len(batch) for batch in batches]
+    known: list[int] | None = getattr(batches, "lengths", None)
+    return [len(batch) for batch in batches] if known is None else known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
+from vispco.cost import Cost
 from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
@@ -18,6 +20,7 @@ from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.mixture import chains_of
+from vispco.search.joint.space import single_selectors
 
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
@@ -62,6 +65,19 @@ class _PlanRecorder:
             return Schedule.full(self.planner.cost.num_layers)
         most = 1.0 if self.tower is None else self.tower[-1]
         return Schedule(tuple((self._sum / self.samples).clamp(0, most).cummin(0).values.tolist()), self.tower)
+
+
+def with_selector(point: Point, judge: TaskEvaluator, cost: Cost) -> Point:
+    """The point with the paired difference to the best single selector without a search, on the same items.
+
+    The best of them on these very items, which flatters it.
+    """
+    selectors = single_selectors(point.provenance["budget"], cost)
+    found = {name: judge(Pruner(name, planner)) for name, planner in selectors.items()}
+    name, evaluation = max(found.items(), key=lambda each: each[1].accuracy)
+    paired = point.evaluation.paired(evaluation)
+    about = {"selector": name, "accuracy": evaluation.accuracy, **({} if paired is None else paired.to_dict())}
+    return replace(point, provenance={**point.provenance, "without_search": about})
 
 
 def evaluate_planners(

@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from vispco.evaluation.features import FeatureStore
 from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, static_shape
 from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
-from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.bill import free_memory, sample_bytes
+from vispco.search.calibration_batches import CalibrationBatches, batch_lengths
 from vispco.search.gradient.static import static_search
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -24,13 +27,12 @@ from vispco.search.objective import Objective
 from vispco.search.progress_bar import ProgressBar
 from vispco.search.search_journal import SearchJournal, work_key
 from vispco.search.search_spec import SearchSpec
-from vispco.search.shape_pool import measure_shapes
+from vispco.search.shape_pool import measure_shapes, sample_floors
 from vispco.search.successive_halving import line_search, shape_search
 
 if TYPE_CHECKING:
     from vispco.core.runs.run_folder import RunFolder
     from vispco.data.sample import Sample
-    from vispco.evaluation.features import FeatureStore
 
 PASSES = 4  # over the samples, where a training's length is not given
 
@@ -58,35 +60,48 @@ class SearchRun:
         spec: SearchSpec,
         *,
         store: FeatureStore | None = None,
+        memory: int | None = None,
         journal: SearchJournal | None = None,
         batches: CalibrationBatches | None = None,
         **options: Any,
     ) -> SearchRun:
         """A search on a model and samples, with its preset chosen and its seed set.
 
-        store: visual features that are known already. journal: what was measured before a stop. batches: those of an earlier
+        store: visual features that are known already. memory: bytes for batches, what unpruned layers compute, features and the
+        teacher's answers; default: half of what the device has free. Batches are as small as that takes. journal: what was measured before a stop. batches: those of an earlier
         search of the same samples, whose teacher need not run again; it is on this bill all the same. options: of this class.
         """
         spec = spec.for_model(model.config)
         torch.manual_seed(spec.seed)
         objective = Objective(model, spec.chain, cost=spec.cost, relaxation=spec.relaxation())
         objective.journal = journal
+        memory = free_memory(model.device) // 2 if memory is None else memory
+        objective.memory = memory // 4
         if batches is not None:
-            _require_vision(batches, spec)
+            _require_vision(batches.store, spec)
             for batch in batches:
                 objective.add_teacher(batch)
             return cls(spec, objective, batches, **options)
+        store = store or FeatureStore(model, processor, memory=memory // 8)
+        _require_vision(store, spec)
+        encoded = store.encode(samples[:1], answers=True)
+        size = sample_bytes(objective.cost.dimensions, encoded.length, sum(encoded.answer_lengths))
         batches = CalibrationBatches(
-            model, processor, samples, batch_size=spec.effort.batch_size, store=store, on_new=objective.add_teacher
+            model,
+            processor,
+            samples,
+            batch_size=max(1, min(spec.effort.batch_size, memory // 4 // size)),
+            memory=memory // 8,
+            store=store,
+            on_new=objective.add_teacher,
         )
-        _require_vision(batches, spec)
         return cls(spec, objective, batches, **options)
 
 
-def _require_vision(batches: CalibrationBatches, spec: SearchSpec) -> None:
+def _require_vision(store: FeatureStore, spec: SearchSpec) -> None:
     """The feature store keeps what any candidate reads of the vision tower."""
     for chain in (spec.chain, *(spec.chains or ())):
-        batches.store.require(chain.needs_vision)
+        store.require(chain.needs_vision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,14 +193,20 @@ def _joint(run: SearchRun) -> JointResult:
     chains, effort = spec.chains or (spec.chain,), spec.effort
     settings = effort.joint if spec.mode == "joint" else effort.one_chain
     settings = replace(settings, servable=spec.servable, seed=spec.seed)
-    total = settings.expected_cost(len(chains), run.batches)
+    samples, floor = (
+        sum(batch_lengths(run.batches)),
+        float(np.median(sample_floors(run.batches[:8], run.objective.cost))),
+    )
+    total = settings.expected_passes(len(chains), samples, spec.budgets, floor)
     with ProgressBar(total, show=run.show, share=True) as bar:
-        table = measure_joint_table(run.objective, run.batches, chains, settings, bar.advance, spec.kernel)
+        table = measure_joint_table(
+            run.objective, run.batches, chains, settings, bar.advance, spec.kernel, spec.budgets
+        )
     predictor, held_out = fit_joint_predictor(run.objective, table)
     records: list[dict[str, Any]] = []
     for level, kl in held_out.items():
         near = table.budget(level)
-        record = {"budget": near, "static": kl.static, "predictor": kl.predictor, "oracle": kl.oracle}
+        record = {"budget": near, **asdict(kl)}
         best = table.best(level)
         run.say(
             f"budgets near {near:.0%}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"

@@ -18,6 +18,7 @@ from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
 from vispco.evaluation.candidate import first_drop
 from vispco.evaluation.kl_meter import Direction, KlMeter, answer_logits
+from vispco.evaluation.tensor_cache import GIB
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 from vispco.scorers.cost import workload_under
@@ -61,11 +62,13 @@ class Objective:
         cost: str | Cost = "exact",
         relaxation: GaussianMask | None = None,
         direction: Direction = "pruned||full",
+        memory: int = 2 * GIB,
     ) -> None:
         self.model, self.scorer, self.meter = model, Chain.of(scorer), KlMeter(direction)
         self.cost = costs.get(cost, model.config) if isinstance(cost, str) else cost
         self.relaxation = relaxation or GaussianMask()
         self.tower: tuple[float, ...] | None = None  # the retention of a vision tower that is cut
+        self.memory = memory  # bytes for what unpruned first layers compute
         self.spent = FlopsBill()
         self.taught: dict[str, float] = {}  # batches whose teacher is on the bill: name -> FLOPs
         self.journal: SearchJournal | None = None  # where one is given, nothing is measured twice
@@ -73,7 +76,8 @@ class Objective:
     def with_chain(self, chain: ChainLike) -> Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
         other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
-        other.spent, other.journal, other.tower = self.spent, self.journal, self.tower
+        other.spent, other.journal = self.spent, self.journal
+        other.tower, other.memory = self.tower, self.memory
         return other
 
     def workload(self, sizes: Tensor) -> Workload:
@@ -122,10 +126,14 @@ class Objective:
         """
         starts = [first_drop(one, batch.encoded.num_visual) for one in counts]
         prefix = Prefix(self.model, self.scorer)
-        # else recording the unpruned run costs more than it saves; it would see what a cut tower has left behind
-        pays = sum(starts) > counts.shape[-1] and self.tower is None
+        size = (
+            batch.encoded.inputs["input_ids"].numel() * self.cost.dimensions.hidden * self.cost.dimensions.dtype_bytes
+        )
+        size *= max(starts, default=0) * (3 if self.scorer.needs_attention else 1)  # states, queries and keys
+        # else recording the unpruned run costs more than it saves or than there is; it would see what a cut tower has left
+        pays = sum(starts) > counts.shape[-1] and size <= self.memory and self.tower is None
         if pays:
-            with prefix.record():
+            with prefix.record(max(starts)):
                 answer_logits(self.model, batch.encoded)
         for one in counts:
             resumed = prefix.resume() if pays else nullcontext()

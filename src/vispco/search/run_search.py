@@ -21,7 +21,7 @@ from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.claim import claimed
-from vispco.search.evaluate_planners import evaluate_planners
+from vispco.search.evaluate_planners import evaluate_planners, with_selector
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import SearchJournal
 from vispco.search.search_spec import BUDGETS, SearchSpec
@@ -46,6 +46,7 @@ def search(
     test: Sequence[Sample] | None = None,
     seed: int = 0,
     facts: Mapping[str, Any] | None = None,
+    memory: int | None = None,
     show: bool = False,
     say: Callable[[str], None] = lambda _: None,
     **options: Any,
@@ -59,7 +60,7 @@ def search(
     alone are searched. options: further arguments of `SearchSpec.choose`, such as scorers, servable, mode or compensate.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. seed: of everything that is drawn. spec: all of these at once (scorer, budgets,
-    seed and options), in place of them. facts: more for config.json, such as the command that was given.
+    seed and options), in place of them. memory: bytes, see `SearchRun.prepare`. facts: more for config.json, such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
@@ -78,7 +79,9 @@ def search(
         if folder is not None and alone:
             _tell_unpruned(evaluator(), folder, say)
         say(f"vision tower and teacher: {len(samples)} samples, once each")
-        run = SearchRun.prepare(model, processor, samples, spec, journal=journal, folder=place, show=show, say=say)
+        run = SearchRun.prepare(
+            model, processor, samples, spec, memory=memory, journal=journal, folder=place, show=show, say=say
+        )
         outcome = search_whole(run, processor) if spec.whole else run_mode(run)
         spec, objective = run.spec, run.objective
         if spec.solver == "table":  # the others are not shared: every rank does the same
@@ -126,7 +129,8 @@ def search(
                 evaluator=evaluator,
                 say=say,
             )
-            return frontier.points[0]
+            point = frontier.points[0]
+            return point if spec.mode != "joint" or spec.servable else with_selector(point, evaluator, objective.cost)
 
         searched: Sequence[Any] = spec.whole or spec.budgets
         asked: list[Any] = list(searched) if alone else [None, *searched]

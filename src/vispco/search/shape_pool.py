@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.cost import BudgetWarning, counts_for_budget
+from vispco.cost import BudgetWarning, Cost, counts_for_budget
+from vispco.cost.workload import Array
 from vispco.kernels import Kernel
+from vispco.pruner.configurations import text_floor
 from vispco.pruner.found_shape import deployed_gamma
 from vispco.search.batch import Batch
 from vispco.search.initial_shapes import GOLDEN
@@ -53,6 +55,13 @@ class ShapePool:
 def median_size(batches: Sequence[Batch]) -> Tensor:
     """The median prompt size of some batches: int64 [1, 4], see `TokenLayout.prompt_sizes`."""
     return torch.cat([batch.sizes for batch in batches]).median(0, keepdim=True).values
+
+
+def sample_floors(batches: Sequence[Batch], cost: Cost) -> Array:
+    """What each sample of some batches costs without visual tokens, as a fraction: float64 [M]; see `text_floor`."""
+    sizes = torch.cat([batch.sizes for batch in batches])
+    floors: Array = text_floor(sizes[:, 0], sizes[:, 1], cost).numpy()
+    return floors
 
 
 def typical_counts(objective: Objective, kernel: Kernel, params: Tensor, budget: float, size: Tensor) -> Tensor:

@@ -30,20 +30,17 @@ class TowerBatches(CalibrationBatches):
         self.whole, self.setting = whole, setting
 
     def make(self, place: int) -> Batch:
-        samples = self._chunk(place)
-        first = place * self.batch_size
-        encoded, key = self.store.encode(samples, answers=True, cut=self.setting.cut), str(place)
-        if key not in self.cache:
-            self.cache.put(key, vars(self._observe(encoded)))
-        seen = Observation(**{name: tensor.to(self.model.device) for name, tensor in self.cache.get(key).items()})
-        return self._batch(range(first, first + len(samples)), encoded, seen)
+        samples, first = self._chunk(place), place * self.batch_size
+        encoded = self.store.encode(samples, answers=True, cut=self.setting.cut)
+        if str(first) not in self.cache:
+            found = vars(self._observe(encoded))
+            for row in range(len(samples)):
+                self.cache.put(str(first + row), {name: each[row : row + 1].clone() for name, each in found.items()})
+        return self._batch(range(first, first + len(samples)), encoded)
 
     def rows(self, index: Sequence[int]) -> Batch:
         samples = [self._chunk(number // self.batch_size)[number % self.batch_size] for number in index]
-        seen = join_observations([Observation(**self._kept(number)) for number in index])
-        return self._batch(
-            index, self.store.encode(samples, answers=True, cut=self.setting.cut), seen.to(self.model.device)
-        )
+        return self._batch(index, self.store.encode(samples, answers=True, cut=self.setting.cut))
 
     def layout(self, encoded: Encoded) -> TokenLayout:
         """Of a batch, its answers marked; it knows what the tower spent."""
@@ -56,7 +53,8 @@ class TowerBatches(CalibrationBatches):
             answer_logits(self.model, encoded)
         return observe(entered_layout(self.layout(encoded)), seen[0])
 
-    def _batch(self, index: Sequence[int], encoded: Encoded, seen: Observation) -> Batch:
+    def _batch(self, index: Sequence[int], encoded: Encoded) -> Batch:
+        seen = join_observations([Observation(**self._kept(number)) for number in index]).to(self.model.device)
         teacher = self.whole.teachers(index, encoded.answer_mask.shape[1])
         entered = tuple(int(number) for number in seen.sizes[:, 1])
         return Batch(replace(encoded, num_visual=entered), teacher, seen)

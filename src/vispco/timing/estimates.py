@@ -16,11 +16,15 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError, did_you
 from vispco.core.schedule import Schedule
 from vispco.cost import Cost, Dimensions, KvBytes, Workload
 from vispco.cost import get as get_cost
+from vispco.evaluation.kl_meter import TOP_TOKENS
 from vispco.families import FAMILIES, family_of
 from vispco.families.tower_shape import TowerShape, account_sentence
 from vispco.families.visual_tokens import visual_grid
 from vispco.scorers import SCORERS
+from vispco.search.bill import sample_bytes
 from vispco.search.gradient.static import DescentSettings
+from vispco.search.joint.joint_settings import JointSettings
+from vispco.search.joint.space import default_chains
 from vispco.search.modes import PASSES
 from vispco.search.search_spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
@@ -28,6 +32,7 @@ from vispco.sweep.spaces import RATIOS
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SHOWN_BUDGETS = (1.0, 0.5, 0.1)
 _CALIBRATION = 256  # samples of a static search, as the command takes them from a file
+_JOINT_CALIBRATION = 1024  # samples of a joint search, at most
 _EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
 _RUNGS = 3  # of the successive halving of a static search
 
@@ -196,6 +201,8 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         """Prefills with the answer appended."""
         return work(passes * with_answer, machine.hours(passes * with_answer))
 
+    joint, floor = JointSettings(), float(cost.lowest_fraction(Workload(at.text, visual, "entry", 0)))
+    teacher = _JOINT_CALIBRATION * at.answer * (2 * TOP_TOKENS + 1) * 4
     layers = cost.num_layers
     grid = [Schedule.single(layer, keep, layers).counts([visual])[0] for layer in range(1, layers) for keep in RATIOS]
     share = cost.price(torch.stack(grid), workload).sum().item() / len(grid) / full if grid else 1.0
@@ -208,6 +215,13 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         "evaluation": evaluation(at.items),
         # the teacher once, then forward and backward through the masked model on every pass
         "gradient_search": search(at.samples * (1 + 3 * PASSES)),
+        "joint_search": {
+            "samples": _JOINT_CALIBRATION,
+            **search(joint.expected_passes(len(default_chains()), _JOINT_CALIBRATION, BUDGETS, floor)),
+            "bytes": weights
+            + at.batch * sample_bytes(cost.dimensions, at.text + visual + at.answer, at.answer)
+            + teacher,
+        },
         "static_search": {"samples": _CALIBRATION, **search(_static_passes(_CALIBRATION, BUDGETS))},
         "grid": {"configurations": len(grid), **evaluation(at.items * len(grid), share)},
     }

@@ -10,6 +10,7 @@ CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""
 _WORK = {
     "evaluation": "evaluation, {items:,} items",
+    "joint_search": "the default search, at most {samples:,} samples",
     "static_search": "static search, {samples:,} samples, 8 budgets, at most",
     "gradient_search": "predictor by gradient, {samples:,} samples",
     "grid": "grid of {configurations}, {items:,} items each",
@@ -40,7 +41,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
                     "FLOPs: of the language model; whole: of the whole prefill, vision tower inside",
                     *(account_sentence(row["tower_share"]) for row in rows[:1] if row.get("tower_share")),
                     "×: how much faster than unpruned, measured / as FLOPs imply",
-                    *_unmet_lines(rows),
+                    *[f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None],
                 ]
             ),
         ),
@@ -68,23 +69,19 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
     return shown
 
 
-def _unmet_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the mark beside a row says."""
-    return [f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None]
-
-
 def _mebibytes(value: int | None) -> str:
     return "–" if value is None else f"{value / 2**20:.3g} M"
 
 
 def profile_rows(found: TimeProfile) -> list[dict[str, Any]]:
-    """For each batch: milliseconds of a layer by tokens, of a drop, and of the rest."""
+    """For each batch: milliseconds of a layer by tokens, of a drop, of the rest, and of the vision tower by visual token."""
     return [
         {
             "batch": batch,
             "layer_ms": dict(zip(map(str, found.tokens), found.layer_ms[place], strict=True)),
             "drop_ms": found.drop_ms[place],
             "fixed_ms": found.fixed_ms[place],
+            "tower_ms": found.tower_ms[place] if found.tower_ms else None,
             "margin": found.cost(batch).margin,
         }
         for place, batch in enumerate(found.batches)
@@ -94,17 +91,28 @@ def profile_rows(found: TimeProfile) -> list[dict[str, Any]]:
 def profile_table(found: TimeProfile) -> CaptionedTable:
     """Milliseconds of a layer with few, some and many tokens, of a drop and of the rest, for each batch."""
     caption = (
-        f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; margin: what planners leave free of "
-        "a budget of time"
+        f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; tower: of 100 visual tokens; margin: "
+        "what planners leave free of a budget of time"
     )
     shown = sorted({0, len(found.tokens) // 2, len(found.tokens) - 1})
     rows = []
     for row, batch in enumerate(found.batches):
         layers = (f"{found.layer_ms[row][place]:.3g}" for place in shown)
-        rest = (f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}", f"{found.cost(batch).margin:.0%}")
+        tower = f"{100 * found.tower_ms[row]:.3g}" if found.tower_ms else "–"
+        rest = (f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}", tower, f"{found.cost(batch).margin:.0%}")
         rows.append((str(batch), *layers, *rest))
-    columns = ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "margin")
+    columns = ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "tower", "margin")
     return columns, rows, caption
+
+
+def search_bill(data: dict[str, Any]) -> str:
+    """The line of the default search among what `describe` found."""
+    work, machine = data["estimates"]["joint_search"], data["estimates"]["machine"]
+    return (
+        f"{work['flops']:.3g} FLOPs, {hours(work['hours'])} on a GPU of {machine['tflops']:g} TFLOPS at "
+        f"{machine['utilisation']:.0%}, {work['bytes'] / 2**30:.3g} GiB with its weights; {data['visual_tokens']} visual tokens, "
+        f"at most {work['samples']:,} samples"
+    )
 
 
 def model_rows(data: dict[str, Any]) -> list[list[tuple[str, str]]]:
@@ -150,7 +158,8 @@ def model_rows(data: dict[str, Any]) -> list[list[tuple[str, str]]]:
     for key, words in _WORK.items():
         work = estimates[key]
         what = words.format(**{**estimates, **work})
-        rows.append((what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}"))
+        held = f", {work['bytes'] / gib:.3g} GiB" if "bytes" in work else ""
+        rows.append((what, f"{work['flops']:.3g} FLOPs, {hours(work['hours'])}{held}"))
     sections.append(rows := [])
     rows.append(("attention", ", ".join(data["supported"]["attention"])))
     rows.append(("refused", ", ".join(data["supported"]["refused"])))

@@ -13,8 +13,16 @@ from vispco.cli import main
 from vispco.compare.methods.table import MethodTable, MethodTableRow
 from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
-from vispco.report.paper import PaperSettings, plan, write_paper
-from vispco.report.paper.paper_steps import BUDGETS, KERNELS, METHODS, kernel_folder, searched_folder
+from vispco.report.paper.paper_page import write_paper
+from vispco.report.paper.paper_steps import (
+    BUDGETS,
+    KERNELS,
+    METHODS,
+    PaperSettings,
+    kernel_folder,
+    plan,
+    searched_folder,
+)
 from vispco.report.paper.paper_tables import PaperRuns
 
 TASKS = ("counting", "word", "chart", "position")
@@ -58,12 +66,15 @@ def folder(tmp_path_factory):
             rows.append(MethodTableRow(method=method, kind="sampled", budget=budget, accuracy=accuracy, deviation=0.01, tasks=by_task))  # fmt: skip
     (out / "sampled").mkdir()
     MethodTable(tuple(rows)).save(out / "sampled" / "methods.json")
+    (out / "learned").mkdir()
+    own = replace(rows[0], method="aim", kind="scaled", budget=0.5, fraction=0.48)
+    MethodTable((own,)).save(out / "learned" / "methods.json")
     times = {"rows": [timed("unpruned", 10.0), timed("fastv 50%", 8.0), timed("joint 50%", 5.0)]}
     (out / "bench.json").write_text(json.dumps(times))
     return out
 
 
-@pytest.mark.parametrize("step", plan("tiny-qwen", __import__("pathlib").Path("runs"), PaperSettings(trials=3, samples=2), ("--dtype", "float32"), ()), ids=lambda step: step.label)  # fmt: skip
+@pytest.mark.parametrize("step", plan("tiny-qwen", __import__("pathlib").Path("runs"), PaperSettings(trials=3, samples=2), ("--dtype", "float32")), ids=lambda step: step.label)  # fmt: skip
 def test_every_step_is_a_command_with_options_that_it_has(step):
     command, words = typer.main.get_command(main.app), list(step.command)
     while hasattr(command, "commands"):
@@ -74,7 +85,8 @@ def test_every_step_is_a_command_with_options_that_it_has(step):
 
 def test_tables_have_every_method_budget_and_curve(folder):
     tables = PaperRuns("invented-vl", folder).tables()
-    first, _, times, curves = tables.values()
+    first, searches, times, curves = tables.values()
+    assert searches.rows[-1][:2] == ("aim", "48.0")
     assert first.columns == ("budget", "method", "average", *TASKS)
     assert len(first.rows) == 1 + len(BUDGETS) * (2 * len(METHODS) + 1)
     assert {len(row) for table in tables.values() for row in table.rows} >= {len(first.columns)}
@@ -96,6 +108,14 @@ def test_statements_are_what_the_runs_say(folder):
     assert found["a search takes 1/48 of the grid's time"].holds == "no"
 
 
+def test_the_summary_tells_every_statement_once_under_its_verdict(folder):
+    runs = PaperRuns("invented-vl", folder)
+    text = runs.summary()
+    assert all(text.count(f"{each.claim} ({each.measured})") == 1 for each in runs.statements())
+    held = [each for each in runs.statements() if each.holds == "yes"]
+    assert f"{len(held)} hold: {held[0].claim}" in text
+
+
 def test_the_page_the_json_the_latex_and_the_csv_say_the_same(folder, tmp_path):
     page = write_paper([("invented-vl", folder), ("other-vl", folder)], tmp_path)
     data = json.loads((tmp_path / "paper.json").read_text())
@@ -114,8 +134,8 @@ def test_the_page_the_json_the_latex_and_the_csv_say_the_same(folder, tmp_path):
 
 def test_what_is_finished_is_not_run_again(folder, tmp_path, monkeypatch, capsys):
     (tmp_path / "tiny-qwen").symlink_to(folder)
-    steps = plan("tiny-qwen", tmp_path / "tiny-qwen", PaperSettings(), (), ())
-    (tmp_path / "steps.json").write_text(json.dumps([list(step.command) for step in steps]))
+    steps = plan("tiny-qwen", tmp_path / "tiny-qwen", PaperSettings(), ())
+    (tmp_path / "steps.json").write_text(json.dumps([{"command": list(step.command)} for step in steps]))
     done = Invoke(monkeypatch, capsys)("paper", "tiny-qwen", "--out", tmp_path)
     assert done.code == 0, done.err
     assert "step 1" not in done.err

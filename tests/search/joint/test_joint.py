@@ -38,6 +38,7 @@ CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv"
 SMALL = JointSettings(
     levels=(0.4, 0.7),
     ranking_levels=(0.7,),
+    table_levels=(),
     rungs=(3, 6, 6),
     shapes=3,
     chains=2,

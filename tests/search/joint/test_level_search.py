@@ -19,6 +19,7 @@ from vispco.search.objective import Objective
 SETTINGS = JointSettings(
     levels=(0.4, 0.7),
     ranking_levels=(0.7,),
+    table_levels=(),
     rungs=(3, 6, 9),
     shapes=3,
     chains=2,
@@ -112,7 +113,7 @@ def test_fewer_configurations_are_measured_where_they_are_dear_and_more_where_ch
 def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_shortlist(ground, monkeypatch, sure):
     """All trials of a level are without one where none gains more than its error."""
     monkeypatch.setattr("vispco.search.joint.level_search.is_gain", lambda _, errors: errors > 0 and sure < 0)
-    search = level_search(ground, compensations=(1.0, -0.5))
+    search = level_search(ground, compensations=(0.5, 1.0, -0.5))
     search.measure_chains(CHAINS)
     best, before = search.best(1)[0], set(search.trials)
     search.compensate()
@@ -121,9 +122,15 @@ def test_a_level_tries_compensations_on_its_best_and_the_best_of_them_on_the_sho
         return
     tried = [t for t in search.trials.values() if torch.equal(t.params, best.params)]
     tried = [t for t in tried if t.chain.with_compensation(0.0) == best.chain]
-    assert {t.chain.compensate for t in tried} == {0.0, 1.0, -0.5}
-    assert len({float(t.kl.sum()) for t in tried}) == 3, "a compensation changed nothing"
-    found = min((t for t in tried if t.chain.compensate), key=lambda trial: trial.loss).chain.compensate
+    first = len(ground[1][0])  # where they are chosen; the best one and none are compared on all samples
+    loss = {t.chain.compensate: float(saturating_loss(t.kl[:first]).mean()) for t in tried}
+    assert set(loss) == ({0.0, 0.5, 1.0} if loss[1.0] < loss[0.0] else {0.0, 1.0, -0.5})
+    assert len(set(loss.values())) == 3, "a compensation changed nothing"
+    found = min((beta for beta in loss if beta), key=loss.__getitem__)
+    assert {beta for beta in loss if len(next(t for t in tried if t.chain.compensate == beta).kl) > first} == {
+        0.0,
+        found,
+    }
     others = [t for key, t in search.trials.items() if key not in before and t not in tried]
     assert {t.chain.compensate for t in others} == {found}
 

@@ -6,7 +6,9 @@ import torch
 from search.random_batches import zoo_model
 from vispco.data import dataset
 from vispco.pruner.kernel_regression import saturating_loss
+from vispco.scorers import Chain
 from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.joint import joint_table
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.objective import Objective
@@ -26,21 +28,22 @@ def batches():
 def test_the_first_stage_has_all_samples_in_their_order(batches):
     stage = StageSamples.of(batches[0], SETTINGS)
     assert stage.first == (0, 1, 2, 3)
-    assert stage.remaining == [4, 5, 6, 7, 8, 9]
-    assert stage.rung_batches() is batches[0]
+    assert [batch.encoded.ids for batch in stage.rung_batches()] == [batches[0][0].encoded.ids]
+    assert stage.as_many_again == [4, 5, 6, 7]
+    assert stage.with_samples(8).as_many_again == [8, 9]
+    assert stage.with_samples(10).as_many_again == []
 
 
 def test_the_next_stage_has_the_samples_that_hold_the_loss_and_some_others(batches):
     kl = torch.zeros(10, 1)
     kl[2], kl[5], kl[8] = 0.5, 3.0, 1e-3
-    stage = StageSamples.of(batches[0], SETTINGS).after(kl)
+    stage = StageSamples.of(batches[0], SETTINGS).with_samples(10).after(kl)
     assert stage.hard.nonzero()[:, 0].tolist() == [2, 5]
     assert set(stage.first[:2]) == {2, 5}
     assert len(set(stage.first)) == 2 + 3
     assert stage.settings.rungs == (1, 2, 5)
-    assert stage.remaining == []
     assert [len(batch) for batch in stage.rung_batches()] == [4, 1]
-    table = stage.as_table(torch.arange(1.0, 6.0)[:, None], torch.empty(0, 1))
+    table = stage.as_table(torch.arange(1.0, 6.0)[:, None])
     assert table[list(stage.first), 0].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert int(table.isinf().sum()) == 5
     later = stage.after(table)  # what was not measured stays easy
@@ -86,3 +89,33 @@ def test_a_configuration_that_fails_the_easy_ones_moves_no_other():
     found = fill_unmeasured(bad, hard)
     assert float(found[2, :2].max()) < 0.02
     assert float(found[2, 2]) > 0.5
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_samples_are_doubled_as_long_as_that_gains(batches, monkeypatch, gains):
+    made, asked = batches[0], []
+    monkeypatch.setattr(joint_table, "_MIN_GAIN", -1e9)
+    monkeypatch.setattr(joint_table, "is_gain", lambda gain, errors: asked.append((len(gain), errors)) or gains)
+    chains = (Chain.of("divprune"),)
+    settings = JointSettings(
+        table_levels=(), levels=(0.5,), ranking_levels=(0.5,), rungs=(2, 4, 4), shapes=2, compensations=(), anchors=2
+    )
+    table = joint_table.measure_joint_table(Objective(made.model, "divprune"), made, chains, settings)
+    assert asked == ([(8, 2.0), (10, 2.0)] if gains else [(8, 2.0)])
+    assert len(table.kl) == len(table.observation.sizes) == (10 if gains else 8)
+    assert bool(table.kl.isfinite().all())
+
+
+def test_served_levels_are_near_every_budget_for_samples_of_middle_sizes():
+    settings, budgets = JointSettings(), (0.2, 0.3, 0.45, 0.6)
+    floors = torch.linspace(0.03, 0.21, 101).double().numpy()
+    levels = settings.served_levels(budgets, floors)
+    assert sum(levels.values()) == len(settings.levels)  # those that are explored
+    for floor in floors[10:-10]:
+        for budget in budgets:
+            level = (budget - floor) / (1.0 - floor)
+            if level > min(settings.table_levels) and budget <= 0.5:
+                assert min(abs(floor + own * (1.0 - floor) - budget) for own in levels) <= 0.02 * (1 - floor) / 0.85
+    middle = (0.3 - 0.12) / 0.88
+    assert min(abs(middle - own) for own in levels) < 1e-3  # a budget has its own level
+    assert list(settings.served_levels((), floors)) == sorted((*settings.levels, *settings.table_levels))

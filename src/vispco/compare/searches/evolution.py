@@ -49,7 +49,7 @@ class Evolution(TrialRival):
 
         def try_next(budget: float) -> tuple[float, Choice]:
             if generation[budget] < len(_RATES):
-                curve = constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
+                curve = _constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
             else:
                 curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
             generation[budget] += 1
@@ -60,15 +60,15 @@ class Evolution(TrialRival):
 
     def _child(self, rng: np.random.Generator, parents: list[_Curve], first: int) -> _Curve:
         one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))
-        return mutate(one, rng, first) if rng.random() < 0.5 else cross(one, other)
+        return _mutate(one, rng, first) if rng.random() < 0.5 else _cross(one, other)
 
 
-def constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
+def _constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
     """Each layer from `first` on keeps the same share of what the layer before it kept."""
     return tuple(1.0 if layer < first else rate ** (layer - first + 1) for layer in range(num_layers))
 
 
-def mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
+def _mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
     """Some layers drawn anew between their neighbours, from the input on; layers before `first` stay full."""
     child = list(curve)
     for layer in range(first, len(child)):
@@ -79,7 +79,7 @@ def mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
     return tuple(child)
 
 
-def cross(one: _Curve, other: _Curve) -> _Curve:
+def _cross(one: _Curve, other: _Curve) -> _Curve:
     """The mean of two parents, layer by layer."""
     return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
 

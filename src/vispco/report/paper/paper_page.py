@@ -9,6 +9,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vispco.compare.methods.views import latex_escaped
 from vispco.compare.searches import ComparisonTable
@@ -36,11 +37,21 @@ th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}fi
 .yes{color:#2a7d2a}.no{color:#b3261e}"""
 
 
-def write_paper(models: Sequence[tuple[str, Path]], out: Path) -> Path:
-    """Write paper.html, .json and .tex, a CSV file for each table, and the figures. models: names with their folders."""
+def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[dict[str, Any]] = ()) -> Path:
+    """Write paper.html, .json and .tex, a CSV file for each table, and the figures.
+
+    models: names with their folders. done: the commands that were run, with their times.
+    """
     runs = [PaperRuns(name, folder) for name, folder in models]
     side_by_side = {"Table 3. Models at 50% of the FLOPs": models_table(runs)}
-    data = {"versions": versions(), "machine": machine(), "models": {}, "tables": _plain(side_by_side)}
+    about: dict[str, Any] = {}
+    data = {
+        "versions": versions(),
+        "machine": machine(),
+        "commands": list(done),
+        "models": about,
+        "tables": _plain(side_by_side),
+    }
     parts = [_tables_html(side_by_side)] if len(runs) > 1 else []
     latex = [_latex(title, table) for title, table in side_by_side.items()]
     if len(runs) > 1:
@@ -50,13 +61,17 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path) -> Path:
     for each in runs:
         tables, statements = each.tables(), each.statements()
         figures = _figures(each, out / "figures" / each.folder.name)
-        parts.append(f"<h2>{html.escape(each.model)}</h2><p>Which statements of the paper hold on this model:</p><ul>")
+        parts.append(f"<h2>{html.escape(each.model)}</h2><p>{html.escape(each.summary())}</p><ul>")
         parts += [f'<li class="{s.holds.split()[0]}">{html.escape(str(s))}</li>' for s in statements]
         parts += ["</ul>", _tables_html(tables), *(_figure_html(path, caption) for path, caption in figures)]
         latex += [f"% {each.model}", *(_latex(title, table) for title, table in tables.items())]
         _write_csv(out, each.folder.name, tables)
         claims = [{"claim": s.claim, "measured": s.measured, "holds": s.holds} for s in statements]
-        data["models"][each.model] = {"tables": _plain(tables), "statements": claims}
+        about[each.model] = {
+            "summary": each.summary(),
+            "tables": _plain(tables),
+            "statements": claims,
+        }
     files.write_json(out / "paper.json", data)
     files.write_text(out / "paper.tex", "\n\n".join([*latex, ""]))
     names = ", ".join(each.model for each in runs)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 METHODS = ("fastv", "sparsevlm", "fitprune")  # Table 1
 LEARNED = ("aim", "atp-llava", "madtp")  # rows of Table 2 that are methods, not searches
@@ -12,7 +15,7 @@ SEARCHES = ("vtw", "g-search", "random-40", "random-80", "random-160", "vispco-p
 KERNELS = ("single", "linear", "exponential", "p-sigmoid", "multi-step")  # Table 5
 BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
 HALF = 0.5  # the budget of Tables 2 to 5
-JOINT, GRID, SAMPLED, COMPARED, TIMES = "joint", "grid", "sampled", "searches", "bench.json"
+JOINT, GRID, SAMPLED, OWN, COMPARED, TIMES = "joint", "grid", "sampled", "learned", "searches", "bench.json"
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,15 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSettings:
-    """How much is measured: test items of each task, random schedules of each method and budget, trials of the grid."""
+    """How much is measured; the fields are options of the command line."""
 
-    test: int = 16
-    draws: int = 5
-    trials: int | None = None
-    samples: int | None = None
-    seed: int = 0
+    test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16
+    draws: Annotated[int, typer.Option(min=2, help="Sampled configurations of each method and budget.")] = 5
+    trials: Annotated[int | None, typer.Option(min=1, help="Draw so many configurations of the grid [all]")] = None
+    samples: Annotated[int | None, typer.Option(min=1, help="Calibration items [by search]")] = None
+    data: Annotated[Path | None, typer.Option(help="Calibration data for the searches, as in vispco search.")] = None
+    images: Annotated[Path | None, typer.Option(help="The folder of its pictures.")] = None
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0
 
 
 def searched_folder(method: str) -> str:
@@ -45,20 +50,23 @@ def kernel_folder(kernel: str) -> str:
     return searched_folder("fastv") if kernel == "multi-step" else f"kernel-{kernel}"
 
 
-def plan(
-    model: str, folder: Path, settings: PaperSettings, asked: Sequence[str], calibration: Sequence[str]
-) -> list[Step]:
-    """The commands for one model, in order. asked, calibration: options of evaluation and calibration data, and of loading."""
+def plan(model: str, folder: Path, settings: PaperSettings, asked: Sequence[str]) -> list[Step]:
+    """The commands for one model, in order. asked: options of evaluation data and of loading."""
     budgets = ",".join(map(str, BUDGETS))
     common = ("--seed", str(settings.seed), *asked)
     test = ("--test", str(settings.test))
-    given = {"--samples": settings.samples}
-    some = _options(given)
+    some = _options({"--samples": settings.samples})
+    calibration = _options({"--data": settings.data, "--images": settings.images})
     grid = () if settings.trials is None else ("--strategy", "random", "--trials", str(settings.trials))
 
     def search(label: str, name: str, *options: str, passes: int) -> Step:
         out = ("--out", str(folder / name))
         return Step(label, ("search", model, *options, "--budgets", budgets, *test, *some, *out, *common, *calibration), passes)  # fmt: skip
+
+    def methods(label: str, name: str, which: Sequence[str], at: str, draws: int, passes: int) -> Step:
+        once = ("--search", "none", "--compensations", "none", "--rounds", "0", "--out", str(folder / name), *common)
+        drawn = ("--draws", str(draws))
+        return Step(label, ("compare", "methods", model, "--methods", ",".join(which), "--budgets", at, *test, *drawn, *once), passes)  # fmt: skip
 
     published = ("--mode", "predictor", "--solver", "lagrangian")
     steps = [
@@ -68,13 +76,8 @@ def plan(
              *grid),
             26_000,
         ),
-        Step(
-            "sampled configurations (Table 1)",
-            ("compare", "methods", model, "--methods", ",".join((*METHODS, *LEARNED)), "--budgets", budgets, *test,
-             "--draws", str(settings.draws), "--search", "none", "--compensations", "none", "--rounds", "0",
-             "--out", str(folder / SAMPLED), *common),
-            24_000,
-        ),
+        methods("sampled configurations (Table 1)", SAMPLED, METHODS, budgets, settings.draws, passes=18_000),
+        methods("learned methods (Table 2)", OWN, LEARNED, str(HALF), 0, passes=3_000),
     ]  # fmt: skip
     for method in METHODS:
         kernel = ("--scorer", method, *published, "--kernel", "multi-step")
@@ -100,5 +103,5 @@ def plan(
     return steps
 
 
-def _options(given: Mapping[str, int | None]) -> tuple[str, ...]:
+def _options(given: Mapping[str, int | Path | None]) -> tuple[str, ...]:
     return tuple(word for name, value in given.items() if value is not None for word in (name, str(value)))

@@ -23,6 +23,7 @@ from vispco.report.paper.paper_steps import (
     KERNELS,
     LEARNED,
     METHODS,
+    OWN,
     SAMPLED,
     TIMES,
     kernel_folder,
@@ -52,7 +53,7 @@ class PaperRuns:
 
     @cached_property
     def runs(self) -> dict[str, RunFiles]:
-        names = [JOINT, GRID, SAMPLED, COMPARED, *map(searched_folder, METHODS), *map(kernel_folder, KERNELS)]
+        names = [JOINT, GRID, SAMPLED, OWN, COMPARED, *map(searched_folder, METHODS), *map(kernel_folder, KERNELS)]
         return {name: read(self.folder / name) for name in dict.fromkeys(names)}
 
     @cached_property
@@ -122,7 +123,7 @@ class PaperRuns:
         for row in comparison.rows:
             found, cost = row.evaluation, comparison.cost
             rows.append((row.method, f"{100 * found.fraction[cost]:.1f}", f"{row.seconds:.1f}", *_by_task(found)))
-        table = self.runs[SAMPLED].methods
+        table = self.runs[OWN].methods
         for method in LEARNED:
             own = None if table is None else table.row(method, "scaled", HALF)
             if own is not None and own.accuracy is not None and own.fraction is not None:
@@ -148,6 +149,17 @@ class PaperRuns:
     def statements(self) -> list[Statement]:
         """What the paper says, beside what was measured on this model."""
         return [*self._gains(), *self._steps_over_single(), self._near_the_frontier(), self._search_time()]
+
+    def summary(self) -> str:
+        """One paragraph: which statements hold on this model, which do not, and by how much."""
+        kinds = {"yes": "hold", "within noise": "cannot be told from noise", "no": "do not hold"}
+        kinds["not measured"] = "could not be measured"
+        parts = []
+        for verdict, phrase in kinds.items():
+            found = [f"{each.claim} ({each.measured})" for each in self.statements() if each.holds == verdict]
+            if found:
+                parts.append(f"{len(found)} {phrase}: {'; '.join(found)}.")
+        return f"Of the paper's statements, on {self.model}, {' '.join(parts)}"
 
     def _gains(self) -> list[Statement]:
         found = []

@@ -56,6 +56,18 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     return ConfigurationChoice(columns, float(lost.mean()), static, chosen, kl[:, columns].min(-1).values)
 
 
+def choice_loss(kl: Tensor, groups: Tensor, known: int) -> Tensor:
+    """The saturating loss [M] of samples that choose by what the first `known` of them say, each itself left out.
+
+    kl: [M, K], of the configurations of one level. Both which configurations there are to choose from, and which of them a
+    sample takes, follow from those alone.
+    """
+    loss = saturating_loss(kl)
+    estimate = leave_one_out_means(loss, groups, known)
+    columns = choose_configurations(kl[:known], estimate[:known]).columns
+    return _chosen_values(loss, estimate, columns)
+
+
 def select_anchors(kl: Tensor, groups: Tensor, size: int) -> list[int]:
     """At most `size` columns of kl [M, N]: the best alone, then those that a choice by group gains from."""
     loss = saturating_loss(kl)

@@ -30,13 +30,18 @@ def group_instructions(observation: Observation) -> Tensor:
     return found
 
 
-def leave_one_out_means(loss: Tensor, groups: Tensor) -> Tensor:
-    """For each sample the mean loss [M, K] of the others of its group, shrunk to the mean of all others."""
+def leave_one_out_means(loss: Tensor, groups: Tensor, known: int | None = None) -> Tensor:
+    """For each sample the mean loss [M, K] of the others of its group, shrunk to the mean of all others.
+
+    known: only the first so many samples have a say.
+    """
     member = torch.nn.functional.one_hot(groups).to(loss)
-    others = (member.sum(0) - 1.0)[groups][:, None]  # of the same group
-    overall = (loss.sum(0) - loss) / max(1, len(loss) - 1)
-    same = (member.T @ loss)[groups] - loss
-    return (same + SHRINKAGE * overall) / (others + SHRINKAGE)
+    says = torch.zeros(len(loss), 1).to(loss)
+    says[:known] = 1.0
+    total, same = (says * loss).sum(0), (member.T @ (says * loss))[groups]
+    others = (member.T @ says)[groups] - says  # of the same group, [M, 1]
+    overall = (total - says * loss) / (says.sum() - says).clamp_min(1.0)
+    return (same - says * loss + SHRINKAGE * overall) / (others + SHRINKAGE)
 
 
 def shrink_to_mean(loss: Tensor, groups: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
+from vispco.search.joint.anchor_selection import choice_loss, is_gain
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions
 from vispco.search.joint.joint_settings import JointSettings
@@ -25,6 +26,10 @@ from vispco.search.joint.space import chain_kernel, joint_kernel
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
 from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
+from vispco.search.shape_pool import sample_floors
+
+_GAIN_ERRORS = 2.0  # standard errors that twice as many samples must gain
+_MIN_GAIN = 0.05  # of the loss, too: with many samples any gain is above its error
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +95,13 @@ def measure_joint_table(
     settings: JointSettings | None = None,
     progress: Progress = lambda *_: None,
     kernel: Kernel | None = None,
+    budgets: Sequence[float] = (),
 ) -> JointTable:
     """Measure configurations of all levels, stage by stage, from low levels to high ones: all that runs the language model.
 
-    The first stage measures its anchors on all samples, each further one on the hard samples of the stage before: a sample
-    that loses nothing at a low level loses nothing at a higher one. kernel: of the shapes; default: the joint space's.
+    The first stage decides how many samples there are. Each further one is measured on the hard samples of the stage before:
+    a sample that loses nothing at a low level loses nothing at a higher one. kernel: of the shapes; default: the joint
+    space's. budgets: those that will be served (`JointSettings.served_levels`).
     """
     settings = settings or JointSettings()
     if settings.servable or not can_compensate(objective.model):  # serving engines take no bias either
@@ -102,48 +109,87 @@ def measure_joint_table(
     kernel = kernel or joint_kernel(servable=settings.servable)
     candidates = ChainObjectives(objective, chains, kernel)
     samples = StageSamples.of(batches, settings)
+    explored = settings.served_levels(budgets, sample_floors(samples.rung_batches(), objective.cost))
+    ranking_levels = [
+        _nearest(level, [each for each, own in explored.items() if own])[0] for level in settings.ranking_levels
+    ]
     searches: dict[float, LevelSearch] = {}
     ranking: dict[float, list[Chain]] = {}
     parts: list[Configurations] = []
     tables: list[Tensor] = []
     hard: list[Tensor] = []
     observation: Observation | None = None
-    for levels in settings.stages():
+    for levels in settings.stages(list(explored)):
         rungs = samples.rung_batches()
         stage = {level: LevelSearch(candidates, rungs, level, samples.settings, progress) for level in levels}
-        ranking |= _compare_chains(stage, chains, settings, needed=not ranking)
-        _search_levels(stage, searches, ranking, settings)
-        searches |= stage
-        chosen, rung_kl = zip(*(search.anchors() for search in stage.values()), strict=True)
-        found = Configurations.join(chosen)
-        remaining, rest = samples.measure_remaining(candidates, found, progress)
-        kl = samples.as_table(torch.cat(rung_kl, dim=1), remaining)
+        known = bool(searches) or any(explored[level] for level in levels)  # else there is nothing to take over
+        own = {level: search for level, search in stage.items() if explored[level] or not known}
+        ranking |= _compare_chains(own, chains, settings, ranking_levels, needed=not ranking)
+        _search_levels(own, searches, ranking, settings)
+        searches |= own
+        for level in levels:
+            if level not in own:
+                for near in _adjacent(level, searches):
+                    stage[level].add_trials(searches[near].best(settings.at(settings.inherited, stage[level].budget)))
+                stage[level].promote()
+        chosen, measured = zip(*(search.anchors() for search in stage.values()), strict=True)
+        found, kl = Configurations.join(chosen), torch.cat(measured, dim=1)
         if observation is None:
-            first = stage[levels[0]].observation
-            observation = first if rest is None else join_observations([first, rest])
+            samples, kl, observation = _grow(samples, candidates, found, kl, stage[levels[0]].observation, progress)
         parts.append(found)
-        tables.append(kl)
-        hard.append(samples.hard[:, None].expand_as(kl))
-        samples = samples.after(kl[:, found.level == levels[-1]])
+        tables.append(samples.as_table(kl))
+        hard.append(samples.hard[:, None].expand_as(tables[-1]))
+        samples = samples.after(tables[-1][:, found.level == levels[-1]])
     assert observation is not None  # noqa: S101 - there is at least one stage
     ranked_chains = {level: [(str(chain), loss) for chain, loss in searches[level].chain_ranking] for level in ranking}
-    configurations, kl = Configurations.join(parts), torch.cat(tables, dim=1)
-    every_hard = torch.cat(hard, dim=1)
+    configurations, kl, every_hard = Configurations.join(parts), torch.cat(tables, dim=1), torch.cat(hard, dim=1)
     return JointTable(
         configurations, observation, kl, every_hard, ranked_chains, objective.cost, kernel, settings.servable
     )
 
 
+def _grow(
+    samples: StageSamples,
+    candidates: ChainObjectives,
+    found: Configurations,
+    kl: Tensor,
+    observation: Observation,
+    progress: Progress,
+) -> tuple[StageSamples, Tensor, Observation]:
+    """Measure the configurations of the first stage on twice as many samples, as long as it gains more than its error.
+
+    Each time, every sample chooses by what the samples were before, and by all of them, itself left out. kl: [M, K].
+    """
+    while more := samples.as_many_again:
+        before = len(kl)
+        new, seen = samples.measure(more, candidates, found, progress)
+        kl, observation = torch.cat([kl, new]), join_observations([observation, seen])
+        samples = samples.with_samples(len(kl))
+        groups, loss, gain = group_instructions(observation), torch.zeros(len(kl)), torch.zeros(len(kl))
+        for level in found.levels:
+            own = kl[:, found.level == level]
+            loss += choice_loss(own, groups, before)
+            gain += choice_loss(own, groups, before) - choice_loss(own, groups, len(kl))
+        if not is_gain(gain, _GAIN_ERRORS) or float(gain.sum()) < _MIN_GAIN * float(loss.sum()):
+            break
+    return samples, kl, observation
+
+
 def _compare_chains(
-    searches: dict[float, LevelSearch], chains: Sequence[Chain], settings: JointSettings, *, needed: bool
+    searches: dict[float, LevelSearch],
+    chains: Sequence[Chain],
+    settings: JointSettings,
+    ranking_levels: Sequence[float],
+    *,
+    needed: bool,
 ) -> dict[float, list[Chain]]:
-    """Compare the chains on the first rung of the ranking levels; the best chains of each.
+    """Compare the chains on the first rung of the ranking levels among these; the best chains of each.
 
     Of the chains that begin with the same scorer and have as many, the first one is measured, then its best shape under the
     others: which scorer comes second matters less than which one comes first, and than the shape.
     needed: compare them at the median level where no ranking level is among these.
     """
-    levels = [level for level in settings.ranking_levels if level in searches]
+    levels = [level for level in ranking_levels if level in searches]
     representatives: dict[tuple[str, int], Chain] = {}
     for chain in chains:
         representatives.setdefault((str(chain.scorers[0]), len(chain.stages)), chain)

@@ -13,7 +13,9 @@ from vispco.pruner.configurations import Configurations, budget_at, level_of, te
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
+from vispco.scorers.mixture import batch_kind
 from vispco.search.batch import Batch
+from vispco.search.calibration_batches import batch_lengths
 from vispco.search.joint.anchor_selection import greedy_anchors, is_gain, select_anchors
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
@@ -25,6 +27,7 @@ from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 _GAIN_ERRORS = 2.0  # standard errors that a compensation must gain: the best of several, on few samples
 _MAX_LOSS_RATIO = 2.0  # of a trial to the best one: up to it, the best trial of each other first scorer is promoted
 _UNMEASURED = torch.empty(0)
+_ENTRY = frozenset({"entry"})  # the kind of most chains
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,8 @@ class LevelSearch:
         progress: Progress,
     ) -> None:
         self.chains, self.level, self.settings, self.progress = chains, level, settings, progress
-        self.batches = _split_into_rungs(batches, settings.rungs)
+        self.batches, self.lengths = batches, batch_lengths(batches)
+        self.rungs = _split_into_rungs(self.lengths, settings.rungs)
         self.size = median_size(batches[:8])  # [1, 4]
         self.floor = text_floor(self.size[:, 0], self.size[:, 1], chains.cost)
         self.budget = float(budget_at(level, self.floor))
@@ -87,7 +91,7 @@ class LevelSearch:
     @property
     def chain_ranking(self) -> list[tuple[Chain, float]]:
         """The measured chains and their least loss on the first rung, best first."""
-        first = sum(map(len, self.batches[0]))
+        first = self._num_samples(0)
         best: dict[Chain, float] = {}
         for trial in self._measured_trials:
             loss = float(saturating_loss(trial.kl[:first]).mean())
@@ -97,7 +101,7 @@ class LevelSearch:
     def add_trials(self, others: Sequence[Trial], rung: int = 0) -> None:
         """Measure trials of other levels, moved to this one."""
         wanted = [self._add(trial.chain, trial.params[None])[0] for trial in others]
-        self._measure_to(wanted, min(rung, len(self.batches) - 1))
+        self._measure_to(wanted, min(rung, len(self.rungs) - 1))
 
     def measure_neighbours(self) -> None:
         """Measure shapes near the best ones, of their chains, on the first rung."""
@@ -113,21 +117,28 @@ class LevelSearch:
         self._measure_to(wanted, 0)
 
     def compensate(self) -> None:
-        """Measure the best trial with several compensations, then the shortlist with the best of them.
+        """Measure the best trial with compensations (see `JointSettings`), then the shortlist with the best of them.
 
         Where none of them gains more than two standard errors on the same samples, no trial of this level has one: few samples
         would find a compensation by chance, and lose by it elsewhere.
         """
-        betas = (0.0, *self.settings.compensations)
-        if len(betas) == 1:
+        positive = sorted(beta for beta in self.settings.compensations if beta > 0)
+        negative = [beta for beta in self.settings.compensations if beta < 0]
+        if not self.settings.compensations:
             return
         best = self.best(1)[0]
-        tried = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
-        self._measure_to(tried, 0)
-        plain, *others = (self.trials[trial.key] for trial in tried)
-        found = min(others, key=lambda trial: trial.loss)
-        common = min(len(plain.kl), len(found.kl))
-        if not is_gain(saturating_loss(plain.kl[:common]) - saturating_loss(found.kl[:common]), _GAIN_ERRORS):
+
+        def measure(betas: Sequence[float]) -> list[Trial]:
+            added = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
+            self._measure_to(added, 0)
+            return [self.trials[trial.key] for trial in added]
+
+        plain, *tried = measure([0.0, *positive[len(positive) // 2 :][:1]])
+        gains = bool(tried) and tried[0].loss < plain.loss
+        found = min([*tried, *measure(positive if gains else negative)], key=lambda trial: trial.loss, default=plain)
+        self._measure_to([plain, found], len(self.rungs) - 1)
+        loss, other = (saturating_loss(self.trials[trial.key].kl) for trial in (plain, found))
+        if not is_gain(loss - other, _GAIN_ERRORS):
             known = self.chains.candidates
             self.trials = {k: t for k, t in self.trials.items() if not t.chain.compensate or t.chain in known}
             return
@@ -138,7 +149,7 @@ class LevelSearch:
     def promote(self) -> None:
         """Measure the shortlist on the second rung, a shorter one on the third."""
         for rung, size in enumerate(self.settings.shortlist, start=1):
-            self._measure_to(self._shortlist(self.settings.at(size, self.budget)), rung)
+            self._measure_to(self._shortlist(self.settings.at(size, self.budget), rung - 1), rung)
 
     def best(self, count: int) -> list[Trial]:
         """The best trials of the highest rung, then those of the rungs below."""
@@ -147,18 +158,21 @@ class LevelSearch:
     def anchors(self) -> tuple[Configurations, Tensor]:
         """The configurations of the last rung that are best together, then the best others; and their KL [samples, K].
 
-        Of the others, the best of each first scorer come first: where few samples see no use of them, more may.
+        Of the others, the best of each first scorer come first: where few samples see no use of them, more may. If they
+        cannot share a batch with most chains, the best trial that can comes last: a mean budget needs all levels in one batch.
         """
         most = max(trial.rung for trial in self._measured_trials)
-        found = _same_batch_trials(
-            sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
-        )
+        among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
+        found = _same_batch_trials(among)
         kl = torch.stack([trial.kl for trial in found], dim=-1)
         size = self.settings.anchors
         useful = select_anchors(kl, self.groups[: len(kl)], size)
         places = list(dict.fromkeys([*useful, *_best_per_first_scorer(found), *range(len(found))]))[:size]
-        parts = [self._configurations([found[place]]) for place in places]
-        return Configurations.join(parts), kl[:, places]
+        chosen = [found[place] for place in places]
+        spare = [trial for trial in among if batch_kind(trial.chain) == _ENTRY and batch_kind(found[0].chain) != _ENTRY]
+        chosen += spare[:1]
+        parts = [self._configurations([trial]) for trial in chosen]
+        return Configurations.join(parts), torch.stack([trial.kl for trial in chosen], dim=-1)
 
     @property
     def _measured_trials(self) -> list[Trial]:
@@ -193,7 +207,7 @@ class LevelSearch:
             new = list({t.key: t for t in (self.trials[each.key] for each in wanted) if t.rung == step - 1}.values())
             if not new:
                 continue
-            kl = self._measure(self._configurations(new), self.batches[step])
+            kl = self._measure(self._configurations(new), self.rungs[step])
             for trial, own in zip(new, kl.T, strict=True):
                 self.trials[trial.key] = replace(trial, rung=step, kl=torch.cat([trial.kl, own]))
 
@@ -203,36 +217,41 @@ class LevelSearch:
         level = torch.full((len(trials),), self.level, dtype=torch.float64)
         return Configurations(chains, number, torch.stack([trial.params for trial in trials]), level)
 
-    def _measure(self, configurations: Configurations, batches: Sequence[Batch]) -> Tensor:
-        """KL [M, K] on the samples of batches.
+    def _measure(self, configurations: Configurations, places: Sequence[int]) -> Tensor:
+        """KL [M, K] on the samples of the batches at some places.
 
         Every rank measures some of the chains on some of the batches, so that a rung at one batch is shared, too.
         """
         ranks = rank_and_size()[1]
         sizes = [len(configurations.places(number)) for number in range(len(configurations.chains))]
-        parts = [(place, number) for place in range(len(batches)) for number, size in enumerate(sizes) if size]
+        parts = [(place, number) for place in places for number, size in enumerate(sizes) if size]
 
         def measure(part: tuple[int, int]) -> Tensor:
-            batch, number = batches[part[0]], part[1]
+            batch, number = self.batches[part[0]], part[1]
             kl = self.chains.measure_chain(batch, configurations, number, self.level)
             label = f"budgets near {self.budget:.0%}: {len(configurations)} configurations"
             self.progress(ranks * self.budget * kl.numel(), label)
             return kl
 
-        weights = [float(len(batches[place]) * sizes[number]) for place, number in parts]
-        kls = [torch.empty(len(batch), len(configurations)) for batch in batches]
+        weights = [float(self.lengths[place] * sizes[number]) for place, number in parts]
+        kls = {place: torch.empty(self.lengths[place], len(configurations)) for place in places}
         measured = shared_over_ranks(parts, measure, self.chains.objective, weights)
         for (place, number), kl in zip(parts, measured, strict=True):
             kls[place][:, configurations.places(number)] = kl.T
-        return torch.cat([torch.empty(0, len(configurations)), *kls])
+        return torch.cat([torch.empty(0, len(configurations)), *kls.values()])
 
-    def _shortlist(self, size: int) -> list[Trial]:
-        """Of the trials that have come furthest: the best, the best of each other first scorer, those that serve together.
+    def _num_samples(self, rung: int) -> int:
+        """The samples that a trial has seen after a rung."""
+        return sum(self.lengths[: self.rungs[rung].stop])
+
+    def _shortlist(self, size: int, rung: int = 0) -> list[Trial]:
+        """Of the trials of a rung, by its samples: the best, the best of each other first scorer, those that serve together.
 
         Chains that begin alike lose the same samples, so that a ranking alone would end with several of them.
         """
-        most = max(trial.rung for trial in self._measured_trials)
-        among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
+        samples = self._num_samples(rung)
+        among = [replace(t, kl=t.kl[:samples]) for t in self._measured_trials if t.rung >= rung]
+        among.sort(key=lambda trial: trial.loss)
         near = [
             place for place in _best_per_first_scorer(among) if among[place].loss <= _MAX_LOSS_RATIO * among[0].loss
         ]
@@ -244,7 +263,8 @@ class LevelSearch:
     @cached_property
     def observation(self) -> Observation:
         """What a predictor sees of the samples of all rungs."""
-        return join_observations([batch.observation.to("cpu") for part in self.batches for batch in part])
+        seen = range(self.rungs[-1].stop)
+        return join_observations([self.batches[place].observation.to("cpu") for place in seen])
 
     @cached_property
     def groups(self) -> Tensor:
@@ -260,17 +280,15 @@ def _best_per_first_scorer(trials: Sequence[Trial]) -> list[int]:
     return list(first.values())
 
 
-def _split_into_rungs(batches: Sequence[Batch], sizes: Sequence[int]) -> list[list[Batch]]:
-    """The batches that each rung adds, so that it sees at least so many samples, if there are as many."""
-    found: list[list[Batch]] = []
-    used = samples = 0
+def _split_into_rungs(lengths: Sequence[int], sizes: Sequence[int]) -> list[range]:
+    """The places of the batches that each rung adds, so that it sees at least so many samples, if there are as many."""
+    found: list[range] = []
+    used = 0
     for size in sizes:
-        part = []
-        while used < len(batches) and samples < size:
-            part.append(batches[used])
-            samples += len(part[-1])
+        start = used
+        while used < len(lengths) and sum(lengths[:used]) < size:
             used += 1
-        found.append(part)
+        found.append(range(start, used))
     return found
 
 
@@ -289,9 +307,5 @@ def _same_batch_trials(trials: Sequence[Trial]) -> list[Trial]:
 
     See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
     """
-
-    def sites(chain: Chain) -> object:
-        return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
-
     best = min(trials, key=lambda trial: trial.loss)
-    return [trial for trial in trials if sites(trial.chain) == sites(best.chain)]
+    return [trial for trial in trials if batch_kind(trial.chain) == batch_kind(best.chain)]

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from vispco import kernels
 from vispco.core.errors import InvalidInputError
+from vispco.cost import Cost
 from vispco.kernels import Kernel
+from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 from vispco.scorers import Chain, ChainLike
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
@@ -20,17 +22,26 @@ _PRE_LLM = ("divprune", "cdpruner")
 """Scorers that choose before the language model, as candidates."""
 _IN_LLM = ("fastv", "sparsevlm", "fitprune(site=entry)", "v2drop")
 """Scorers that choose inside it."""
+_ALONE = ("fitprune",)
+"""Scorers whose tokens leave elsewhere than those of the others: they share no batch with them."""
 
 
 def default_chains() -> tuple[Chain, ...]:
     """Every scorer alone, and every one before the language model followed by every one inside it."""
-    names = (*_PRE_LLM, *_IN_LLM, *(f"{first}+{then}" for first in _PRE_LLM for then in _IN_LLM))
+    names = (*_PRE_LLM, *_IN_LLM, *_ALONE, *(f"{first}+{then}" for first in _PRE_LLM for then in _IN_LLM))
     return tuple(Chain.of(name) for name in names)
 
 
 def servable_chains() -> tuple[Chain, ...]:
     """Chains that can prune once, before layer 0, which serving engines can run."""
     return tuple(Chain.of(name) for name in (*_PRE_LLM, "uniform"))
+
+
+def single_selectors(budget: float, cost: Cost) -> dict[str, BudgetPlanner]:
+    """What needs no search at a budget: each scorer before the language model, pruning once, before layer 0."""
+    kernel = joint_kernel(servable=True)
+    shape = static_shape(initial_shapes(kernel, cost.num_layers)[0])
+    return {name: BudgetPlanner(shape, kernel, budget, cost, chain=Chain.of(name)) for name in _PRE_LLM}
 
 
 def candidate_chains(*, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:

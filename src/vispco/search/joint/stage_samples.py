@@ -1,4 +1,4 @@
-"""The samples that the levels of a stage are measured on: those of the rungs, and of the rest the hard ones."""
+"""The samples that the levels of a stage are measured on: as many as the first stage gains from, then the hard ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from vispco.data.dataset import Lazy
 from vispco.pruner.configurations import Configurations
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
@@ -23,7 +24,7 @@ _MAX_LOSS = 1.0 - 1e-6  # the saturating loss of an answer that is lost altogeth
 
 @dataclass(frozen=True, eq=False)
 class StageSamples:
-    """The samples of a stage. first: the numbers of those of the rungs, in order. hard: bool [M], of all samples."""
+    """The samples of a stage. first: the numbers of those that are measured, in order. hard: bool [M], of all so far."""
 
     batches: Sequence[Batch]
     settings: JointSettings
@@ -32,36 +33,35 @@ class StageSamples:
 
     @classmethod
     def of(cls, batches: Sequence[Batch], settings: JointSettings) -> StageSamples:
-        """Of the first stage: all samples, in their order."""
-        lengths, count = batch_lengths(batches), 0
-        for length in lengths:
+        """Of the first stage: the samples of the rungs, in their order."""
+        count = 0
+        for length in batch_lengths(batches):
             count += length if count < settings.rungs[-1] else 0
-        return cls(batches, settings, tuple(range(count)), torch.ones(sum(lengths), dtype=torch.bool))
+        return cls(batches, settings, tuple(range(count)), torch.ones(count, dtype=torch.bool))
 
     def rung_batches(self) -> Sequence[Batch]:
-        """The samples of the rungs as batches."""
-        if self.first == tuple(range(len(self.first))):
-            return self.batches
-        return [self._pick(part) for part in self._parts(self.first)]
+        """The samples that are measured as batches, each made when it is asked for."""
+        return PickedBatches(self, self._parts(self.first))
 
     @property
-    def remaining(self) -> list[int]:
-        """The hard samples that are not in the rungs."""
-        known = set(self.first)
-        return [number for number in self.hard.nonzero()[:, 0].tolist() if number not in known]
+    def as_many_again(self) -> list[int]:
+        """The numbers of the samples that follow, in whole batches: as many as there are, or all that may be taken."""
+        count, found = len(self.hard), 0
+        for length in batch_lengths(self.batches):
+            found += length if found < min(2 * count, self.settings.max_samples) else 0
+        return list(range(count, found))
 
-    def measure_remaining(
-        self, candidates: ChainObjectives, configurations: Configurations, progress: Progress
-    ) -> tuple[Tensor, Observation | None]:
-        """KL [n, K] of configurations, each at its own level, on the samples `remaining`.
+    def measure(
+        self, numbers: Sequence[int], candidates: ChainObjectives, configurations: Configurations, progress: Progress
+    ) -> tuple[Tensor, Observation]:
+        """KL [n, K] of configurations, each at its own level, on samples; also what a predictor sees of these.
 
-        Also what a predictor sees of them; None of no samples. Of many ranks, each measures a part of them, and runs vision
-        tower and teacher for it.
+        Of many ranks, each measures a part of them, and runs vision tower and teacher for it.
         """
         ranks = rank_and_size()[1]
 
         def measure(part: Sequence[int]) -> tuple[Tensor, Observation]:
-            batch = self._pick(part)
+            batch = self.pick(part)
             kl = torch.empty(len(batch), len(configurations))
             for level in configurations.levels:
                 places = (configurations.level == level).nonzero()[:, 0]
@@ -69,17 +69,18 @@ class StageSamples:
                 progress(ranks * level * len(places) * len(batch), f"table: up to sample {1 + max(part)}")
             return kl, batch.observation.to("cpu")
 
-        measured = shared_over_ranks(self._parts(self.remaining), measure, candidates.objective)
-        if not measured:
-            return torch.empty(0, len(configurations)), None
+        measured = shared_over_ranks(self._parts(numbers), measure, candidates.objective)
         return torch.cat([kl for kl, _ in measured]), join_observations([seen for _, seen in measured])
 
-    def as_table(self, first: Tensor, remaining: Tensor) -> Tensor:
-        """KL of the rungs [n, K] and of the samples `remaining` as one table [M, K], infinite elsewhere."""
-        kl = torch.full((len(self.hard), first.shape[1]), torch.inf)
-        kl[list(self.first)] = first
-        kl[self.remaining] = remaining
-        return kl
+    def with_samples(self, count: int) -> StageSamples:
+        """The same with so many samples in all."""
+        return replace(self, first=tuple(range(count)), hard=torch.ones(count, dtype=torch.bool))
+
+    def as_table(self, kl: Tensor) -> Tensor:
+        """KL of the samples `first` [n, K] as a table [M, K] of all, infinite elsewhere."""
+        table = torch.full((len(self.hard), kl.shape[1]), torch.inf)
+        table[list(self.first)] = kl
+        return table
 
     def after(self, kl: Tensor) -> StageSamples:
         """Of the next stage, from the KL [M, K] at the highest level of this one: the hard samples, mixed, then probes.
@@ -107,7 +108,7 @@ class StageSamples:
         width = max(batch_lengths(self.batches))
         return [numbers[start : start + width] for start in range(0, len(numbers), width)]
 
-    def _pick(self, numbers: Sequence[int]) -> Batch:
+    def pick(self, numbers: Sequence[int]) -> Batch:
         """Samples by their numbers as one batch: one of the batches itself where it holds just these."""
         start = 0
         for place, length in enumerate(batch_lengths(self.batches)):
@@ -116,6 +117,19 @@ class StageSamples:
             start += length
         assert isinstance(self.batches, CalibrationBatches)  # noqa: S101 - others keep their order, see `after`
         return self.batches.rows(numbers)
+
+
+class PickedBatches(Lazy[Batch]):
+    """Batches of the samples with these numbers. The last ones that were used are kept, as many as memory allows."""
+
+    def __init__(self, samples: StageSamples, parts: Sequence[Sequence[int]]) -> None:
+        self.samples, self.parts, self.lengths = samples, parts, [len(part) for part in parts]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def make(self, place: int) -> Batch:
+        return self.samples.pick(self.parts[place])
 
 
 def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:
