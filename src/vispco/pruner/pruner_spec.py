@@ -72,11 +72,7 @@ class PrunerSpec:
             check_allocation(self.allocation)
         if self.compensate is not None:
             check_compensation(self.compensate)
-        if check_pixels(self.pixels) != 1.0 and self.budget is not None and Budget.of(self.budget).kind == "time":
-            raise InvalidInputError(
-                f"The budget {self.budget} was given with pixels={self.pixels:g}, and the time of the whole picture is not known then. "
-                "Give milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
-            )
+        check_pixels(self.pixels, None if self.budget is None else Budget.of(self.budget).kind)
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -94,16 +90,15 @@ class PrunerSpec:
         scorer: ChainLike | None = None,
         schedule: Schedule | str | None = None,
         budget: BudgetLike | None = None,
-        allocation: str | None = None,
-        compensate: float | None = None,
         controller: str | None = None,
-        pixels: float | None = None,
+        **options: Any,
     ) -> PrunerSpec:
         """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
         pruner: as `load` takes it. method: a published one ('sparsevlm:64'), as published or at the budget, or a chain.
         scorer: a chain, with a schedule (`single:2:0.5`, a file, ...; 'full' prunes nothing), or with one step for each
-        scorer that meets the budget. Without any: fastv. What contradicts itself, or is unknown, is refused.
+        scorer that meets the budget. Without any: fastv. What contradicts itself, or is unknown, is refused. options: allocation,
+        compensate and pixels; None leaves what is saved, or the default.
         """
         if pruner is not None and method is not None:
             raise InvalidInputError(
@@ -127,13 +122,12 @@ class PrunerSpec:
                 "meets a budget for every prompt: 0.5, 40ms, 0.6t or 120MB."
             )
         plain = None if wanted is None else wanted.plain
-        options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
-        options |= {} if pixels is None else {"pixels": pixels}
+        options = {name: each for name, each in options.items() if each is not None}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
             found = PrunerSpec.load(pruner).at(plain)
-            found = replace(found, **{name: each for name, each in options.items() if each is not None})
+            found = replace(found, **options)
             return found if controller is None else found.with_controller(controller)
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
@@ -234,7 +228,9 @@ class PrunerSpec:
         """The same for a budget: the given one, or its own. One schedule has only the budget that it was made for."""
         wanted = None if budget is None else Budget.of(budget)
         if self.kind == "parts" and wanted is not None:
-            return self._part(wanted)
+            from vispco.pruner.saved_pruners import read_part  # noqa: PLC0415 - predictors
+
+            return read_part(self, wanted)  # type: ignore[return-value]
         if self.fixed:
             if wanted is not None and (self.budget is None or Budget.of(self.budget) != wanted):
                 made = "" if self.budget is None else f", made for the budget {self.budget}"
@@ -248,22 +244,6 @@ class PrunerSpec:
                 "This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         return self if budget is None else replace(self, budget=str(budget) if isinstance(budget, Budget) else budget)
-
-    def _part(self, budget: Budget) -> Self:
-        """What a search for budgets of the whole prefill found for the nearest one, at this one."""
-        if budget.kind != "prefill":
-            raise InvalidInputError(
-                f"The budget {budget} was given, and {self.source} was searched for budgets of the whole prefill. Give one of them: "
-                f"{', '.join(str(part['budget']) for part in self.planner['parts'])}."
-            )
-
-        def distance(part: Mapping[str, Any]) -> tuple[bool, float]:
-            own = Budget.of(part["budget"])
-            return own.is_mean != budget.is_mean, abs(own.amount - budget.amount)
-
-        nearest = min(self.planner["parts"], key=distance)
-        found = type(self).load(self.folder / nearest["folder"]).at(budget)
-        return replace(found, source=self.source)  # type: ignore[return-value]
 
     def with_controller(self, name: str) -> Self:
         """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
