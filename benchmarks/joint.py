@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 
-from budget import prefill
 from figures import Figure, write
-from joint_rivals import Bill, rival_figures, rival_parts, shuffled
+from joint_rivals import HARD, Bill, rival_figures, rival_parts, shuffled
 from vispco import Pruner, load
 from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning, Workload
+from vispco.cost.counted_flops import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -46,11 +46,10 @@ from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.instruction_groups import group_instructions, leave_one_out_means
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
-from vispco.search.search_spec import BUDGETS, SearchSpec
+from vispco.search.search_spec import SearchSpec
 
 FRESH_SEED = 82799208  # drawn once, when the settings were final
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
-HARD = (0.18, 0.25, *BUDGETS)
 MEANS = ("mean:0.18,max:0.5", "mean:0.25,max:0.5")
 COMPENSATED = (0.2, 0.25, 0.3, 0.35, 0.5)
 GAPS = (0.3, 0.4, 0.5)
@@ -74,17 +73,29 @@ class Setup:
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         self.name, self.folder = name, given.cache / name
         self.model, self.processor = load(name)
-        self.calibration = list(dataset("calibration", limit=given.samples))
+        self.calibration = dataset("calibration", limit=given.samples)
         self.test = list(dataset("test", limit=given.test, seed=FRESH_SEED))
         random.Random(FRESH_SEED).shuffle(self.test)
         self.judge = TaskEvaluator(self.model, self.processor, self.test, batch_size=64, scores=True)
 
-    def point(self, pruner: Pruner) -> dict[str, Any]:
-        """Accuracy and mean share of the FLOPs of a pruner, and what it scores on each item, by task."""
-        result = self.judge(pruner)
-        spent = result.details["spending"]["exact"]
-        scores = {task: [round(score, 4) for score in own] for task, own in result.details["scores"].items()}
-        return {"fraction": spent["mean"], "worst": spent["worst"], "accuracy": result.accuracy, "scores": scores}
+    def point(self, name: str, pruner: Pruner) -> dict[str, Any]:
+        """Accuracy and mean share of the FLOPs of a pruner, and what it scores on each item, by task; kept under a name."""
+
+        def measure() -> dict[str, Any]:
+            result = self.judge(pruner)
+            spent = result.details["spending"]["exact"]
+            scores = {task: [round(score, 4) for score in own] for task, own in result.details["scores"].items()}
+            return {"fraction": spent["mean"], "worst": spent["worst"], "accuracy": result.accuracy, "scores": scores}
+
+        return self.once(f"point-{name}", measure)
+
+    def once(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What was measured under a name, now or before a kill."""
+        file = self.folder / f"{name}.json"
+        if not file.is_file():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_json(file, measure())
+        return dict(json.loads(file.read_text()))
 
     def predictor(self, seed: int) -> JointPredictor:
         """What the search with a seed has found; its part must have run."""
@@ -96,22 +107,27 @@ class Setup:
 
 def joint(setup: Setup, seed: int) -> dict[str, Any]:
     """The default search with one seed: hard budgets, and budgets that are a mean."""
-    samples = shuffled(setup.calibration, seed)
-    began = time.process_time()
-    run = SearchRun.prepare(setup.model, setup.processor, samples, SearchSpec.of_chains(seed=seed))
-    found = run_mode(run)
-    seconds = time.process_time() - began
-    found.predictor.save_pretrained(setup.folder / f"predictor-{seed}")
-    planners = {str(asked): JointPlanner(found.predictor, asked) for asked in (*HARD, *MEANS)}
-    return {
-        "processor_seconds": seconds,
-        "samples": len(found.predictor.sizes),
-        "levels": [record["budget"] for record in found.records],
-        "held_out": found.records,
-        "spent": run.objective.spent.to_dict(),
-        "grid": grid_cost(run),
-        "points": {asked: setup.point(Pruner(planner.chain, planner)) for asked, planner in planners.items()},
-    }
+
+    def search() -> dict[str, Any]:
+        samples = list(shuffled(setup.calibration, seed))
+        began = time.process_time()
+        run = SearchRun.prepare(setup.model, setup.processor, samples, SearchSpec.of_chains(seed=seed))
+        found = run_mode(run)
+        seconds = time.process_time() - began
+        found.predictor.save_pretrained(setup.folder / f"predictor-{seed}")
+        return {
+            "processor_seconds": seconds,
+            "samples": len(found.predictor.sizes),
+            "held_out": found.records,
+            "spent": run.objective.spent.to_dict(),
+            "grid": grid_cost(run),
+        }
+
+    about, points = setup.once(f"search-{seed}", search), {}
+    for asked in map(str, (*HARD, *MEANS)):
+        planner = JointPlanner(setup.predictor(seed), asked)
+        points[asked] = setup.point(f"joint-{seed}-{asked}", Pruner(planner.chain, planner))
+    return {**about, "points": points}
 
 
 def grid_cost(run: SearchRun) -> float:
@@ -208,10 +224,17 @@ def flops(setup: Setup, seed: int) -> dict[str, int]:
         limit = planner.budget.cap or planner.budget.amount
         for sample in setup.test[place * COUNTED : (place + 1) * COUNTED]:
             encoded = encode(setup.model, setup.processor, [sample])
-            whole, full, _ = prefill(setup.model, encoded)
-            with warnings.catch_warnings(record=True) as said:
+            pruner = Pruner(planner.chain, planner)
+            full = int(planner.cost.full(Workload(encoded.num_text, encoded.num_visual))[0])
+            with torch.no_grad(), counted_flops() as whole_counter:
+                setup.model(**encoded.inputs, logits_to_keep=1)
+            with warnings.catch_warnings(record=True) as said, torch.no_grad(), pruner(setup.model):
                 warnings.simplefilter("always")
-                total, bill, _ = prefill(setup.model, encoded, Pruner(planner.chain, planner))
+                setup.model(**encoded.inputs, logits_to_keep=1)  # the first prefill under a pruner is checked
+                with counted_flops() as counter:
+                    setup.model(**encoded.inputs, logits_to_keep=1, use_cache=True)
+                bill = int(planner.cost.bill(pruner.token_counts(setup.model), pruner.workload(setup.model))[0])
+            whole, total = whole_counter.get_total_flops(), counter.get_total_flops()
             floor = any(issubclass(warning.category, BudgetWarning) for warning in said)
             over += total - (whole - full) > (bill if floor else limit * full)
             counted += 1

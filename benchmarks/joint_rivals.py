@@ -16,16 +16,17 @@ import numpy as np
 import torch
 
 from figures import Figure
-from vispco import Pruner
+from vispco import Pruner, cost
 from vispco.compare.searches import AnytimeRival, Calibration, get, run_search
 from vispco.compare.searches.search_registry import SEARCHES, takes
 from vispco.core.errors import BudgetFloorError, NotApplicableError
+from vispco.data.dataset import Dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.search.joint.space import single_selectors
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_spec import BUDGETS, SearchSpec
 
-LOW = (0.18, 0.25)
+HARD = (0.18, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 0.9)
 RIVALS = ("dop", "vflowopt", "scaled", "evolution", "autoprune", "btp-layers", "downsample")
 SINGLE = ("fitprune", "fastv", "sparsevlm")
 SELECTORS = ("divprune", "cdpruner")
@@ -54,21 +55,22 @@ def rival_parts(setup: Callable[[], Any], seeds: int, bill: Bill) -> dict[str, C
 
 def selector(setup: Any, name: str) -> dict[str, Any]:
     """One selector that prunes once before the language model, at every budget."""
-    from vispco import cost
-
     price = cost.get("exact", setup.model.config)
-    planners = {str(budget): single_selectors(budget, price)[name] for budget in (*LOW, *BUDGETS)}
-    return {"points": {budget: setup.point(Pruner(name, planner)) for budget, planner in planners.items()}}
+    planners = {str(budget): single_selectors(budget, price)[name] for budget in HARD}
+    points = {budget: setup.point(f"{name}-{budget}", Pruner(name, planner)) for budget, planner in planners.items()}
+    return {"points": points}
 
 
 def single(setup: Any, scorer: str) -> dict[str, Any]:
     """The predictor search of one scorer."""
-    spec = SearchSpec.of(scorer, mode="predictor", budgets=(*LOW, *BUDGETS))
+    spec = SearchSpec.of(scorer, mode="predictor", budgets=HARD)
     run = SearchRun.prepare(setup.model, setup.processor, shuffled(setup.calibration, 0), spec)
     outcome = run_mode(run)
-    planners = {str(budget): outcome.planner(run, budget) for budget in (*LOW, *BUDGETS)}
+    planners = {str(budget): outcome.planner(run, budget) for budget in HARD}
     points = {
-        budget: setup.point(Pruner(getattr(planner, "chain", None) or run.spec.chain, planner))
+        budget: setup.point(
+            f"single-{scorer}-{budget}", Pruner(getattr(planner, "chain", None) or run.spec.chain, planner)
+        )
         for budget, planner in planners.items()
     }
     return {"points": points, "spent": run.objective.spent.to_dict()}
@@ -81,7 +83,7 @@ def rival(setup: Any, name: str, seed: int, bill: Bill) -> dict[str, Any]:
     if limit is None and isinstance(search, AnytimeRival):
         raise SystemExit(f"The joint search with seed {seed} has not run on {setup.name}. Run its part first.")
     learned = TaskEvaluator(setup.model, setup.processor, shuffled(setup.calibration, seed), SCORER, batch_size=32)
-    budgets = (*LOW, *BUDGETS) if name == "tpe-joint" else BUDGETS
+    budgets = HARD if name == "tpe-joint" else [budget for budget in HARD if budget >= BUDGETS[0]]
     try:
         run = run_search(search, Calibration(learned, measure="kl"), budgets, bill=limit)
     except (NotApplicableError, BudgetFloorError) as error:
@@ -100,9 +102,9 @@ def rival(setup: Any, name: str, seed: int, bill: Bill) -> dict[str, Any]:
     return {"points": points, "seconds": run.seconds, "spent": run.spent.to_dict(), "bill": limit}
 
 
-def shuffled(samples: list[Any], seed: int) -> list[Any]:
+def shuffled(samples: Dataset, seed: int) -> list[Any]:
     """The samples in an order of their own for each seed: rows of one item of each task, as `vispco search` has them."""
-    width = len({sample.task for sample in samples})
+    width = len(samples.tasks)
     rows = torch.randperm(len(samples) // width, generator=torch.Generator().manual_seed(seed)).tolist()
     return [samples[width * row + place] for row in rows for place in range(width)]
 

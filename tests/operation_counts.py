@@ -20,8 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vispco import cost
-from vispco.core.layout import TokenLayout
-from vispco.core.layout_cache import forget_layouts
+from vispco.core.layout import TokenLayout, forget_layouts
 from vispco.core.small_arrays import all_on_devices
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,10 +17,33 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import packed
-from vispco.core.layout_cache import SMALL, Shared, known_values
 
 ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
+T = TypeVar("T")
+_REMEMBERED, SMALL = 64, 1 << 13  # the number of cached layouts, and the largest one in tokens
+
+
+class _Shared(Generic[T]):
+    """A property that is computed once for all layouts with the same maps: prompts of one size are frequent."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, _: object, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layout: TokenLayout, _: object = None) -> T:
+        known: dict[str, T] = layout.known
+        if self.name not in known:
+            known[self.name] = self.compute(layout)
+        found = layout.__dict__[self.name] = known[self.name]  # the next time Python finds it there
+        return found
+
+
+def _tensor(compute: Callable[[Any], Array]) -> _Shared[Tensor]:
+    """A property: an array of the layout beside the model's inputs."""
+    return _Shared(lambda layout: layout.on_device(compute(layout)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +109,9 @@ class TokenLayout:
         needed[rows, query] = needed[rows, last] = True
         needed &= visible
         stays = needed if needed.any() else None
-        whole = pixels == 1.0 and visible.size <= SMALL  # other sizes do not follow from the maps
-        known = known_values(visible, there, query, stays, visual.device) if whole else {}
+        known = (
+            _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL and pixels == 1.0 else {}
+        )
         return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
 
     @property
@@ -102,7 +126,7 @@ class TokenLayout:
     def has_visual(self) -> bool:
         return any(self.num_visual)
 
-    @Shared
+    @_Shared
     def num_visual(self) -> tuple[int, ...]:
         """Visual tokens of each sample."""
         return tuple(self.visual_map.sum(axis=1).tolist())
@@ -116,27 +140,27 @@ class TokenLayout:
         """What is known of visual slots, bool [B, V], at the slots of `whole`; False for those that have left."""
         return slots
 
-    @Shared
+    @_Shared
     def num_text(self) -> tuple[int, ...]:
         """Text tokens of each sample; padding is neither."""
         return tuple((self.real_map & ~self.visual_map).sum(axis=1).tolist())
 
-    @Shared
+    @_Shared
     def num_prompt(self) -> tuple[int, ...]:
         """Text tokens up to the query: without an answer that stands behind it."""
         return tuple(self.prompt_map.sum(axis=1).tolist())
 
-    @Shared
+    @_Shared
     def num_instruction(self) -> tuple[int, ...]:
         """Instruction tokens of each sample that can see a visual token."""
         return tuple(self._instruction_map.sum(axis=1).tolist())
 
-    @Shared
+    @_Shared
     def num_read(self) -> tuple[int, ...]:
         """Visual tokens of each sample that never leave, because their output is read."""
         return (0,) * self.batch_size if self.read_map is None else tuple(self.read_map.sum(axis=1).tolist())
 
-    @Shared
+    @_Shared
     def prompt_sizes(self) -> Array:
         """Text, visual, instruction tokens and visual ones that never leave: what a price depends on; int64 [B, 4], host.
 
@@ -145,87 +169,61 @@ class TokenLayout:
         numbers: list[Any] = [self.num_prompt, self.num_visual, self.num_instruction, self.num_read]
         return np.array(numbers + ([] if self.pixels == 1.0 else [self.whole_pictures[1]]), dtype=np.int64).T
 
-    @Shared
+    @_Shared
     def read_slots(self) -> Tensor | None:
         """Which of the V slots hold a token that never leaves: bool [B, V]; None if there are none."""
         if self.read_map is None:
             return None
         return self.on_device(np.take_along_axis(np.pad(self.read_map, ((0, 0), (0, 1))), self.slots, axis=1))
 
-    @Shared
+    @_Shared
     def prompt_map(self) -> Array:
         """Text up to the query: bool [B, N] on the host."""
         return self.real_map & ~self.visual_map & (np.arange(self.length) <= self.query_at[:, None])
 
-    @Shared
+    @_Shared
     def _instruction_map(self) -> Array:
         return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
 
-    @Shared
-    def visual(self) -> Tensor:
-        """Image and video placeholders: bool [B, N]."""
-        return self.on_device(self.visual_map)
+    # bool [B, N]: image and video placeholders, and everything but padding
+    visual = _tensor(lambda layout: layout.visual_map)
+    real = _tensor(lambda layout: layout.real_map)
+    # int64 [B] and [B, 1]: position of the last instruction token of each sample
+    query = _tensor(lambda layout: layout.query_at)
+    query_column = _tensor(lambda layout: layout.query_at[:, None])
+    # int64 [B, V]: position in the sequence of each visual token, V the largest count; empty slots have N, or any place
+    visual_index = _tensor(lambda layout: layout.slots)
+    visual_columns = _tensor(lambda layout: np.minimum(layout.slots, layout.length - 1))
+    # bool [B, V]: which of the V slots hold a token
+    is_visual_slot = _tensor(lambda layout: layout.slots < layout.length)
+    # int64 [B, N]: the visual slot of each token; V for text, V + 1 for padding
+    slot_index = _tensor(lambda layout: layout.slot_at)
 
-    @Shared
-    def real(self) -> Tensor:
-        """Everything but padding: bool [B, N]."""
-        return self.on_device(self.real_map)
-
-    @Shared
-    def query(self) -> Tensor:
-        """Position of the last instruction token of each sample: int64 [B]."""
-        return self.on_device(self.query_at)
-
-    @Shared
+    @_Shared
     def query_is_last(self) -> bool:
         """Whether the query of every sample is the last token of all: padding, if any, stands in front."""
         return bool((self.query_at == self.length - 1).all())
 
-    @Shared
+    @_Shared
     def slots(self) -> Array:
         """`visual_index` on the host."""
         return packed(self.visual_map, max(self.num_visual, default=0))
 
-    @Shared
-    def visual_index(self) -> Tensor:
-        """Position in the sequence of each visual token; int64 [B, V], V the largest count, padded with N."""
-        return self.on_device(self.slots)
-
-    @Shared
-    def visual_columns(self) -> Tensor:
-        """`visual_index` with any place in the sequence for an empty slot: int64 [B, V]."""
-        return self.on_device(np.minimum(self.slots, self.length - 1))
-
-    @Shared
-    def query_column(self) -> Tensor:
-        """`query` as a column: int64 [B, 1]."""
-        return self.on_device(self.query_at[:, None])
-
-    @Shared
-    def is_visual_slot(self) -> Tensor:
-        """Which of the V slots hold a token; bool [B, V]."""
-        return self.on_device(self.slots < self.length)
-
-    @Shared
+    @_Shared
     def visual_shares(self) -> Tensor:
         """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
         filled = self.slots < self.length
         return self.on_device((filled / filled.sum(axis=1, keepdims=True).clip(1)).astype(np.float32))
 
-    @Shared
+    @_Shared
     def slot_at(self) -> Array:
-        """The visual slot of each token; V for text, V + 1 for padding: int64 [B, N] on the host."""
+        """`slot_index` on the host."""
         count = self.slots.shape[1]
         found: Array = np.where(self.real_map, count, count + 1)
         found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
         return found
 
-    @Shared
-    def slot_index(self) -> Tensor:
-        """`slot_at` as a tensor: int64 [B, N]."""
-        return self.on_device(self.slot_at)
-
-    @Shared
+    @_Shared
     def instruction_index(self) -> Tensor:
         """Positions of the instruction's text tokens that can see a visual token; int64 [B, R], padded with N.
 
@@ -235,7 +233,7 @@ class TokenLayout:
         index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
         return self.on_device(index)
 
-    @Shared
+    @_Shared
     def has_instruction(self) -> Tensor | None:
         """Which places of `instruction_index` hold a token: bool [B, R]; None if all do."""
         number = np.array(self.num_instruction).clip(1)
@@ -243,7 +241,7 @@ class TokenLayout:
             return None
         return self.on_device(np.arange(number.max()) < number[:, None])
 
-    @Shared
+    @_Shared
     def after_image(self) -> Tensor:
         """Position of the first text token after the last visual one, else of the last instruction token: int64 [B]."""
         positions = np.arange(self.length)
@@ -337,3 +335,18 @@ class TokenLayout:
         """A host array as a tensor beside the model's inputs."""
         with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
             return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+
+
+_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
+    key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
+    if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
+        _KNOWN.clear()
+    return _KNOWN.setdefault(key, {})
+
+
+def forget_layouts() -> None:
+    """Clear the cache of values that were computed for layouts."""
+    _KNOWN.clear()

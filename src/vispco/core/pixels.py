@@ -1,23 +1,16 @@
 """Pixels: the share of its pixels with which a picture enters a model, and what follows for its grid."""
 
-from __future__ import annotations
-
 import math
 
 from vispco.core.errors import InvalidInputError
 
 
-def check_pixels(share: float, budget: str | None = None) -> float:
-    """A share of a picture's pixels in (0, 1]; anything else is refused. budget: the kind of the one that goes with it."""
+def check_pixels(share: float) -> float:
+    """A share of a picture's pixels in (0, 1]; anything else is refused."""
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0.0 < share <= 1.0:
         raise InvalidInputError(
             f"pixels={share!r} was given. It is the share of its pixels with which a picture enters, above 0 and up to 1, such "
             "as 0.5."
-        )
-    if share != 1.0 and budget == "time":
-        raise InvalidInputError(
-            f"A fraction of the time was given with pixels={share:g}, and the time of the whole picture is not known then. Give "
-            "milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
         )
     return float(share)
 

@@ -1,7 +1,5 @@
 """Family: where a model's parts are and how its visual tokens are found. No pruning here."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Mapping
@@ -337,9 +335,3 @@ class Family:
                 f"{type(layer).__name__} has no module `{'` or `'.join(names)}`, which pruning needs here. Add a model family."
             )
         return part
-
-
-def square(tokens: int) -> tuple[int, int, int] | None:
-    """The grid of a square picture by its number of tokens; None if that is not a square number."""
-    side = round(tokens**0.5)
-    return (1, side, side) if side * side == tokens else None

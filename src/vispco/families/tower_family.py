@@ -1,6 +1,4 @@
-"""`TowerFamily`: families with a vision tower of plain encoder layers, such as CLIP and SigLIP, and one projector."""
-
-from __future__ import annotations
+"""`TowerFamily`: families whose vision tower is a row of encoder layers, and the grid of a square picture."""
 
 from typing import Any
 
@@ -26,3 +24,9 @@ class TowerFamily(Family):
         read = getattr(config, "vision_feature_layer", -1)  # an index of the hidden states: 0 is before the first block
         read = read if isinstance(read, list | tuple) else [read]
         return blocks[: max(index if index >= 0 else len(blocks) + 1 + index for index in read)]
+
+
+def square(tokens: int) -> tuple[int, int, int] | None:
+    """The grid of a square picture by its number of tokens; None if that is not a square number."""
+    side = round(tokens**0.5)
+    return (1, side, side) if side * side == tokens else None

@@ -25,9 +25,8 @@ FORMAT, VERSION = "vispco-pruner", 1
 NAME = "pruner.json"
 SCORER, BUDGET = "fastv", 0.5  # where a user names neither
 SEARCHED = Path(__file__).parent / "searched"  # what was found for the shipped models, by their names; see docs/zoo.md
-QUESTION_FREE = (
-    "divprune"  # for models that were not searched: it needs no attention, so that it is safe on any of them
-)
+QUESTION_FREE = "divprune"  # for models that were not searched: without attention, it is safe on any of them
+_PLAIN = ("planner", "budget", "allocation", "compensate", "pixels", "cost")  # fields that are saved as they are
 REMEDY = "Give what Pruner.save_pretrained or `vispco export` wrote."
 
 
@@ -66,13 +65,16 @@ class PrunerSpec:
             raise InvalidInputError(
                 f'{self.planner!r:.80} was given as the planner of a pruner. It is {{"kind": "schedule", ...}} or another kind.'
             )
-        if self.budget is not None:
-            Budget.of(self.budget)  # a wrong one is refused here
+        budget = None if self.budget is None else Budget.of(self.budget)  # a wrong one is refused here
         if self.allocation is not None:
             check_allocation(self.allocation)
         if self.compensate is not None:
             check_compensation(self.compensate)
-        check_pixels(self.pixels, None if self.budget is None else Budget.of(self.budget).kind)
+        if check_pixels(self.pixels) != 1.0 and budget is not None and budget.kind == "time":
+            raise InvalidInputError(
+                f"The budget {self.budget} was given with pixels={self.pixels:g}, and the time of the whole picture is not known then. "
+                "Give milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
+            )
         if self.cost is not None and not isinstance(self.cost, Mapping):
             raise InvalidInputError(
                 f'{self.cost!r:.80} was given as the cost of a pruner. It is {{"name": "exact", ...}}.'
@@ -97,8 +99,8 @@ class PrunerSpec:
 
         pruner: as `load` takes it. method: a published one ('sparsevlm:64'), as published or at the budget, or a chain.
         scorer: a chain, with a schedule (`single:2:0.5`, a file, ...; 'full' prunes nothing), or with one step for each
-        scorer that meets the budget. Without any: fastv. What contradicts itself, or is unknown, is refused. options: allocation,
-        compensate and pixels; None leaves what is saved, or the default.
+        scorer that meets the budget. Without any: fastv. What contradicts itself, or is unknown, is refused.
+        options: allocation, compensate and pixels; None for those of the pruner, or none.
         """
         if pruner is not None and method is not None:
             raise InvalidInputError(
@@ -122,12 +124,11 @@ class PrunerSpec:
                 "meets a budget for every prompt: 0.5, 40ms, 0.6t or 120MB."
             )
         plain = None if wanted is None else wanted.plain
-        options = {name: each for name, each in options.items() if each is not None}
+        options = {name: value for name, value in options.items() if value is not None}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
-            found = PrunerSpec.load(pruner).at(plain)
-            found = replace(found, **options)
+            found = replace(PrunerSpec.load(pruner).at(plain), **options)
             return found if controller is None else found.with_controller(controller)
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
@@ -228,9 +229,7 @@ class PrunerSpec:
         """The same for a budget: the given one, or its own. One schedule has only the budget that it was made for."""
         wanted = None if budget is None else Budget.of(budget)
         if self.kind == "parts" and wanted is not None:
-            from vispco.pruner.saved_pruners import read_part  # noqa: PLC0415 - predictors
-
-            return read_part(self, wanted)  # type: ignore[return-value]
+            return self._part(wanted)
         if self.fixed:
             if wanted is not None and (self.budget is None or Budget.of(self.budget) != wanted):
                 made = "" if self.budget is None else f", made for the budget {self.budget}"
@@ -244,6 +243,22 @@ class PrunerSpec:
                 "This pruner works at any budget, and none was given. Give budget=0.5 (--budget 0.5)."
             )
         return self if budget is None else replace(self, budget=str(budget) if isinstance(budget, Budget) else budget)
+
+    def _part(self, budget: Budget) -> Self:
+        """What a search for budgets of the whole prefill found for the nearest one, at this one."""
+        if budget.kind != "prefill":
+            raise InvalidInputError(
+                f"The budget {budget} was given, and {self.source} was searched for budgets of the whole prefill. Give one of them: "
+                f"{', '.join(str(part['budget']) for part in self.planner['parts'])}."
+            )
+
+        def distance(part: Mapping[str, Any]) -> tuple[bool, float]:
+            own = Budget.of(part["budget"])
+            return own.is_mean != budget.is_mean, abs(own.amount - budget.amount)
+
+        nearest = min(self.planner["parts"], key=distance)
+        found = type(self).load(self.folder / nearest["folder"]).at(budget)
+        return replace(found, source=self.source)  # type: ignore[return-value]
 
     def with_controller(self, name: str) -> Self:
         """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
@@ -292,21 +307,11 @@ class PrunerSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, with the version of the library that wrote it."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "vispco": __version__,
-            "model": self.model,
-            "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
-            "chain": None if self.chain is None else self.chain.to_dict(),
-            "planner": dict(self.planner),
-            "budget": self.budget,
-            "allocation": self.allocation,
-            "compensate": self.compensate,
-            "pixels": self.pixels,
-            "cost": None if self.cost is None else dict(self.cost),
-            "versions": dict(self.versions) or provenance.versions(),
-        }
+        own = {name: getattr(self, name) for name in ("model", "fingerprint", "chain", *_PLAIN)}
+        own = {name: dict(value) if isinstance(value, Mapping) else value for name, value in own.items()}
+        own["chain"] = None if self.chain is None else self.chain.to_dict()
+        versions = dict(self.versions) or provenance.versions()
+        return {"format": FORMAT, "version": VERSION, "vispco": __version__, **own, "versions": versions}
 
     @classmethod
     @parsing("a pruner", REMEDY)
@@ -320,15 +325,10 @@ class PrunerSpec:
             raise InvalidInputError(f"This pruner has no {' and no '.join(map(repr, missing))}. {REMEDY}")
         return cls(
             None if data["chain"] is None else Chain.of(data["chain"]),
-            data["planner"],
-            budget=data.get("budget"),
-            allocation=data.get("allocation"),
-            compensate=data.get("compensate"),
-            pixels=data.get("pixels", 1.0),
-            cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),
             versions=dict(data.get("versions") or {}),
+            **{name: data[name] for name in _PLAIN if name in data},
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:

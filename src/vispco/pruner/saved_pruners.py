@@ -6,7 +6,6 @@ from pathlib import Path
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.run_record import RunFolderError, check_complete, check_output, check_recorded
-from vispco.cost import Budget
 from vispco.pruner import run_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
 from vispco.pruner.planner_kinds import PREDICTOR
@@ -89,22 +88,6 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
         fingerprint=config.get("fingerprint"),
         versions=dict(config.get("versions") or {}),
     )
-
-
-def read_part(spec: PrunerSpec, budget: Budget) -> PrunerSpec:
-    """What a search for budgets of the whole prefill found for the nearest one, at this one. spec: of its folder."""
-    parts: list[dict[str, str]] = list(spec.planner["parts"])
-    if budget.kind != "prefill":
-        raise InvalidInputError(
-            f"The budget {budget} was given, and {spec.source} was searched for budgets of the whole prefill. Give one of them: "
-            f"{', '.join(part['budget'] for part in parts)}."
-        )
-
-    def distance(part: dict[str, str]) -> tuple[bool, float]:
-        own = Budget.of(part["budget"])
-        return own.is_mean != budget.is_mean, abs(own.amount - budget.amount)
-
-    return replace(read_source(spec.folder / min(parts, key=distance)["folder"]).at(budget), source=spec.source)
 
 
 def _kind(folder: Path) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """`build`: from the folders of runs to the payload of a page; `render` and `write`: from the payload to the page."""
 
-from __future__ import annotations
-
 import html
 import json
 import time
