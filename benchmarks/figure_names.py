@@ -33,6 +33,7 @@ TITLES = {
     "sweep": "Sweeps",
     "time": "Time",
     "vllm": "Inside vLLM",
+    "whole": "The whole prefill, vision tower inside",
     "zoo": "The shipped models",
 }
 
@@ -294,6 +295,17 @@ NAMES: dict[str, dict[str, str]] = {
         "cached_repeat_ratio": "time of another question about a picture, cached over chosen again",
         "equal_answers_to_serve": "answers that are those of `vispco serve`",
         "minutes": "all of it",
+    },
+    "whole": {
+        "accuracy_at_50p": "accuracy at 50 % of the whole prefill, for every prompt or on average",
+        "accuracy_at_40p": "accuracy at 40 % of it",
+        "accuracy_at_30p": "accuracy at 30 % of it",
+        "hard_accuracy_at_50p": "accuracy at 50 %, for every prompt",
+        "hard_accuracy_at_40p": "accuracy at 40 %, for every prompt",
+        "hard_accuracy_at_30p": "accuracy at 30 %, for every prompt",
+        "hypervolume_vs_llm_only": "area under the frontier from 20 to 100 %, to pruning in the language model alone",
+        "vs_downsampling": "accuracy to that of smaller pictures, the least of three budgets",
+        "budget_violations": "prefills above their budget, counted by torch with the tower inside",
     },
     "zoo": {
         "accuracy": "accuracy, unpruned",

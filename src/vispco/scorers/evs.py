@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
+from vispco.scorers.baselines import Uniform
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid
 from vispco.scorers.ranking import Tier, select_by_tiers, share_of
-from vispco.scorers.uniform import Uniform
 
 
 @register

@@ -62,7 +62,7 @@ class SecondTurns:
     @torch.no_grad()
     def _answers(self, run: CandidateRun, batch: Sequence[_FollowUp]) -> list[str]:
         rows = [asked.place for asked in batch]
-        encoded = self.store.encode([self.samples[row] for row in rows])
+        encoded = self.store.encode([self.samples[row] for row in rows], cut=run.cut)
         options = {"do_sample": False, "num_beams": 1, "pad_token_id": pad_token(self.processor)}
         longer = _appended(encoded.inputs, torch.stack([asked.tokens for asked in batch]).to(self.model.device))
         with run.on(self.model, rows, encoded):

@@ -51,16 +51,17 @@ class Evolution(TrialRival):
             if generation[budget] < len(_RATES):
                 curve = _constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
             else:
-                curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
+                parents = sorted(known[budget], key=lambda curve: -known[budget][curve])[: self.parents]
+                place = ascending.index(budget)
+                for near in (*ascending[max(0, place - 1) : place], *ascending[place + 1 : place + 2]):
+                    parents += sorted(known[near], key=lambda curve: -known[near][curve])[:1]
+                one, other = (parents[n] for n in rng.choice(len(parents), size=2, replace=len(parents) < 2))
+                curve = _mutate(one, rng, sizes.earliest_layer) if rng.random() < 0.5 else _cross(one, other)
             generation[budget] += 1
             score = known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
             return score, Choice(Schedule(curve), provenance={"score": score, "trial": generation[budget] - 1})
 
         return try_next
-
-    def _child(self, rng: np.random.Generator, parents: list[_Curve], first: int) -> _Curve:
-        one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))
-        return _mutate(one, rng, first) if rng.random() < 0.5 else _cross(one, other)
 
 
 def _constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
@@ -82,13 +83,3 @@ def _mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
 def _cross(one: _Curve, other: _Curve) -> _Curve:
     """The mean of two parents, layer by layer."""
     return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
-
-
-def _parents(
-    known: dict[float, dict[_Curve, float]], ascending: list[float], budget: float, limit: int
-) -> list[_Curve]:
-    """The best curves of a budget, and the best one of each neighbour."""
-    place = ascending.index(budget)
-    own = sorted(known[budget], key=lambda curve: -known[budget][curve])[:limit]
-    near = [ascending[n] for n in (place - 1, place + 1) if 0 <= n < len(ascending)]
-    return [*own, *(max(known[b], key=lambda curve: known[b][curve]) for b in near if known[b])]

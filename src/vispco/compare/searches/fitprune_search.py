@@ -59,7 +59,10 @@ class FitPruneSearch(Rival):
         few = calibration.first(len(calibration.sizes) if self.samples is None else self.samples)
         attention = _read_received_attention(self.require_model(few, "reads a model's attention"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        calibration.bill.spent.measured += _reading_flops(attention, few.sizes)
+        sizes, size = few.sizes, few.sizes.cost.dimensions
+        pairs = ((attention.rows + sizes.num_visual) * (sizes.num_text + sizes.num_visual)).sum()  # of queries and keys
+        reading = pairs * 2 * size.heads * size.head_dim * sizes.num_layers
+        calibration.bill.spent.measured += float(reading)
         alpha, counts = _bisect(attention, few.sizes, budget, self.tolerance)
         return Choice(_recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
 
@@ -108,14 +111,6 @@ def _recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
         return Schedule.full(sizes.num_layers)
     share = counts[seen].double() / sizes.num_visual[seen, None].double()
     return Schedule(tuple(share.mean(0).tolist()))
-
-
-def _reading_flops(attention: _ReceivedAttention, sizes: SampleSizes) -> float:
-    """FLOPs of reading the rows in all layers: each is a query times every key; see `vispco.scorers.cost`."""
-    size = sizes.cost.dimensions
-    rows = attention.rows + sizes.num_visual
-    keys = sizes.num_text + sizes.num_visual
-    return float((rows * keys).sum() * 2 * size.heads * size.head_dim * sizes.num_layers)
 
 
 @dataclass(frozen=True, eq=False)
