@@ -61,6 +61,7 @@ PAPER = replace(STATIC, budgets=(0.2, 0.3, 0.4, 0.5, 0.7, 0.8), monotone=True)
 ONE_CHAIN = JointSettings(
     levels=(0.15, 0.3, 0.55),
     ranking_levels=(0.15, 0.3, 0.55),
+    table_levels=(),
     rungs=(8, 32, 96),
     shapes=12,
     neighbours=4,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
-sys.path.append(str(Path(__file__).parent.parent / "tests"))  # models and counters that tests and benchmarks share
+TESTS = str(Path(__file__).parent.parent / "tests")  # with the counters that tests and benchmarks share
+sys.path += [] if TESTS in sys.path else [TESTS]
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")
 
 

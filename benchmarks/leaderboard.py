@@ -34,11 +34,11 @@ hide: [navigation, toc]
 # Leaderboard
 
 *Written by `python benchmarks/leaderboard.py` from `results/*.json`.* Every row counts the FLOPs of the language
-model's prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the mean over
-tasks with its 95 % interval. Δ is the difference to the unpruned model on the same items, in points. A method stands as
-its paper sets it (published), scaled to the budget (scaled), with attention given back (compensated), or with schedules
-that were searched; a ! says that it cannot meet the budget. Rows of shipped models, on synthetic tasks
-([zoo.md](zoo.md)), can be run again by anyone. Click a heading to sort. [Add yours](#add-yours).
+model's prefill, scoring included, by one formula (`exact`), as a share of the unpruned model's, and accuracy as the
+mean over tasks with its 95 % interval. Δ is the difference to the unpruned model on the same items, in points. A
+method stands as its paper sets it (published), scaled to the budget (scaled), with attention given back (compensated),
+or with schedules that were searched; a ! says that it cannot meet the budget. Rows of shipped models, on synthetic
+tasks ([zoo.md](zoo.md)), can be run again by anyone. Click a heading to sort. [Add yours](#add-yours).
 
 """
 ADD = """
@@ -46,8 +46,8 @@ ADD = """
 
 `vispco search` and `vispco compare methods` write `leaderboard.json` into their folder. Copy it to `results/` under a
 name of its own, run `python benchmarks/leaderboard.py`, and open a pull request with both files. The workflow checks
-its form and, on shipped models, runs the same command again. Other models and questions of your own are welcome; their rows
-say `reported`.
+its form and, on shipped models, runs the same command again. Other models and questions of your own are welcome; their
+rows say `reported`.
 
 ```sh
 vispco compare methods tiny-qwen --methods fastv,divprune --search none --draws 0 --rounds 0 --out runs/mine

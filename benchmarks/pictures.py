@@ -114,7 +114,7 @@ def screenshots(page: Path, example: int) -> Iterator[tuple[str, Image.Image]]:
         for theme in ("light", "dark"):
             browser.show(driver, page, DESKTOP, 860, dark=theme == "dark")
             _settle(driver)
-            yield f"page-{theme}", _shot(driver, 0, DESKTOP, _bottom(driver, "frontier"))
+            yield f"page-{theme}", _shot(driver, 0, DESKTOP, _bottom(driver, "sec-examples"))
             if theme == "light":
                 driver.execute_script("document.querySelectorAll('#thumbs input')[arguments[0]]?.click()", example)
                 _settle(driver)

@@ -8,6 +8,9 @@ make vllm-bench                     in the environment of `make vllm-test`; some
   tower), interleaved, in processor time;
 - a picture that is asked about again: choices that do not read the question are cached, others are made again;
 - the same share through `vispco serve` and through vLLM.
+
+--parts FOLDER keeps what each part gave, so that a stopped run goes on; --only measures some of them there, and writes
+no result.
 """
 
 from __future__ import annotations
@@ -24,10 +27,13 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 import argparse  # noqa: E402
 import gc  # noqa: E402
+import json  # noqa: E402
 import os  # noqa: E402
 import statistics  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
 from typing import Any  # noqa: E402
 
 from figures import Figure, write  # noqa: E402
@@ -157,19 +163,41 @@ def compare_servers(items: int, folder: Path) -> dict[str, Any]:
     return {"items": len(chosen), "equal": equal, "share": share}
 
 
+def measured(part: Callable[[], dict[str, Any]], name: str, folder: Path | None) -> dict[str, Any]:
+    """What a part gives, with its minutes of processor time; read where the folder has it already."""
+    file = None if folder is None else folder / f"{name}.json"
+    if file is not None and file.is_file():
+        return dict(json.loads(file.read_text()))
+    begin = time.process_time()
+    found = part()
+    found["minutes"] = (time.process_time() - begin) / 60
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-task", type=int, default=8, help="items of each of eight tasks, for each architecture")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--items", type=int, default=256, help="through both servers")
+    parser.add_argument("--parts", type=Path, help="a folder")
+    parser.add_argument("--only", nargs="+", choices=[*ARCHITECTURES, "load", "servers"])
     given = parser.parse_args()
     os.environ.update(ENVIRONMENT)
-    begin = time.process_time()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        parity = {ARCHITECTURES[name]: compare(name, given.per_task, folder) for name in ARCHITECTURES}
-        load = measure_load(folder, given.rounds)
-        servers = compare_servers(given.items, folder)
+        parts = {name: partial(compare, name, given.per_task, folder) for name in ARCHITECTURES}
+        parts |= {
+            "load": partial(measure_load, folder, given.rounds),
+            "servers": partial(compare_servers, given.items, folder),
+        }
+        found = {name: measured(parts[name], name, given.parts) for name in given.only or parts}
+    if given.only:
+        return
+    parity = {title: found[name] for name, title in ARCHITECTURES.items()}
+    load, servers = found["load"], found["servers"]
     requests = sum(each["requests"] for each in parity.values())
     rounding = sum(each["decided_by_rounding"] for each in parity.values())
     equal = sum(each["equal_kept_sets"] for each in parity.values())
@@ -190,7 +218,7 @@ def main() -> None:
         "ttft_p95_ratio": Figure(load["ttft_p95_ratio"], "lower", 1.0, "pruned / unpruned"),
         "cached_repeat_ratio": Figure(load["cached_repeat_ratio"], "lower", 1.0, "cached / chosen again"),
         "equal_answers_to_serve": Figure(servers["equal"], "higher", servers["items"], "answers"),
-        "minutes": Figure((time.process_time() - begin) / 60, "lower", None, "minutes of one core"),
+        "minutes": Figure(sum(each["minutes"] for each in found.values()), "lower", None, "minutes of one core"),
     }
     write("vllm", figures, {"vllm": check_version(), "parity": parity, "load": load, "servers": servers}, seed=0)
 

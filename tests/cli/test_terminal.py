@@ -30,7 +30,16 @@ BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h", re.DOTALL)  # what a bar redraws 
 NO_TASKS = ("ask", "check", "export", "info", "plot", "report", "zoo")
 LITTLE = (
     *("--set", "descent.outer=1", "--set", "descent.explore=2", "--set", "training.steps=1", "--set", "batch_size=4"),
-    *("--set", "joint.levels=[0.25]", "--set", "joint.ranking_levels=[0.25]", "--set", "joint.rungs=[2,2,2]"),
+    *(
+        "--set",
+        "joint.levels=[0.25]",
+        "--set",
+        "joint.ranking_levels=[0.25]",
+        "--set",
+        "joint.table_levels=[]",
+        "--set",
+        "joint.rungs=[2,2,2]",
+    ),
     *("--set", "joint.shapes=1", "--set", "joint.chains=1", "--set", "joint.neighbours=1"),
     *("--set", "one_chain.anchors=2", "--set", "one_chain.shapes=4"),
 )

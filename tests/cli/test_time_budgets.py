@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 import vispco
+from vispco.core.errors import InvalidInputError
 from vispco.cost import Dimensions, TimeProfile
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
@@ -30,6 +32,7 @@ def profile(loaded, tmp_path, monkeypatch):
     found = TimeProfile(
         dimensions=Dimensions.from_config(loaded[0].config), device=device_name(torch.device("cpu")), dtype="float32",
         batches=(1, 32), tokens=(1, 1000), layer_ms=((0.01, 10.0), (0.32, 320.0)), fixed_ms=(0.1, 0.1), drop_ms=(0.01, 0.01),
+        tower_ms=(0.0, 0.0),
     )  # fmt: skip
     found.save()
     return found
@@ -40,6 +43,26 @@ def picture(tmp_path):
     sample = max(dataset("test", limit=1), key=lambda each: each.area)
     sample.images[0].save(tmp_path / "picture.png")
     return tmp_path / "picture.png", sample.question
+
+
+@torch.no_grad()
+def test_time_is_that_of_the_first_token_with_the_vision_tower_inside(loaded, profile):
+    model, processor = loaded
+    encoded = encode(model, processor, dataset("test", limit=1)[:1])
+    replace(profile, tower_ms=(0.05, 0.05)).save()
+    tower = 0.05 * encoded.num_visual[0]
+    whole = torch.tensor(encoded.num_visual)[:, None].expand(-1, model.config.get_text_config().num_hidden_layers)
+    full = tower + predict_batch(profile.cost(1), whole, encoded.num_text, encoded.num_visual)
+    for budget, limit in ((f"{0.8 * full}ms", 0.8 * full), ("0.7t", 0.7 * full)):
+        pruner = PrunerSpec.choose(scorer="divprune", budget=budget).resolve(model)
+        with pruner(model):
+            model(**encoded.inputs)
+            counts = pruner.token_counts(model)
+        spent = tower + predict_batch(profile.cost(1), counts, encoded.num_text, encoded.num_visual)
+        assert 0.85 * limit < spent <= limit
+    replace(profile, tower_ms=()).save()
+    with pytest.raises(InvalidInputError, match="measured without its vision tower, by an earlier version"):
+        PrunerSpec.choose(scorer="divprune", budget="0.7t").resolve(model)
 
 
 @pytest.mark.parametrize("how", [{"scorer": "divprune+fastv"}, {"method": "pyramiddrop"}, {"method": "visionzip"}])

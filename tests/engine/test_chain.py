@@ -11,8 +11,8 @@ from tiny import DEFAULT, FIRST_CLASS, LAYERS, build, inputs
 from vispco import Pruner, Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.scorers import Chain, Scorer
-from vispco.scorers.fastv import FastV
-from vispco.scorers.random import Random
+from vispco.scorers.baselines import Random
+from vispco.scorers.layer_ratings import FastV
 from vispco.scorers.sparsevlm import SparseVLM
 
 WRITTEN = {

@@ -231,6 +231,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
 
 
 def whole_flops(model, given):
+    last_logits(model, given)  # the first prefill of a model checks its attention
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(**given, logits_to_keep=1)
     text = model.config.get_text_config()
@@ -251,7 +252,7 @@ def test_flops_of_a_cut_tower_are_exact_to_the_digit(name, which, prompt):
     assert counted == spent
 
 
-INSIDE = [name for name in SCORERS if get(name).serves_tower]
+INSIDE = [*(name for name in SCORERS if get(name).serves_tower), "aim-merge(by_size=true)"]
 
 
 @pytest.mark.parametrize("scorer", INSIDE)
@@ -269,6 +270,48 @@ def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
             assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
     with Pruner(chain, schedule, mode="mask")(model):
         torch.testing.assert_close(last_logits(model, given), found[-1], atol=3e-5, rtol=1e-4)
+
+
+def naive_merge(states, sizes, count):
+    """ToMe on one picture, token by token: even ones into the most similar odd one, the best pairs first; states [n, D]."""
+    unit = torch.nn.functional.normalize(states, dim=-1)
+    pairs = []
+    for even in range(0, len(states), 2):
+        odd = max(range(1, len(states), 2), key=lambda n: float(unit[even] @ unit[n]))
+        pairs.append((float(unit[even] @ unit[odd]), even, odd))
+    into = list(range(len(states)))
+    for _, even, odd in sorted(pairs, key=lambda pair: -pair[0])[: len(states) - count]:
+        into[even] = odd
+    kept = sorted(set(into))
+    rows = [[n for n, target in enumerate(into) if target == each] for each in kept]
+    merged = [sum(states[n] * sizes[n] for n in row) / sum(sizes[n] for n in row) for row in rows]
+    return torch.stack(merged), [sum(sizes[n] for n in row) for row in rows]
+
+
+def test_merging_before_each_block_is_tome_with_sizes_in_attention():
+    model, given = deep("llava"), tiny.inputs("llava", [ONE])
+    counts = {1: 13, 2: 9}
+    schedule = Schedule.full(L).with_tower({block: count / 16 for block, count in counts.items()}, DEPTH)
+    with Pruner("aim-merge(by_size=true)@tower.1+fastv", schedule)(model), torch.no_grad():
+        found = pooled(model, given, "llava")
+    tower, sizes = model.model.vision_tower, [1.0] * 16
+    with torch.no_grad():
+        hidden = tower.pre_layrnorm(tower.embeddings(given["pixel_values"]))
+        for block, layer in enumerate(tower.encoder.layers[:3]):
+            if block in counts:
+                merged, sizes = naive_merge(hidden[0, 1:], sizes, counts[block])
+                hidden = torch.cat([hidden[:, :1], merged[None]], dim=1)
+            bias = torch.tensor([1.0, *sizes]).log()[None, None, None]
+            hidden = layer(hidden, bias)
+        expected = model.model.multi_modal_projector(hidden[0, 1:])
+    torch.testing.assert_close(found[found.any(-1)], expected, atol=3e-5, rtol=1e-4)
+
+
+def test_videos_are_not_merged_inside_the_tower():
+    model, given = deep("qwen2_vl"), tiny.inputs("qwen2_vl", [VIDEO])
+    one = Pruner("aim-merge(by_size=true)@tower.1+fastv", SCHEDULES["once"])
+    with one(model), pytest.raises(UnsupportedModelError, match="serves pictures, not videos"):
+        last_logits(model, given)
 
 
 def test_the_choice_by_attention_and_diversity_is_that_of_patches_read_one_by_one():

@@ -64,7 +64,7 @@ def test_flops_are_the_cost_models_and_the_fraction_is_per_sample(pair, samples)
         told = {"mean": float(each.mean()), "p95": float(each[place]), "worst": float(each[-1])}
         assert found.details["spending"][name] == pytest.approx(told)
     full = TaskEvaluator(model, processor, samples)()
-    assert full.fraction == {"exact": 1.0, "paper": 1.0}
+    assert full.fraction == {"exact": 1.0, "paper": 1.0, "prefill": 1.0}
 
 
 def test_tokens_that_leave_in_the_middle_of_a_layer_cost_less(qwen, samples):

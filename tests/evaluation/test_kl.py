@@ -6,7 +6,7 @@ import torch
 from vispco import Pruner, Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation import FeatureStore, Reference, TaskEvaluator, answer_logits, encode
-from vispco.evaluation.kl_meter import KlMeter
+from vispco.evaluation.kl_meter import TOP_TOKENS, KlMeter, top_log_probabilities
 from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.objective import Objective
 
@@ -111,3 +111,20 @@ def test_a_batch_without_answers_cannot_be_compared(qwen, samples):
     model, processor = qwen
     with pytest.raises(InvalidInputError, match="answers=True"):
         answer_logits(model, encode(model, processor, samples[:1]))
+
+
+@pytest.mark.parametrize("direction", ["pruned||full", "full||pruned"])
+def test_kl_from_the_likeliest_tokens_is_exact_to_a_thousandth_and_never_above(direction):
+    generator = torch.Generator().manual_seed(0)
+    full = (8.0 * torch.randn(2, 5, 20_000, generator=generator)).log_softmax(-1)
+    pruned = full + 0.4 * torch.randn(full.shape, generator=generator)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    mask[1, :2] = False
+    kept = torch.stack([top_log_probabilities(row) for row in full])
+    assert kept.shape == (2, 5, 2 * TOP_TOKENS + 1)
+    exact, found = KlMeter(direction)(pruned, full, mask), KlMeter(direction)(pruned, kept, mask)
+    assert bool((exact > 0.01).all())
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-3)
+    assert bool((found <= exact + 1e-6).all())
+    small = full[0, :, :100].log_softmax(-1)
+    assert top_log_probabilities(small) is small  # a small vocabulary is kept whole

@@ -15,10 +15,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from engine.test_flops import counted
+from engine.test_tower_cut import whole_flops
 from methods.test_learned import fresh
-from methods.tower import deep
+from methods.tower import DEPTH, deep
 from tiny import DEFAULT, FIRST_CLASS, IMAGE, LAYERS, inputs, picture, words
-from vispco import Pruner, Schedule, cost
+from vispco import Pruner, Schedule, cost, scorers
 from vispco.core.errors import InvalidInputError
 from vispco.engine import TokenPlan
 from vispco.families import family_of
@@ -222,3 +223,17 @@ def tower_rows(chain, exact, layout):
     needs = chain.needs_vision
     rows = len(needs.received) * patches + len(needs.attention) * (1 if size.class_tokens else patches)
     return 2 * rows * patches * size.width
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "llava"])
+@pytest.mark.parametrize("method", [name for name in SCORERS if scorers.get(name).serves_tower])
+def test_a_scorer_that_serves_the_vision_tower_is_charged_there_to_the_digit(method, family):
+    clip = picture(3, 4, frames=3) if family.startswith("qwen") else picture()
+    model, x = deep(family), inputs(family, [(words(2, 1), clip, words(5, 2))])
+    schedule = Schedule.stages({0: 0.4, 2: 0.2}, LAYERS).with_tower({1: 0.8, 2: 0.6}, DEPTH)
+    pruner = Pruner(f"{method}@tower.1+{method}", schedule)
+    with pruner(model):
+        found = whole_flops(model, x)
+        spent = int(pruner.tower_flops(model))
+        spent += int(cost.get("exact", model.config).bill(pruner.token_counts(model), pruner.workload(model)))
+    assert found == spent

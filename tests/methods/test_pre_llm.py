@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 
+import operation_counts as operations
 from engine.naive import record_layers
 from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
@@ -19,7 +20,6 @@ from vispco.core.small_arrays import all_on_devices
 from vispco.families import family_of
 from vispco.scorers import Chain, cdpruner, divprune, get, scope
 from vispco.scorers.context import ScoringContext, VisionRecord
-from vispco.timing import operations
 
 SAMPLES = {
     "one picture": DEFAULT,
@@ -492,6 +492,18 @@ def test_the_first_frame_of_a_short_clip_leaves_half_of_the_count_to_the_others(
     context.layout = TokenLayout.build(context.layout.visual, image_sizes=((3, 3, 4),))
     first = {method: sum(place < 12 for place in chosen(method, context)[0]) for method in ("evs", "evs(first=1)")}
     assert first == {"evs": 5, "evs(first=1)": 11}
+
+
+def test_a_token_counts_as_changed_where_the_one_before_it_has_left_in_the_tower():
+    """Two frames that are alike: only what has nothing to be compared with is new."""
+    cells, states = torch.ones(1, 10, dtype=torch.bool), torch.eye(4).repeat(2, 1)[None]
+    cells[0, 8:] = False
+    shown = TokenLayout.build(cells, image_sizes=((2, 2, 2),))
+    left = torch.tensor([True, False, True, True, True, True, True, True])
+    layout = shown.entering(left.long().numpy(), 1)
+    entered = torch.cat([states, torch.zeros(1, 2, 4)], dim=1)
+    context = ScoringContext(0, layout, layout.is_visual_slot, torch.tensor([1]), entered, None, (1,))
+    assert chosen("evs(first=0)", context) == [[4]]
 
 
 def reads_tower(model):

@@ -1,5 +1,6 @@
 """Entries of the leaderboard: all of them are sound, their page is up to date, and a wrong one is refused in a sentence."""
 
+import importlib
 import json
 import sys
 from dataclasses import asdict, replace
@@ -7,13 +8,13 @@ from dataclasses import asdict, replace
 import pytest
 
 from project.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import leaderboard
 from vispco.core.errors import InvalidInputError
 from vispco.evaluation.leaderboard import LeaderboardEntry, LeaderboardRow
 from vispco.evaluation.spec import weights_digest
+
+sys.path.append(str(ROOT / "benchmarks"))
+leaderboard = importlib.import_module("leaderboard")
+sys.path.pop()  # benchmarks have names of packages: search, time
 
 UNPRUNED = LeaderboardRow(method="unpruned", kind="unpruned", budget=None, fraction=1, accuracy=0.9, low=0.8, high=0.95)
 ROW = replace(UNPRUNED, method="fastv", kind="scaled", budget=0.5, fraction=0.49, accuracy=0.85)

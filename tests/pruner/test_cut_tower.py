@@ -13,6 +13,7 @@ from vispco.cost import BudgetWarning
 from vispco.pruner.planner_kinds import read_schedule
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
+from vispco.vllm.settings import check_servable
 
 L = tiny.LAYERS
 PROMPTS = (
@@ -131,10 +132,21 @@ def test_a_chain_with_places_in_the_tower_is_read_and_written(written):
     assert Chain.of(chain.to_dict()) == chain
 
 
+def test_places_that_cannot_cut_a_tower_say_so():
+    model = deep("llava")
+    with pytest.raises(InvalidInputError, match="for which no published method has a setting"):
+        PrunerSpec.choose(method="divprune@tower.1+fastv").resolve(model)
+    with pytest.raises(InvalidInputError, match="which is not measured cut"):
+        PrunerSpec.choose(scorer="divprune@tower.1+fastv", budget="1MB").resolve(model)
+    with pytest.raises(InvalidInputError, match="which vLLM runs whole"):
+        check_servable(Chain.of("divprune@tower.1+divprune"))
+
+
 def test_a_mapping_names_places_in_the_tower_too():
     given = {6: "fastv", "tower.4": "divprune", 0: "divprune"}
     assert str(Chain.of(given)) == "divprune@tower.4+divprune+fastv@6"
-    assert str(Chain.of("divprune@tower.4")) == "divprune@tower.4+divprune"
+    assert str(Chain.of("uniform@tower.4")) == "uniform@tower.4+uniform"
+    assert str(Chain.of("vispruner@tower.4")) == "vispruner@tower.4+divprune"
     with pytest.raises(InvalidInputError, match="reads what only the language model has"):
         Chain.of("fastv@tower.4")
     with pytest.raises(InvalidInputError, match="Name those of the tower first"):

@@ -21,6 +21,7 @@ EFFORT = Effort(
     joint=JointSettings(
         levels=(0.3, 0.6),
         ranking_levels=(0.3,),
+        table_levels=(),
         rungs=(4, 8, 8),
         shapes=2,
         chains=2,

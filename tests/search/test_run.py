@@ -31,6 +31,7 @@ SMALL = Effort(
         compensations=(),
         levels=(0.3, 0.6),
         ranking_levels=(0.3,),
+        table_levels=(),
         rungs=(4, 4, 8),
         shapes=4,
         shortlist=(3, 2),

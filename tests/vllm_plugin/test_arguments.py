@@ -154,6 +154,9 @@ def test_other_classes_are_refused():
         arguments("tiny-gemma", "divprune", keep=0.5)
     with pytest.raises(UnsupportedModelError, match=r"InternVLChatModel, the original format.*vispco serve"):
         engine_arguments.pruned_architecture({"architectures": ["InternVLChatModel"]})
+    pixtral = {"architectures": ["LlavaForConditionalGeneration"], "vision_config": {"model_type": "pixtral"}}
+    with pytest.raises(UnsupportedModelError, match=r"Pixtral tower, whose pictures are several runs.*vispco serve"):
+        engine_arguments.pruned_architecture(pixtral)
 
 
 @pytest.mark.parametrize(

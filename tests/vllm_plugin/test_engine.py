@@ -108,3 +108,29 @@ def test_the_encoder_cache_is_sized_for_the_largest_share(most):
 
     sizes = MultiModalBudget(configured(**options("divprune", keep=0.25, max_keep=most)), MULTIMODAL_REGISTRY)
     assert sizes.mm_max_toks_per_item == {"image": kept_tokens(256, most)}
+
+
+@pytest.mark.parametrize(
+    ("placeholders", "shown"),
+    [([7] * 6, [7] * 2), ([1, 7, 7, 7, 7, 7, 7, 2], [1, 7, 7, 2]), ([7, 7, 7, 9, 7, 7, 7], None), ([7] * 5, None)],
+)
+def test_a_run_of_placeholders_is_cut_and_several_runs_are_refused(placeholders, shown):
+    from types import SimpleNamespace
+
+    import torch
+    from vllm.multimodal.processing import PromptReplacement, PromptUpdateDetails
+
+    from vispco.core.errors import InvalidInputError
+    from vispco.vllm.processing import PICTURES, PrunedProcessor
+
+    whole = PromptUpdateDetails.select_token_id(placeholders, 7)
+    update = PromptReplacement(modality="image", target=[7], replacement=lambda _: whole)
+    picture = {PICTURES: SimpleNamespace(data=torch.tensor([2, 1, 2, 3]))}  # two of 2 x 3 tokens are left
+    cut = PrunedProcessor()._shortened(update, {"image": [picture]}).replacement
+    if shown is None:
+        with pytest.raises(InvalidInputError, match="not one run of one placeholder"):
+            cut(0)
+    else:
+        found = cut(0)
+        assert found.full == shown
+        assert found.is_embed(found.full).tolist() == [token == 7 for token in shown]

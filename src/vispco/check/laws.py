@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from vispco.check.oracle import oracle_prefill, sliced_prefill
 from vispco.check.prompts import ONE, TWO, Prompter
 from vispco.check.twin import FIRST_WORD
-from vispco.core.errors import UnsupportedModelError, VispcoError
+from vispco.core.errors import VispcoError
 from vispco.core.schedule import Schedule
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
-from vispco.scorers import Chain, get
+from vispco.scorers import Chain
 
 _TOLERANCE = 1e-4  # of the spread of the logits
 _NEW = 4
@@ -221,22 +221,6 @@ def _forced_and_stepwise(
     return _logits(subject, {**longer, "labels": labels}, pruner)[:, prompt - 1 : -1], stepwise
 
 
-def what_leaves_inside_the_tower_enters_no_layer(subject: Subject) -> None:
-    """Where the vision tower is described; elsewhere a cut is refused."""
-    family = family_of(subject.model)
-    try:
-        blocks = family.tower_shape(subject.model).num_blocks
-    except UnsupportedModelError:
-        return
-    inputs, chain = subject.prompter(_SAMPLES), replace(Chain.of(subject.scorer), tower=((0, get("random")),))
-    kept = _logits(subject, inputs, Pruner(chain, replace(Schedule.full(subject.num_layers), tower=(1.0,) * blocks)))
-    if not torch.equal(kept, _logits(subject, inputs)):
-        raise LawBrokenError("with all tokens kept in the tower logits differ")
-    cut = subject.schedule.with_tower({0: 0.6}, blocks)
-    dropped, masked = (_logits(subject, inputs, Pruner(chain, cut, mode=mode)) for mode in ("drop", "mask"))
-    _compare(dropped, masked, _text(subject, inputs), "masked and dropped logits behind a cut tower")
-
-
 LAWS: dict[str, Callable[[Subject], None]] = {
     law.__name__: law
     for law in (
@@ -249,7 +233,6 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         a_sample_in_a_batch_equals_it_alone,
         generated_tokens_are_those_of_one_pass,
         attention_is_given_back_by_the_formula,
-        what_leaves_inside_the_tower_enters_no_layer,
     )
 }
 

@@ -1,7 +1,5 @@
 """`CutLayout`: the tokens of a forward pass whose vision tower let some of its visual tokens go."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self

@@ -28,7 +28,10 @@ class _Shared(Generic[T]):
     """A property that is computed once for all layouts with the same maps: prompts of one size are frequent."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
-        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, _: object, name: str) -> None:
+        self.name = name
 
     def __get__(self, layout: TokenLayout, _: object = None) -> T:
         known: dict[str, T] = layout.known
@@ -36,6 +39,11 @@ class _Shared(Generic[T]):
             known[self.name] = self.compute(layout)
         found = layout.__dict__[self.name] = known[self.name]  # the next time Python finds it there
         return found
+
+
+def _tensor(compute: Callable[[Any], Array]) -> _Shared[Tensor]:
+    """A property: an array of the layout beside the model's inputs."""
+    return _Shared(lambda layout: layout.on_device(compute(layout)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,20 +183,19 @@ class TokenLayout:
     def _instruction_map(self) -> Array:
         return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
 
-    @_Shared
-    def visual(self) -> Tensor:
-        """Image and video placeholders: bool [B, N]."""
-        return self.on_device(self.visual_map)
-
-    @_Shared
-    def real(self) -> Tensor:
-        """Everything but padding: bool [B, N]."""
-        return self.on_device(self.real_map)
-
-    @_Shared
-    def query(self) -> Tensor:
-        """Position of the last instruction token of each sample: int64 [B]."""
-        return self.on_device(self.query_at)
+    # bool [B, N]: image and video placeholders, and everything but padding
+    visual = _tensor(lambda layout: layout.visual_map)
+    real = _tensor(lambda layout: layout.real_map)
+    # int64 [B] and [B, 1]: position of the last instruction token of each sample
+    query = _tensor(lambda layout: layout.query_at)
+    query_column = _tensor(lambda layout: layout.query_at[:, None])
+    # int64 [B, V]: position in the sequence of each visual token, V the largest count; empty slots have N, or any place
+    visual_index = _tensor(lambda layout: layout.slots)
+    visual_columns = _tensor(lambda layout: np.minimum(layout.slots, layout.length - 1))
+    # bool [B, V]: which of the V slots hold a token
+    is_visual_slot = _tensor(lambda layout: layout.slots < layout.length)
+    # int64 [B, N]: the visual slot of each token; V for text, V + 1 for padding
+    slot_index = _tensor(lambda layout: layout.slot_at)
 
     @_Shared
     def query_is_last(self) -> bool:
@@ -201,26 +208,6 @@ class TokenLayout:
         return packed(self.visual_map, max(self.num_visual, default=0))
 
     @_Shared
-    def visual_index(self) -> Tensor:
-        """Position in the sequence of each visual token; int64 [B, V], V the largest count, padded with N."""
-        return self.on_device(self.slots)
-
-    @_Shared
-    def visual_columns(self) -> Tensor:
-        """`visual_index` with any place in the sequence for an empty slot: int64 [B, V]."""
-        return self.on_device(np.minimum(self.slots, self.length - 1))
-
-    @_Shared
-    def query_column(self) -> Tensor:
-        """`query` as a column: int64 [B, 1]."""
-        return self.on_device(self.query_at[:, None])
-
-    @_Shared
-    def is_visual_slot(self) -> Tensor:
-        """Which of the V slots hold a token; bool [B, V]."""
-        return self.on_device(self.slots < self.length)
-
-    @_Shared
     def visual_shares(self) -> Tensor:
         """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
         filled = self.slots < self.length
@@ -228,16 +215,11 @@ class TokenLayout:
 
     @_Shared
     def slot_at(self) -> Array:
-        """The visual slot of each token; V for text, V + 1 for padding: int64 [B, N] on the host."""
+        """`slot_index` on the host."""
         count = self.slots.shape[1]
         found: Array = np.where(self.real_map, count, count + 1)
         found[self.visual_map] = (np.cumsum(self.visual_map, axis=1) - 1)[self.visual_map]
         return found
-
-    @_Shared
-    def slot_index(self) -> Tensor:
-        """`slot_at` as a tensor: int64 [B, N]."""
-        return self.on_device(self.slot_at)
 
     @_Shared
     def instruction_index(self) -> Tensor:
@@ -358,12 +340,9 @@ _KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
     key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
-    found = _KNOWN.get(key)
-    if found is None:
-        if len(_KNOWN) >= _REMEMBERED:
-            _KNOWN.clear()
-        found = _KNOWN[key] = {}
-    return found
+    if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
+        _KNOWN.clear()
+    return _KNOWN.setdefault(key, {})
 
 
 def forget_layouts() -> None:

@@ -1,7 +1,5 @@
 """Pixels: the share of its pixels with which a picture enters a model, and what follows for its grid."""
 
-from __future__ import annotations
-
 import math
 
 from vispco.core.errors import InvalidInputError

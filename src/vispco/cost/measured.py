@@ -22,11 +22,12 @@ BEYOND = 8  # how far the table is extended beyond its last size, on the line of
 
 @dataclass(frozen=True)
 class Measured(Cost):
-    """The time of the language model's prefill: its layers, and what stands around them. No vision tower, which no schedule
-    changes. `price` is without the drops, which `bill` adds: so that it never falls when a count grows.
+    """The time to the first token: the vision tower, the layers of the language model, and what stands around them. `price` is
+    without the drops, which `bill` adds: so that it never falls when a count grows.
 
     tokens: sizes that were measured, growing. layer_ms: of one layer with each of these sizes, never falling.
     fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
+    tower_ms: of the vision tower on the pictures of a batch, for each visual token of one of its samples.
     margin: the share of a budget that planners leave free, since times vary from one prefill to the next.
     """
 
@@ -39,6 +40,7 @@ class Measured(Cost):
     drop_ms: float = 0.0
     batch: int = 1
     margin: float = MARGIN
+    tower_ms: float = 0.0
 
     def __post_init__(self) -> None:
         steps = list(zip(self.tokens, self.layer_ms, strict=False))
@@ -62,13 +64,16 @@ class Measured(Cost):
     def price(self, counts: Tensor, workload: Workload) -> Tensor:
         """Milliseconds without drops: counts [..., L] -> [...], float64."""
         self.check_layers(counts)
-        return torch.from_numpy(np.asarray(self._time(as_array(workload.tokens(counts)))))
+        return (
+            torch.from_numpy(np.asarray(self._time(as_array(workload.tokens(counts)))))
+            + self.tower_ms * workload.num_visual
+        )
 
     def host_price(self, counts: Array, pricing: HostPricing) -> Array:
-        return self._time(counts + pricing.text[:, None])
+        return self._time(counts + pricing.text[:, None]) + self.tower_ms * pricing.visual
 
     def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
-        return self._time(retention * pricing.visual[:, None] + pricing.text[:, None])
+        return self._time(retention * pricing.visual[:, None] + pricing.text[:, None]) + self.tower_ms * pricing.visual
 
     def host_stairs(self, tokens: Array) -> Array:
         """A measured size just below, where the few tokens above it take much more than their share of a layer's time."""

@@ -38,6 +38,7 @@ class TimeProfile:
     batches: samples at once, growing. tokens: of each sample, growing. layer_ms: of one layer, a row for each batch.
     fixed_ms, drop_ms: [batch], of all that is not a layer, and of one drop. margin: [batch], the share by which single prefills
     were slower than the fit at times; empty in profiles of earlier versions.
+    tower_ms: [batch], of the vision tower, for each visual token of one sample; empty in profiles of earlier versions.
     facts: what else is worth knowing (model, threads, versions).
     """
 
@@ -50,6 +51,7 @@ class TimeProfile:
     fixed_ms: tuple[float, ...]
     drop_ms: tuple[float, ...]
     margin: tuple[float, ...] = ()
+    tower_ms: tuple[float, ...] = ()
     facts: Mapping[str, Any] | None = None
 
     def cost(self, batch: int) -> Measured:
@@ -60,14 +62,15 @@ class TimeProfile:
         layer = [float(np.interp(batch, at, column)) * scale for column in table.T]
         fixed, drop = (float(np.interp(batch, at, column)) * scale for column in (self.fixed_ms, self.drop_ms))
         margin = float(np.interp(batch, at, self.margin)) if self.margin else MARGIN
-        return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch, max(MARGIN, margin))
+        tower = float(np.interp(batch, at, self.tower_ms)) * scale if self.tower_ms else 0.0
+        return Measured(self.dimensions, self.tokens, tuple(layer), fixed, drop, batch, max(MARGIN, margin), tower)
 
     def faults(self) -> list[str]:
         """Inconsistencies of these times, as parts of a sentence; empty for a sound profile.
 
         Bounds are wide: what a busy machine measures passes, what no machine can do does not.
         """
-        rows = (self.layer_ms, self.fixed_ms, self.drop_ms, *([self.margin] if self.margin else []))
+        rows = (self.layer_ms, self.fixed_ms, self.drop_ms, *(each for each in (self.margin, self.tower_ms) if each))
         growing = all(a < b for row in (self.batches, self.tokens) for a, b in pairwise((0, *row)))
         if any(len(row) != len(self.batches) for row in rows) or not growing or not self.batches:
             return ["its batches and sizes do not grow, or have not a time each"]
@@ -82,6 +85,7 @@ class TimeProfile:
             if not (math.isfinite(drop) and drop > 0)
         ]
         found += [f"all beside the layers takes {fixed:.3g} ms" for fixed in self.fixed_ms if fixed < 0]
+        found += [f"the vision tower takes {ms:.3g} ms for a token" for ms in self.tower_ms if not 0 <= ms < math.inf]
         found += [f"the margin is {margin:.3g}" for margin in self.margin if not 0 <= margin < 1]
         found += [
             f"half of the prefills in a batch of {batch} differ by more than {spread:.0%} from what is fitted to them"
@@ -149,6 +153,7 @@ class TimeProfile:
             fixed_ms=tuple(map(float, data["fixed_ms"])),
             drop_ms=tuple(map(float, data["drop_ms"])),
             margin=tuple(map(float, data.get("margin", ()))),
+            tower_ms=tuple(map(float, data.get("tower_ms", ()))),
             facts=dict(data.get("facts") or {}),
         )
 

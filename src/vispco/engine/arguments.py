@@ -1,7 +1,5 @@
 """Arguments of decoder layers (masks, rotary embeddings, cache), cut to the tokens that are left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

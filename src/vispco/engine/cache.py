@@ -6,8 +6,6 @@ fewer. These two layers tell the two apart: `get_seq_length` is what was seen, `
 it, and the engine keeps nothing between two calls.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Options of an engine, and its state for the forward pass of one thread."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from typing import Literal

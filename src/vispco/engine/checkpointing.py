@@ -4,8 +4,6 @@ Around a whole pruned model that works, as long as the pruner is still there. On
 something else than the first, in silence or with an error that does not name the cause; so it is refused.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """`Choices`: layers at which a plan drops tokens, and what must be recorded for it; computed once per plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

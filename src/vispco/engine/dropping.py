@@ -1,7 +1,5 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ call in any state. Between two forward passes it keeps nothing but what the last
 the cache. What belongs to one forward pass is kept by thread, so that one pruned model serves many threads.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

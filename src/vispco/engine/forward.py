@@ -1,7 +1,5 @@
 """Context managers around forward passes: positions of answers and visual tokens in, states and attention calls out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

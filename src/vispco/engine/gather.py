@@ -3,8 +3,6 @@
 Nothing here waits for a device: every size is a host integer that the caller knows beforehand.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ The model adds them by a mask over the whole prompt, which fails once tokens are
 of the language model and adds them at the entry of their layers, to the tokens that are left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

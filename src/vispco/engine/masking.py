@@ -1,7 +1,5 @@
 """Passes that mask: every token is computed, and none attends to a dropped one. For search, not for speed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of a model and its settings before it is pruned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

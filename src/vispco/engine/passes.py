@@ -5,8 +5,6 @@ only at the tensors that it is handed. `Pass` does nothing at all; `PruningPass`
 the others is said in `dropping.py` and `masking.py`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Some classes write there where the positions of the next tokens begin (`rope_del
 model would then read each other's. While an engine is attached, each thread reads what it has written itself.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from typing import Any

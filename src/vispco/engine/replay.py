@@ -6,8 +6,6 @@ Where a scorer reads the attention of the layer just before, it is handed the re
 decoding step, run as they are; so the results are the same to the bit.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ SDPA and flash attention return no weights. The rows that a scorer names are com
 one query that is one row; for all visual queries it is done in blocks, so that no N x N map exists at any time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -5,8 +5,6 @@ multiplied by the values, and compared with what the model's own attention funct
 that does something in between (a bias on the scores, another scale) is refused instead of being read wrongly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary

@@ -25,7 +25,8 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions, VisionSize
-from vispco.engine.attention import Attended, AttentionCall, AttentionTap
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.compensation import with_bias
 from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
 from vispco.engine.vision import TokenVision, received_in_tower
 from vispco.families import Family
@@ -70,8 +71,15 @@ class TowerCut:
         self._signature = inspect.signature(self.modules.tower.forward)
         self._handles: list[Any] = []
         scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
-        reads = [block - 1 for block, scorer in scorers.items() if scorer is not None and reads_attention(scorer)]
-        self._tap = AttentionTap({block: family.attention(self.modules.blocks[block]) for block in reads}, self._attend)
+        self._reads = {b - 1 for b, scorer in scorers.items() if scorer is not None and reads_attention(scorer)}
+        self._merges = any(scorer is not None and scorer.merges for scorer in scorers.values())
+        tapped = self._reads | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
+        self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
+        if self._merges and implementation_of(self.modules.tower) in FLASH:
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, and flash attention takes no sizes. Call "
+                "model.set_attn_implementation('sdpa')."
+            )
         self._local = _Local()
 
     def _check(self) -> None:
@@ -204,13 +212,27 @@ class TowerCut:
                 )
             grids = ((1, rows, columns),) * len(pixels)
             order = np.arange(len(pixels) * rows * columns)
+        if self._merges and any(t > 1 for t, _, _ in grids):
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, which serves pictures, not videos. Use one "
+                "there that drops them, such as 'divprune'."
+            )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
 
     def _attend(self, block: int, call: AttentionCall) -> Attended:
         """Keep the attention that patches receive in the block before a cut; most packed towers call for each group."""
         run = self._local.run
-        if run is not None:
+        if run is None:
+            return call.run()
+        if run.weights is not None:  # a merged cell is attended to as the cells that it stands for
+            start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
+            run.seen[block] = start + number
+            bias = run.bias(start, number, batch).to(call.query.dtype)
+            call = replace(
+                call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
+            )
+        if block in self._reads:
             heard = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
             run.attention.setdefault(block, []).append(heard)
         return call.run()
@@ -258,7 +280,8 @@ class TowerCut:
         if heard is not None:
             values = torch.cat(heard, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
             received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
-        keep = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
+        keep, into = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
+        states = states if into is None else run.merged(states, into)
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
         kept = states[torch.from_numpy(keep).to(hidden.device)]

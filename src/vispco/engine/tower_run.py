@@ -12,6 +12,7 @@ from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, ImageSizes, TokenLayout
 from vispco.cost.dimensions import Dimensions
+from vispco.engine.gather import merge
 from vispco.engine.vision import TokenVision
 from vispco.families.tower_shape import Segments, TowerShape
 from vispco.scorers.base import Scorer
@@ -39,6 +40,8 @@ class TowerRun:
     attention: dict[int, list[Tensor]] = field(
         default_factory=dict
     )  # by block before a cut: what patches received, [I, P]
+    seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
+    weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
 
@@ -47,6 +50,22 @@ class TowerRun:
         self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
         self.passed = np.full(len(self.order), self.shape.num_blocks)
         self.scoring = np.zeros(len(self.grids), dtype=np.int64)
+
+    def merged(self, states: Tensor, into: Array) -> Tensor:
+        """Cells [n, cell, D] joined where `into` [n] says, patch by patch, each as heavy as the cells that it stands for."""
+        if self.weights is None:
+            self.weights = torch.ones(len(self.order), device=states.device)
+        own, target = self.weights[torch.from_numpy(self.cells)], torch.from_numpy(into).to(states.device)
+        joined = merge(states.flatten(1)[None], target[None], own[None])[0].view_as(states)
+        self.weights[torch.from_numpy(self.cells)] = torch.zeros_like(own).index_add(0, target, own)
+        return joined
+
+    def bias(self, start: int, number: int, batch: int) -> Tensor:
+        """The log of the sizes of patches [start, start + number) that are left, what is added to the logits: float [batch, number]."""
+        assert self.weights is not None  # noqa: S101 - asked by the caller
+        logs = self.weights[torch.from_numpy(self.cells)].log().repeat_interleave(self.shape.cell).view(batch, -1)
+        front = logs.new_zeros(batch, self.shape.class_tokens)
+        return torch.cat([front, logs], dim=1)[:, start : start + number]
 
     @property
     def places(self) -> Array:
@@ -93,15 +112,17 @@ def choose_cells(
     scorer: Scorer,
     seen: tuple[Tensor, Tensor | None],
     given: tuple[Array, Dimensions],
-) -> Array:
-    """Which of the cells that are left stay before a block: bool [n]. What the choices take is added to the run.
+) -> tuple[Array, Array | None]:
+    """Which of the cells that are left stay before a block, bool [n], and where each is merged into, int64 [n], None for nothing.
+
+    What the choices take is added to the run.
 
     seen: mean states [n, D] of the cells, and the attention [n] that they receive. given: the cells that each picture has, [I], and
     sizes with the tower's width as `hidden`.
     """
     (states, received), (left, sizes) = seen, given
     keep, wanted, shown = np.ones(len(run.cells), dtype=bool), run.counts[:, block], run.sizes
-    picture = run.picture[run.cells]
+    picture, into = run.picture[run.cells], np.arange(len(run.cells))
     for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
         if few >= there:
             continue
@@ -113,18 +134,20 @@ def choose_cells(
         context.layer = block
         attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
         context.vision = VisionRecord(context.hidden, attention)
-        chosen = scorer.select(context).keep.cpu().numpy()
+        selection = scorer.select(context)
+        chosen = selection.keep.cpu().numpy()
         if (chosen.sum(axis=1) != few).any():
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} kept {int(chosen[0].sum())} cells of a picture in the vision tower, where {few} are asked "
                 "for. Use one there that keeps as many as it is told, such as 'divprune'."
             )
         keep[rows] = chosen
-        once = scorer.setup_flops(0, there, sizes) + scorer.choice_flops(there, there, sizes)
-        run.scoring[alike] += int(once + few * scorer.flops_per_kept(there, sizes))
+        if selection.merge is not None:
+            into[rows] = np.take_along_axis(rows, selection.merge.into.cpu().numpy(), axis=1)
+        run.scoring[alike] += scorer.tower_flops(there, few, sizes)
         if received is not None:
             run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
-    return keep
+    return keep, into if scorer.merges else None
 
 
 def _context(grids: ImageSizes, places: Array, states: Tensor, few: int) -> ScoringContext:

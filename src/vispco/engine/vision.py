@@ -4,8 +4,6 @@ A tap listens to the tower while it encodes pictures, wherever that happens: ins
 before it, or in an evaluator that encodes each picture once and hands the result on with the features.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections.abc import Mapping, Sequence

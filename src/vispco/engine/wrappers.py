@@ -1,7 +1,5 @@
 """Wrappers around a model (`torch.compile`, PEFT, DataParallel) and calls that bypass its forward hooks."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable

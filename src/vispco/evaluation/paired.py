@@ -3,8 +3,6 @@
 Items are shared, so intervals of the two accuracies say too little: most of their width is the items' own difficulty.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

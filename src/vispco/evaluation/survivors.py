@@ -1,7 +1,5 @@
 """Surviving tokens on a picture: where each token lies, how many layers process it, and the picture that it covers."""
 
-from __future__ import annotations
-
 import base64
 import io
 from typing import Any

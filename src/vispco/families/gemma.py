@@ -11,7 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vispco.families.family import Family, ImageSizes, TowerFamily, square
+from vispco.families.family import Family, ImageSizes
+from vispco.families.tower_family import TowerFamily, square
 
 
 class Gemma3(TowerFamily):

@@ -9,7 +9,8 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import runs_of
 from vispco.core.layout import TokenLayout
 from vispco.core.pixels import shrunk_side
-from vispco.families.family import Family, ImageSizes, TowerFamily, square
+from vispco.families.family import Family, ImageSizes
+from vispco.families.tower_family import TowerFamily, square
 
 
 class Llava(TowerFamily):

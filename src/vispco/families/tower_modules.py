@@ -1,7 +1,5 @@
 """`TowerModules`: where the blocks of a vision tower are, and how its patches become visual tokens. For cuts inside it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

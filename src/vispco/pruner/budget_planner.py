@@ -1,7 +1,5 @@
 """Planners of one chain: whole tokens within its budget for every sample."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Sequence

@@ -28,8 +28,10 @@ from vispco.pruner.mean_controller import MeanController, MultiplierLadder
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
+from vispco.scorers.mixture import batch_kind
 
 _MAX_CACHED_PLANS = 1 << 16
+_NO_CONFIGURATION = 10.0  # the loss of a level that a kind of chains has none for; more than any
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,23 +235,27 @@ class JointPlanner:
         return np.stack([self._floors[key] for key in keys])
 
     def _used_chains(self) -> list[int]:
-        """Numbers of the chains that are used, of one kind of site: that of the levels which serve most calibration samples.
+        """Numbers of the chains that are used, of one kind that shares a batch: the one with the least loss.
 
-        A hard budget is served by the levels near it, a mean by all of them.
+        A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
         """
-        levels = as_array(self.known.level)
-        if self.budget.is_mean or self.budget.kind != "flops":
-            served = np.ones(len(levels))
-        else:
+        levels, loss = as_array(self.known.level), as_array(self.predictor.memory.kl.mean(0))
+        served = dict.fromkeys(self.known.levels, 1)
+        if not self.budget.is_mean and self.budget.kind == "flops":
             sizes = self.predictor.sizes.cpu()
             floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
             nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
-            served = (nearest[:, None] == levels).sum(axis=0)
-        numbers: dict[frozenset[str], set[int]] = {}
-        samples: dict[frozenset[str], float] = {}
+            served = {level: int((nearest == level).sum()) for level in self.known.levels}
+        numbers: dict[object, set[int]] = {}
+        least: dict[object, dict[float, float]] = {}
         for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
-            number = int(self.predictor.chain[place])
-            kind = frozenset(scorer.site for scorer in self.chains[number].scorers)
+            number, level = int(self.predictor.chain[place]), float(levels[place])
+            kind = batch_kind(self.chains[number])
             numbers.setdefault(kind, set()).add(number)
-            samples[kind] = samples.get(kind, 0.0) + float(served[place])
-        return sorted(numbers[max(numbers, key=lambda kind: (samples[kind], len(numbers[kind])))])
+            own = least.setdefault(kind, {})
+            own[level] = min(own.get(level, np.inf), float(loss[place]))
+
+        def lost(kind: object) -> float:
+            return sum(count * least[kind].get(level, _NO_CONFIGURATION) for level, count in served.items())
+
+        return sorted(numbers[min(numbers, key=lost)])

@@ -12,6 +12,7 @@ from vispco.core.layout import TokenLayout
 from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
 from vispco.cost.host import HostPricing
 from vispco.cost.solve import counts_for_budget
+from vispco.cost.time_profile import ProfileError
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
@@ -76,7 +77,12 @@ class MeasuredCosts:
 def check_profile(model: Any) -> None:
     """Raise if times of this model on its device are not known; the error says how to measure them."""
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-    TimeProfile.load(Dimensions.from_config(model.config), device_name(model.device), dtype)
+    found = TimeProfile.load(Dimensions.from_config(model.config), device_name(model.device), dtype)
+    if not found.tower_ms:
+        raise ProfileError(
+            "The profile of this model was measured without its vision tower, by an earlier version, and budgets of time are of the "
+            "whole time to the first token. Run `vispco profile MODEL` again."
+        )
 
 
 def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:

@@ -1,7 +1,5 @@
 """`PictureSetting`: how pictures reach the language model: the pixels with which they enter, and a cut inside the tower."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self

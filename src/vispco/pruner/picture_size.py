@@ -1,7 +1,5 @@
 """Processors whose pictures enter with a share of their pixels: smaller grids, smaller squares, or fewer tiles."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

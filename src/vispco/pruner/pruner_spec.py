@@ -25,9 +25,8 @@ FORMAT, VERSION = "vispco-pruner", 1
 NAME = "pruner.json"
 SCORER, BUDGET = "fastv", 0.5  # where a user names neither
 SEARCHED = Path(__file__).parent / "searched"  # what was found for the shipped models, by their names; see docs/zoo.md
-QUESTION_FREE = (
-    "divprune"  # for models that were not searched: it needs no attention, so that it is safe on any of them
-)
+QUESTION_FREE = "divprune"  # for models that were not searched: without attention, it is safe on any of them
+_PLAIN = ("planner", "budget", "allocation", "compensate", "pixels", "cost")  # fields that are saved as they are
 REMEDY = "Give what Pruner.save_pretrained or `vispco export` wrote."
 
 
@@ -66,13 +65,12 @@ class PrunerSpec:
             raise InvalidInputError(
                 f'{self.planner!r:.80} was given as the planner of a pruner. It is {{"kind": "schedule", ...}} or another kind.'
             )
-        if self.budget is not None:
-            Budget.of(self.budget)  # a wrong one is refused here
+        budget = None if self.budget is None else Budget.of(self.budget)  # a wrong one is refused here
         if self.allocation is not None:
             check_allocation(self.allocation)
         if self.compensate is not None:
             check_compensation(self.compensate)
-        if check_pixels(self.pixels) != 1.0 and self.budget is not None and Budget.of(self.budget).kind == "time":
+        if check_pixels(self.pixels) != 1.0 and budget is not None and budget.kind == "time":
             raise InvalidInputError(
                 f"The budget {self.budget} was given with pixels={self.pixels:g}, and the time of the whole picture is not known then. "
                 "Give milliseconds (40ms), a fraction of FLOPs (0.4, 0.4p), or pixels=1."
@@ -94,16 +92,15 @@ class PrunerSpec:
         scorer: ChainLike | None = None,
         schedule: Schedule | str | None = None,
         budget: BudgetLike | None = None,
-        allocation: str | None = None,
-        compensate: float | None = None,
         controller: str | None = None,
-        pixels: float | None = None,
+        **options: Any,
     ) -> PrunerSpec:
         """A spec from what a user names: a saved pruner, a published method, or a scorer with a schedule or a budget.
 
         pruner: as `load` takes it. method: a published one ('sparsevlm:64'), as published or at the budget, or a chain.
         scorer: a chain, with a schedule (`single:2:0.5`, a file, ...; 'full' prunes nothing), or with one step for each
         scorer that meets the budget. Without any: fastv. What contradicts itself, or is unknown, is refused.
+        options: allocation, compensate and pixels; None for those of the pruner, or none.
         """
         if pruner is not None and method is not None:
             raise InvalidInputError(
@@ -127,13 +124,11 @@ class PrunerSpec:
                 "meets a budget for every prompt: 0.5, 40ms, 0.6t or 120MB."
             )
         plain = None if wanted is None else wanted.plain
-        options: dict[str, Any] = {"allocation": allocation, "compensate": compensate}
-        options |= {} if pixels is None else {"pixels": pixels}
+        options = {name: value for name, value in options.items() if value is not None}
         if pruner is not None:
             if plain is None and not (Path(pruner).is_file() or (Path(pruner) / NAME).is_file()):
                 raise InvalidInputError(f"The pruner {pruner} was given without --budget. Give one, such as 0.5.")
-            found = PrunerSpec.load(pruner).at(plain)
-            found = replace(found, **{name: each for name, each in options.items() if each is not None})
+            found = replace(PrunerSpec.load(pruner).at(plain), **options)
             return found if controller is None else found.with_controller(controller)
         if method is not None:
             from vispco.pruner.presets import PRESETS, parse  # noqa: PLC0415 - only where a method is named
@@ -312,21 +307,11 @@ class PrunerSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, with the version of the library that wrote it."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "vispco": __version__,
-            "model": self.model,
-            "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
-            "chain": None if self.chain is None else self.chain.to_dict(),
-            "planner": dict(self.planner),
-            "budget": self.budget,
-            "allocation": self.allocation,
-            "compensate": self.compensate,
-            "pixels": self.pixels,
-            "cost": None if self.cost is None else dict(self.cost),
-            "versions": dict(self.versions) or provenance.versions(),
-        }
+        own = {name: getattr(self, name) for name in ("model", "fingerprint", "chain", *_PLAIN)}
+        own = {name: dict(value) if isinstance(value, Mapping) else value for name, value in own.items()}
+        own["chain"] = None if self.chain is None else self.chain.to_dict()
+        versions = dict(self.versions) or provenance.versions()
+        return {"format": FORMAT, "version": VERSION, "vispco": __version__, **own, "versions": versions}
 
     @classmethod
     @parsing("a pruner", REMEDY)
@@ -340,15 +325,10 @@ class PrunerSpec:
             raise InvalidInputError(f"This pruner has no {' and no '.join(map(repr, missing))}. {REMEDY}")
         return cls(
             None if data["chain"] is None else Chain.of(data["chain"]),
-            data["planner"],
-            budget=data.get("budget"),
-            allocation=data.get("allocation"),
-            compensate=data.get("compensate"),
-            pixels=data.get("pixels", 1.0),
-            cost=data.get("cost"),
             model=str(data.get("model") or ""),
             fingerprint=data.get("fingerprint"),
             versions=dict(data.get("versions") or {}),
+            **{name: data[name] for name in _PLAIN if name in data},
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:

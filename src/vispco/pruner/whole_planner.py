@@ -1,7 +1,5 @@
 """The planner of a budget of the whole prefill: what the vision tower spent is charged, and the rest solved for what entered."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

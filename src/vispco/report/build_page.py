@@ -1,7 +1,5 @@
 """`build`: from the folders of runs to the payload of a page; `render` and `write`: from the payload to the page."""
 
-from __future__ import annotations
-
 import html
 import json
 import time
@@ -161,13 +159,13 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
     items = sum(task.n for task in found.tasks)
     return PointRow(
         fraction=found.fraction[model],
-        accuracy=found.accuracy,
-        low=found.low,
-        high=found.high,
+        prefill=found.fraction.get("prefill"),
+        asked=str(point.provenance.get("asked") or ""),
+        tower=schedule.tower or (),
+        **{name: getattr(found, name) for name in ("accuracy", "low", "high", "kl")},
         retention=retention if exact else tuple(round(value, _PLACES) for value in retention),
         flops=found.flops.get(model),
         seconds=found.seconds / items if found.seconds > 0 and items else None,
-        kl=found.kl,
         samples=len(rows) if schedule.per_sample else point.mean_of,
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
         budget=progress.number(point.provenance.get("budget")),

@@ -1,7 +1,5 @@
 """Examples for the page: what a real model answers under real pruning, and which tokens each layer still had."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -80,7 +80,8 @@ class PointRow(_JsonRecord):
     fraction, flops: by the page's cost model; seconds: of the evaluation, for one sample and its whole answer, None where it
         was not measured. tasks: (task, accuracy, items), of points on the frontier.
     retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no sample
-        ran the mean. chains: those that they followed, of a joint search.
+        ran the mean. tower: the same before each block of a cut vision tower. prefill: the fraction of the whole prefill, where
+        the tower is described. chains: those that they followed, of a joint search.
     """
 
     fraction: float
@@ -96,6 +97,9 @@ class PointRow(_JsonRecord):
     budget: float | None = None  # that the search aimed at
     chains: tuple[ChainRow, ...] = ()
     tasks: tuple[TaskRow, ...] = ()
+    tower: tuple[float, ...] = ()
+    prefill: float | None = None
+    asked: str = ""  # that budget as it is written, where it is of the whole prefill
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The course of a run: its solver's numbers by step, and its hypervolume by the time and FLOPs spent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

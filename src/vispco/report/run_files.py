@@ -1,7 +1,5 @@
 """A run's folder in memory, and what it says besides its points: each file is optional, but one that is there must be sound."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field

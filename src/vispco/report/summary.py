@@ -1,7 +1,5 @@
 """The opening of a page in plain words: how much less work, which answer, how much faster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

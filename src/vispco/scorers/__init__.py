@@ -8,36 +8,28 @@ from vispco.scorers.mixture import MixedChain
 
 _MODULES = {  # by module: the scorers in it. A module is imported when one of them is asked for
     "aim": ("aim", "aim-merge"),
+    "baselines": ("random", "uniform", "vtw"),
     "btp": ("btp",),
     "cdpruner": ("cdpruner",),
     "dart": ("dart",),
     "divprune": ("divprune",),
     "evs": ("evs",),
-    "fastv": ("fastv",),
-    "fitprune": ("fitprune",),
-    "himap": ("himap",),
     "hiprune": ("hiprune",),
-    "knorm": ("knorm",),
+    "layer_ratings": ("fastv", "fitprune", "himap", "knorm", "priortr", "pyramiddrop", "v2drop"),
     "learned.atp_llava": ("atp-llava",),
     "learned.dynamic_llava": ("dynamic-llava",),
     "learned.madtp": ("madtp",),
     "lrcp": ("lrcp",),
-    "priortr": ("priortr",),
     "prumerge": ("prumerge",),
-    "pyramiddrop": ("pyramiddrop",),
-    "random": ("random",),
     "scope": ("scope",),
     "sparsevlm": ("sparsevlm",),
     "topv": ("topv",),
-    "uniform": ("uniform",),
-    "v2drop": ("v2drop",),
     "vidcom2": ("vidcom2",),
     "visionzip": ("visionzip",),
     "vispruner": ("vispruner",),
     "vscan": ("vscan", "vscan-inside"),
-    "vtw": ("vtw",),
 }
-SCORERS.declare({name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})
+SCORERS.declare(dict(sorted((name, f"{__name__}.{module}") for module, names in _MODULES.items() for name in names)))
 
 __all__ = [
     "ALLOCATIONS",

@@ -12,7 +12,9 @@ Before the language model (`aim-merge`), after ToMe (Bolya et al., ICLR 2023): i
 are matched with the most similar one at an odd place; the best-matched are averaged into it, at most half of all at a time,
 until the count is reached.
 Faithful: matching on the projected tokens, plain means, halving. After the paper: any count, not only 1/2, 1/4, ...; the
-best matches are taken over all pictures of a sample; survivors keep their order and the place of the odd token.
+best matches are taken over all pictures of a sample; survivors keep their order and the place of the odd token. Inside a
+vision tower (`aim-merge(by_size=true)@tower.1`, with a schedule that falls a little before each block) it is ToMe by states
+instead of keys: cells are joined by size-weighted means, and the sizes count in attention.
 """
 
 from __future__ import annotations
@@ -47,12 +49,18 @@ class AIM(Scorer):
 
 @register
 class AimMerge(Scorer):
-    """Bipartite merging."""
+    """Bipartite merging. by_size: merged tokens weigh as many as they are made of; else each pair is a plain mean."""
 
     name = "aim-merge"
     needs_attention = False
     needs_hidden = True
     merges = True
+    serves_tower = True
+    by_size: bool = False
+
+    def __init__(self, *, by_size: bool = False) -> None:
+        if by_size:
+            self.by_size = by_size
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
@@ -74,26 +82,34 @@ class AimMerge(Scorer):
             weight, into = weight * part.gather(1, into), onto.gather(1, into)
             alive = alive & ~source
         keep = alive & (alive.cumsum(-1) <= counts[:, None])  # pictures of one token each cannot be merged
-        return Selection(keep, merge=Merge(torch.where(live, into, -1), weight, normalise=False))
+        into = torch.where(live, into, -1)
+        return Selection(keep, merge=Merge(into) if self.by_size else Merge(into, weight, normalise=False))
 
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         """At most: as many rounds as it takes to come down to one token."""
         rounds = np.ceil(np.log2(np.maximum(num_visual, 2))).astype(np.int64)
         return rounds * 2 * num_visual * np.maximum(num_visual // 2, 1) * dimensions.hidden  # type: ignore[no-any-return]
 
+    def tower_flops(self, there: int, kept: int, dimensions: Dimensions) -> int:
+        return _halvings(there, kept) * 2 * there * max(there // 2, 1) * dimensions.hidden
+
 
 def _rounds(context: ScoringContext) -> int:
     """The number of rounds until every sample has its count; a round at most halves a picture."""
     layout = context.layout
     sizes = layout.image_sizes or ()
-    if tuple(rows * columns for _, rows, columns in sizes) != layout.num_visual:  # not one picture for each sample
+    if (
+        tuple(rows * columns for _, rows, columns in sizes) != layout.whole.num_visual
+    ):  # not one picture for each sample
         return max(layout.num_visual).bit_length()  # some of a sample's pictures may end before others
+    return max(_halvings(*pair) for pair in zip(layout.num_visual, context.host_counts, strict=True))
+
+
+def _halvings(number: int, count: int) -> int:
+    """How often at most half of some tokens are merged until `count` are left."""
     rounds = 0
-    for number, count in zip(layout.num_visual, context.host_counts, strict=True):
-        left, needed = number, 0
-        while left > max(count, 1):
-            left, needed = left - left // 2, needed + 1
-        rounds = max(rounds, needed)
+    while number > max(count, 1):
+        number, rounds = number - number // 2, rounds + 1
     return rounds
 
 

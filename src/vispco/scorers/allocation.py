@@ -9,8 +9,6 @@ A division is an order of seats. The seat k = 0, 1, ... of a picture with n toke
 sum to the count, never exceed its tokens, and never grow with depth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -193,6 +193,11 @@ class Scorer:
         """FLOPs spent once per prefill in which it chooses. Reading the vision tower is counted for it."""
         return 0
 
+    def tower_flops(self, there: int, kept: int, dimensions: Dimensions) -> int:
+        """FLOPs of choosing `kept` of `there` cells inside the vision tower. dimensions: its width is `hidden`."""
+        once = self.setup_flops(0, there, dimensions) + self.choice_flops(there, there, dimensions)
+        return int(once + kept * self.flops_per_kept(there, dimensions))
+
     def to_dict(self) -> dict[str, Any]:
         """Name and options; `vispco.scorers.get(**d)` makes it again."""
         kind: Any = type(self)

@@ -81,7 +81,8 @@ class CDPruner(Scorer):
 
     def _choose(self, context: ScoringContext, pool: Tensor, counts: Tensor, most: int) -> Selection:
         """The set with the largest determinant in a pool of tokens; bool [B, V]."""
-        similar, relevance = embedding_cosines(context), _scaled(_relevance(context), pool)
+        relevance = _scaled(context.once("relevance", lambda: _relevance(context)), pool)
+        similar = embedding_cosines(context)
         kernel = (relevance[:, :, None] * similar).mul_(relevance[:, None])  # the one table beside the cosines
         if self.variant == "openvino":
             kernel.mul_(self.relevance_weight).add_(similar, alpha=1 - self.relevance_weight)
@@ -142,16 +143,13 @@ def _in_blocks(picks: GreedyPicks, kernel: Tensor, counts: Tensor, most: int) ->
 
 
 def _relevance(context: ScoringContext) -> Tensor:
-    """Cosine of each visual token to the mean of the instruction's embeddings; float [B, V], once per prefill."""
-    if "relevance" not in context.memo:
-        index = context.layout.instruction_index.to(context.embeddings.device)
-        present = (index < context.layout.length)[..., None]
-        text = context.embeddings_at(index).float()
-        mean = (text * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
-        visual = functional.normalize(context.visual_embeddings().float(), dim=-1)
-        context.memo["relevance"] = (visual @ functional.normalize(mean, dim=-1).transpose(1, 2))[..., 0]
-    found: Tensor = context.memo["relevance"]
-    return found
+    """Cosine of each visual token to the mean of the instruction's embeddings; float [B, V]."""
+    index = context.layout.instruction_index.to(context.embeddings.device)
+    present = (index < context.layout.length)[..., None]
+    text = context.embeddings_at(index).float()
+    mean = (text * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
+    visual = functional.normalize(context.visual_embeddings().float(), dim=-1)
+    return (visual @ functional.normalize(mean, dim=-1).transpose(1, 2))[..., 0]
 
 
 def _scaled(relevance: Tensor, pool: Tensor) -> Tensor:

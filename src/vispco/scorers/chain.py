@@ -121,7 +121,7 @@ class Chain:
     def _of_parts(cls, parts: Sequence[tuple[Place | None, Scorer]]) -> Chain:
         """Parts without a layer begin as early as they can, after the part before.
 
-        The last scorer of the tower goes on in the language model where no other is named.
+        The last scorer of the tower goes on in the language model where no other is named; divprune, where it cannot.
         """
         stages: list[tuple[int, Scorer]] = []
         tower: list[tuple[int, Scorer]] = []
@@ -137,7 +137,9 @@ class Chain:
             first = max(scorer.earliest_layer, stages[-1][0] + 1 if stages else 0)
             stages.append((first if place is None else place[1], scorer))
         if tower and not stages:
-            stages.append((tower[-1][1].earliest_layer, tower[-1][1]))
+            last = tower[-1][1]
+            last = get("divprune") if last.needs_vision or last.merges else last
+            stages.append((last.earliest_layer, last))
         return cls(tuple(stages), tower=tuple(tower))
 
     def with_allocation(self, allocation: str) -> Self:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import take
 from vispco.core.layout import TokenLayout
 
+T = TypeVar("T")
 Rows = Literal["last", "text", "visual", "after-image"]
 """Whose attention is read; see `ScoringContext.attention`."""
 Heads = Literal["mean", "max"]
@@ -67,7 +69,7 @@ class ScoringContext:
     text_hidden: [B, R, D], the states of the instruction tokens in the order of `layout.instruction_index`, for scorers with
         `needs_text_hidden`.
     vision: what was kept of the vision tower, for scorers with `needs_vision`.
-    memo: kept for the length of one prefill, for what a scorer computes once.
+    memo: kept for the length of one prefill, for what a scorer computes once; see `once`.
     """
 
     layer: int
@@ -144,10 +146,14 @@ class ScoringContext:
 
     def visual_embeddings(self) -> Tensor:
         """The visual tokens as they entered the language model: [B, V, D], zeros in empty slots."""
-        if "visual_embeddings" not in self.memo:
-            states = self.embeddings_at(self.layout.visual_index)
-            self.memo["visual_embeddings"] = states * self.layout.is_visual_slot.to(states.device)[..., None]
-        found: Tensor = self.memo["visual_embeddings"]
+        slots = self.layout.is_visual_slot.to(self.embeddings.device)
+        return self.once("visual_embeddings", lambda: self.embeddings_at(self.layout.visual_index) * slots[..., None])
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What was computed under this name before in the same prefill, else what is computed now."""
+        if name not in self.memo:
+            self.memo[name] = compute()
+        found: T = self.memo[name]
         return found
 
     def embeddings_at(self, positions: Tensor) -> Tensor:

@@ -9,8 +9,6 @@ chooses again among the tokens that are left, by their projected states. On a de
 as that near, so one of two alike ones waits.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

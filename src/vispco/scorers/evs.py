@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from vispco.core.errors import InvalidInputError
 from vispco.scorers.base import Scorer, Selection, register
+from vispco.scorers.baselines import Uniform
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid
 from vispco.scorers.ranking import Tier, select_by_tiers, share_of
-from vispco.scorers.uniform import Uniform
 
 
 @register
@@ -31,11 +31,17 @@ class EVS(Scorer):
         self.first = first
 
     def select(self, context: ScoringContext) -> Selection:
-        layout, grid = context.layout, Grid.of(context.layout)
-        unit = functional.normalize(context.visual_embeddings().float(), dim=-1)
-        slots = torch.arange(unit.shape[1], device=unit.device)
-        before = (slots - grid.rows * grid.columns).clamp(min=0)
-        change = 1 - (unit * unit.gather(1, before[..., None].expand_as(unit))).sum(-1)
-        opens = torch.ones_like(context.live) if layout.coordinates is None else layout.coordinates[..., 0] == 0
+        layout, grid, cells = context.layout, Grid.of(context.layout), context.layout.coordinates
         even, most = Uniform().score(context), share_of(context.counts, self.first)
+        if cells is None:
+            return select_by_tiers(context.live, context.counts, Tier(even))
+        unit = functional.normalize(context.visual_embeddings().float(), dim=-1)
+        frame = grid.rows * grid.columns
+        place = (layout.image_index << 32) + cells[..., 0] * frame + grid.row * grid.columns + grid.column
+        place = place.masked_fill(~layout.is_visual_slot, torch.iinfo(torch.long).max)  # ascending in every sample
+        before = torch.searchsorted(place, place - frame).clamp(max=place.shape[1] - 1)
+        alike = (unit * unit.gather(1, before[..., None].expand_as(unit))).sum(-1)
+        opens = cells[..., 0] == 0
+        compared = ~opens & (place.gather(1, before) == place - frame)  # some may have left inside the vision tower
+        change = torch.where(compared, 1 - alike, 1.0)
         return select_by_tiers(context.live, context.counts, Tier(even, opens, most), Tier(change, ~opens), Tier(even))

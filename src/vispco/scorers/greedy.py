@@ -135,20 +135,14 @@ def cosines(states: Tensor) -> Tensor:
 
 def embedding_cosines(context: ScoringContext) -> Tensor:
     """Cosine of every pair of visual tokens as they entered the language model, computed once per prefill; [B, V, V]."""
-    if "embedding_cosines" not in context.memo:
-        context.memo["embedding_cosines"] = cosines(context.visual_embeddings())
-    found: Tensor = context.memo["embedding_cosines"]
-    return found
+    return context.once("embedding_cosines", lambda: cosines(context.visual_embeddings()))
 
 
 def feature_cosines(context: ScoringContext) -> Tensor:
     """The same of the features that the projector reads, for scorers with `needs_vision.features`; [B, V, V]."""
-    assert context.vision is not None  # noqa: S101 - declared by needs_vision
-    assert context.vision.features is not None  # noqa: S101
-    if "feature_cosines" not in context.memo:
-        context.memo["feature_cosines"] = cosines(context.vision.features)
-    found: Tensor = context.memo["feature_cosines"]
-    return found
+    features = None if context.vision is None else context.vision.features
+    assert features is not None  # noqa: S101 - declared by needs_vision
+    return context.once("feature_cosines", lambda: cosines(features))
 
 
 def feature_cosine_flops(num_visual: int, dimensions: Dimensions) -> int:

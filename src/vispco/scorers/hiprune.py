@@ -8,8 +8,6 @@ Not faithful: neighbours do not wrap around the edge of a picture, and every pic
 code both are otherwise.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

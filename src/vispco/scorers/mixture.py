@@ -109,6 +109,14 @@ class MixedChain(Chain):
         return " | ".join(map(str, self.chains))
 
 
+def batch_kind(chain: Chain) -> object:
+    """Chains of the same kind can share a batch: their tokens leave at the same sites.
+
+    A chain that merges or decides counts by itself is of a kind of its own.
+    """
+    return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
+
+
 def chains_of(chain: Chain) -> tuple[Chain, ...]:
     """The chains that samples of a batch may follow."""
     return chain.chains if isinstance(chain, MixedChain) else (chain,)

@@ -8,8 +8,6 @@ class token), and each token joins the one kept token with the most similar key,
 code each kept token takes up its 32 nearest, shared with others, and one more token takes up what is left.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

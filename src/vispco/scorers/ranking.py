@@ -1,7 +1,5 @@
 """Selection by tiers of scores, and the nearest kept token of every other token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

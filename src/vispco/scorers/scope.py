@@ -7,8 +7,6 @@ Faithful: the gain. After the paper: attention is the mean over all patches in t
 device several tokens are taken a step (see `vispco.scorers.greedy`), by what candidates add to all candidates before them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -29,6 +29,9 @@ from vispco.scorers.base import Merge, Scorer, Selection, ranks, register, top_t
 from vispco.scorers.context import ScoringContext
 
 _RANK_TOLERANCE = 1e-5  # of the largest singular value
+_NEIGHBOURS = 5  # whose distance says how dense it is around a token
+_SHARE = 0.3  # of what is not kept: recycled
+_CENTRES = 0.1  # of what is recycled
 
 
 @register
@@ -52,7 +55,7 @@ class SparseVLM(Scorer):
         return not self.recycle and self.rank is None
 
     def score(self, context: ScoringContext) -> Tensor:
-        raters = self._raters(context)
+        raters = context.once("raters", lambda: self._raters(context))
         return context.attention("text", weights=raters) / raters.sum(-1, keepdim=True).clamp(min=1)
 
     def select(self, context: ScoringContext) -> Selection:
@@ -79,35 +82,25 @@ class SparseVLM(Scorer):
         """The number of tokens that stay: the schedule's, or fewer by the rank rule."""
         if self.rank is None:
             return context.counts
-        rows = context.attention_table("text") * self._raters(context)[..., None] * context.live[:, None]  # [B, R, V]
-        ruled = (
-            (self.rank * torch.linalg.matrix_rank(rows, rtol=_RANK_TOLERANCE) + self.bias).floor().long().clamp(min=0)
-        )
-        return context.counts.minimum(ruled)
+        raters = context.once("raters", lambda: self._raters(context))
+        rows = context.attention_table("text") * raters[..., None] * context.live[:, None]  # [B, R, V]
+        found = torch.linalg.matrix_rank(rows, rtol=_RANK_TOLERANCE)
+        return context.counts.minimum((self.rank * found + self.bias).floor().long().clamp(min=0))
 
     def _raters(self, context: ScoringContext) -> Tensor:
-        """1 for a rater, 0 for another text token; float [B, R], chosen once per prefill."""
-        if "raters" not in context.memo:
-            layout = context.layout
-            text, visual = (context.embeddings_at(i).float() for i in (layout.instruction_index, layout.visual_index))
-            logits = torch.bmm(visual, text.transpose(1, 2))
-            present = layout.has_instruction
-            if present is not None:
-                logits = logits.masked_fill(~present[:, None], torch.finfo(torch.float32).min)
-            weight = layout.visual_shares[:, None]  # zero in empty slots
-            relevance = torch.bmm(weight, logits.softmax(-1))[:, 0]
-            if present is None:
-                context.memo["raters"] = (relevance >= relevance.mean(-1, keepdim=True)).float()
-            else:
-                mean = (relevance * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True)
-                context.memo["raters"] = ((relevance >= mean) & present).float()
-        raters: Tensor = context.memo["raters"]
-        return raters
-
-
-_NEIGHBOURS = 5
-_SHARE = 0.3
-_CENTRES = 0.1
+        """1 for a rater, 0 for another text token; float [B, R]."""
+        layout = context.layout
+        text, visual = (context.embeddings_at(i).float() for i in (layout.instruction_index, layout.visual_index))
+        logits = torch.bmm(visual, text.transpose(1, 2))
+        present = layout.has_instruction
+        if present is not None:
+            logits = logits.masked_fill(~present[:, None], torch.finfo(torch.float32).min)
+        weight = layout.visual_shares[:, None]  # zero in empty slots
+        relevance = torch.bmm(weight, logits.softmax(-1))[:, 0]
+        if present is None:
+            return (relevance >= relevance.mean(-1, keepdim=True)).float()
+        mean = (relevance * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True)
+        return ((relevance >= mean) & present).float()
 
 
 def cluster(states: Tensor, pool: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:

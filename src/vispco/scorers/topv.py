@@ -57,33 +57,22 @@ class TopV(Scorer):
         """Of a pair of visual tokens: float64 [B, V, V], sources first."""
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
-        before, after, live = (
-            context.previous_hidden.double(),
-            context.hidden.double(),
-            context.live,
-        )  # differences are small
+        before, after, live = context.previous_hidden.double(), context.hidden.double(), context.live
         squares = (before**2).sum(-1)[..., None] + (after**2).sum(-1)[:, None]
         feature = (squares - 2 * before @ after.transpose(1, 2)).clamp(min=0).sqrt()
         pairs = live[:, :, None] & live[:, None]
         mean = (feature * pairs).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
         cost = feature / mean.clamp(min=1e-12)[:, None, None]
-        grid = context.layout.coordinates
-        if grid is None:
+        grid, image, sizes = context.layout.coordinates, context.layout.image_index, context.layout.image_sizes
+        if grid is None or sizes is None:
             return cost
-        grid, image = grid.double(), context.layout.image_index
-        apart = ((grid[:, :, None] - grid[:, None]) ** 2).sum(-1)
+        apart = ((grid[:, :, None] - grid[:, None]).double() ** 2).sum(-1)
         apart = torch.where(image[:, :, None] == image[:, None], 1 - torch.exp(-apart / 2), 1.0)
-        return cost + apart + _from_centre(context)[..., None]
-
-
-def _from_centre(context: ScoringContext) -> Tensor:
-    """Distance of a token from the centre of its picture, 1 at the corners: float32 [B, V]."""
-    sizes, grid = context.layout.image_sizes, context.layout.coordinates
-    assert sizes is not None  # noqa: S101 - coordinates are known, so sizes are
-    assert grid is not None  # noqa: S101
-    middle = (torch.tensor(sizes, device=grid.device) - 1) / 2
-    own = middle[context.layout.image_index.clamp(min=0)]
-    return ((grid - own) ** 2).sum(-1).sqrt() / (own**2).sum(-1).sqrt().clamp(min=0.5)
+        middle = ((torch.tensor(sizes, device=grid.device) - 1) / 2)[image.clamp(min=0)]  # of the picture: [B, V, 3]
+        from_centre = ((grid - middle) ** 2).sum(-1).sqrt() / (middle**2).sum(-1).sqrt().clamp(
+            min=0.5
+        )  # 1 at the corners
+        return cost + apart + from_centre[..., None]
 
 
 def _divide(marginal: Tensor, sums: Tensor) -> Tensor:

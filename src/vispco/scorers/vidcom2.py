@@ -30,7 +30,8 @@ class VidCom2(Scorer):
     def score(self, context: ScoringContext) -> Tensor:
         """Minus where the seat of a token comes: the k-th best of a frame at (k + 1/2) / its part."""
         layout, live, weight = context.layout, context.live, context.live[..., None].double()
-        frame, clip = layout.picture_index, (layout.image_index - layout.image_index[:, :1]).clamp(min=0)
+        image = layout.image_index
+        frame, clip = layout.picture_index, (image.diff(dim=1, prepend=image[:, :1]) != 0).cumsum(-1)
         states = context.visual_embeddings().double() * weight
         number = weight.sum(1, keepdim=True).clamp(min=1)
         variance = ((states - states.sum(1, keepdim=True) / number) ** 2 * weight).sum(1)  # [B, D], times the number

@@ -8,12 +8,9 @@ projector, not before it, at the place of their target; the class token is not k
 patches in towers without a class token (SigLIP, Qwen), keys of Qwen's tower are rotated.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
-from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.cost.dimensions import Dimensions
@@ -46,7 +43,8 @@ class VisionZip(Scorer):
         contextual = share_of(context.counts, self.contextual)
         dominant = context.counts - contextual
         rest = live & ~top_tokens(attention, live, dominant)
-        target = _every_nth(rest, contextual)
+        place, stride = rest.cumsum(-1) - 1, (rest.sum(-1) // contextual.clamp(min=1)).clamp(min=1)[:, None]
+        target = rest & (place % stride == 0) & (place // stride < contextual[:, None])  # every n-th, from the first on
         chosen = select_by_tiers(live, context.counts, Tier(attention, limit=dominant), Tier(attention, target))
         if not self.merge:
             return chosen
@@ -66,10 +64,3 @@ class VisionZip(Scorer):
         """At most: how many tokens are contextual is rounded down."""
         percent = math.ceil(100 * self.contextual)
         return key_cosine_flops(num_visual, dimensions) * percent // 100 + 1 if self.merge else 0
-
-
-def _every_nth(rest: Tensor, number: Tensor) -> Tensor:
-    """`number` [B] of the marked tokens at an even stride, from the first on: bool [B, V]."""
-    place = rest.cumsum(-1) - 1
-    stride = (rest.sum(-1) // number.clamp(min=1)).clamp(min=1)[:, None]
-    return rest & (place % stride == 0) & (place // stride < number[:, None])

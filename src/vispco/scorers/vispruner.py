@@ -8,8 +8,6 @@ a class token (SigLIP, Qwen); several pictures of a sample are one pool of token
 comparison, so that rounding errors may lead to another set: the method is like that, not only this file.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

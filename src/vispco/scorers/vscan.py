@@ -13,8 +13,6 @@ under the queries and keys of the layer about to run, without rotary embeddings,
 Faithful: the score and its place.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

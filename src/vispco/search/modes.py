@@ -78,11 +78,12 @@ class SearchRun:
         memory = free_memory(model.device) // 2 if memory is None else memory
         objective.memory = memory // 4
         if batches is not None:
-            _require_vision(batches, spec)
+            _require_vision(batches.store, spec)
             for batch in batches:
                 objective.add_teacher(batch)
             return cls(spec, objective, batches, **options)
         store = store or FeatureStore(model, processor, memory=memory // 8)
+        _require_vision(store, spec)
         encoded = store.encode(samples[:1], answers=True)
         size = sample_bytes(objective.cost.dimensions, encoded.length, sum(encoded.answer_lengths))
         batches = CalibrationBatches(
@@ -94,14 +95,13 @@ class SearchRun:
             store=store,
             on_new=objective.add_teacher,
         )
-        _require_vision(batches, spec)
         return cls(spec, objective, batches, **options)
 
 
-def _require_vision(batches: CalibrationBatches, spec: SearchSpec) -> None:
+def _require_vision(store: FeatureStore, spec: SearchSpec) -> None:
     """The feature store keeps what any candidate reads of the vision tower."""
     for chain in (spec.chain, *(spec.chains or ())):
-        batches.store.require(chain.needs_vision)
+        store.require(chain.needs_vision)
 
 
 @dataclass(frozen=True, eq=False)

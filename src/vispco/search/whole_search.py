@@ -6,6 +6,7 @@ computed once for each setting and sample; the teacher sees whole pictures, once
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -18,7 +19,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.runs import files
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
-from vispco.cost import Budget, Cost, Exact, Workload
+from vispco.cost import Budget, BudgetWarning, Cost, Exact, Workload
 from vispco.families import family_of
 from vispco.pruner.configurations import level_of, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
@@ -203,7 +204,7 @@ def _loss(candidate: _Candidate, budget: Budget, samples: int, space: TowerSpace
     number = -(-min(samples, len(candidate.batches.samples)) // candidate.batches.batch_size)
     entered = [candidate.batch(place) for place in range(number)]
     cost = next(iter(candidate.objectives.values())).cost
-    shares = [torch.from_numpy(entering_shares(cost, layout, budget.amount)) for _, layout in entered]
+    shares = [torch.from_numpy(_entering_shares(cost, layout, budget.amount)) for _, layout in entered]
     if float(torch.cat(shares).mean()) <= _floor([batch for batch, _ in entered], cost):
         return float(np.inf)
     for objective in candidate.objectives.values():
@@ -216,6 +217,13 @@ def _loss(candidate: _Candidate, budget: Budget, samples: int, space: TowerSpace
         ]
         best = min(best, float(saturating_loss(torch.cat(kl, dim=1)).mean(1).min()))
     return best
+
+
+def _entering_shares(cost: Cost, layout: Any, budget: float) -> Any:
+    """`vispco.pruner.whole_planner.entering_shares`, without its warning: a setting that is over a budget is not chosen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        return entering_shares(cost, layout, budget)
 
 
 def _floor(batches: Sequence[Any], cost: Cost) -> float:
@@ -259,7 +267,7 @@ def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tup
         own = np.concatenate(
             [
                 level_of(
-                    entering_shares(cost, layout, budget.amount), text_floor(batch.num_text, batch.num_visual, cost)
+                    _entering_shares(cost, layout, budget.amount), text_floor(batch.num_text, batch.num_visual, cost)
                 )
                 for batch, layout in entered
             ]

@@ -21,7 +21,7 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.vllm.engine_arguments import arguments, config_of
-from vispco.vllm.settings import check_servable
+from vispco.vllm.settings import is_servable
 
 ENGINES = ("vllm", "openvino", "pixels")
 DEFAULT = "divprune"
@@ -56,108 +56,76 @@ def engine_flags(run: str | Path, budget: float, engine: str) -> EngineFlags:
     if engine not in ENGINES:
         raise InvalidInputError(f"--for {engine} was given. Engines are {', '.join(ENGINES)}.")
     source = PrunerSpec.load(run)
-    config, cost = source.static(budget), cost_of(source)
+    found, cost = source.static(budget), cost_of(source)
     text, visual = source.planner["typical"]
+    own = Chain.of(found.chain or DEFAULT)
+    load = workload_under(own, cost.dimensions, text, visual)
+    full = float(cost.fraction_of_counts(found.schedule.counts([visual])[0], load))
     if engine == "pixels":
-        return _pixels(config, cost, budget, (text, visual))
-    own = _served_as_it_is(config) if engine == "vllm" else None
-    chain = own or Chain.of(DEFAULT if engine == "vllm" else _openvino_chain(_chain_of(config)))
-    share = _share(chain, cost, budget, (text, visual))
-    full = _fraction(_chain_of(config), config, cost, (text, visual))
+        values, reached, losses = _pixels(found.model, cost, budget, text, visual)
+        return EngineFlags(engine, json.dumps(values), values, reached, full, losses)
     if engine == "vllm":
-        given = arguments(config.model, chain, keep=share)
-        flags = " ".join(word if word.startswith("--") else f"'{word}'" for word in given)
-        values: dict[str, Any] = {"scorer": str(chain), "keep": share}
+        chain = own if is_servable(own) else Chain.of(DEFAULT)
     else:
-        ratio = math.ceil(100 * (1 - share) - 1e-9)  # whole per cents, so that the budget holds
-        share, weight = 1 - ratio / 100, chain.scorers[0].to_dict().get("relevance_weight", 0.5)
-        values = {"pruning_ratio": ratio, "relevance_weight": weight}
-        flags = json.dumps(values)
-    size = workload_under(chain, cost.dimensions, text, visual)
-    counts = torch.full((cost.num_layers,), math.ceil(share * visual - 1e-6))
-    reached = float(cost.fraction_of_counts(counts, size))
-    return EngineFlags(engine, flags, values, reached, full, _losses(source, config, chain, share))
-
-
-def _served_as_it_is(config: PrunerSpec) -> Chain | None:
-    """The chain of a schedule that vLLM can run, or None."""
-    try:
-        check_servable(_chain_of(config))
-    except InvalidInputError:
-        return None
-    return config.chain
-
-
-def _chain_of(config: PrunerSpec) -> Chain:
-    """The chain of a static schedule, which has one."""
-    return Chain.of(config.chain or DEFAULT)
-
-
-def _openvino_chain(chain: Chain) -> Chain:
-    """CDPruner as OpenVINO has it, with the weight of a chain that is one."""
-    first = chain.scorers[0]
-    weight = first.to_dict().get("relevance_weight", 0.5) if first.name == "cdpruner" else 0.5
-    return Chain.of(f"cdpruner(variant=openvino,relevance_weight={weight})")
-
-
-def _share(chain: Chain, cost: Cost, budget: float, size: tuple[int, int]) -> float:
-    """The largest share of tokens before layer 0 that meets the budget, the choice paid for."""
-    text, visual = size
-    counts = torch.arange(visual + 1)[:, None].expand(-1, cost.num_layers)
+        options = own.scorers[0].to_dict() if own.scorers[0].name == "cdpruner" else {}
+        weight = options.get("relevance_weight", 0.5)
+        chain = Chain.of(f"cdpruner(variant=openvino,relevance_weight={weight})")
     load = workload_under(chain, cost.dimensions, text, visual)
-    fits = (cost.fraction_of_counts(counts, load) <= budget).nonzero()[:, 0]
-    if not len(fits) or int(fits[-1]) == 0:
+    prices = cost.fraction_of_counts(torch.arange(visual + 1)[:, None].expand(-1, cost.num_layers), load)
+    count = int((prices <= budget).sum()) - 1  # they grow with the count
+    if count < 1:
         raise InvalidInputError(
             f"At a budget of {budget:g} no visual token is left before the language model: text alone costs "
-            f"{float(cost.fraction_of_counts(counts[0], load)):.2f}. Give a larger budget."
+            f"{float(prices[0]):.2f}. Give a larger budget."
         )
-    return int(fits[-1]) / visual
+    share = count / visual
+    if engine == "vllm":
+        values = {"scorer": str(chain), "keep": share}
+        words = arguments(found.model, chain, keep=share)
+        flags = " ".join(word if word.startswith("--") else f"'{word}'" for word in words)
+    else:
+        ratio = math.ceil(100 * (1 - share) - 1e-9)  # whole per cents, so that the budget holds
+        share, values = 1 - ratio / 100, {"pruning_ratio": ratio, "relevance_weight": weight}
+        flags = json.dumps(values)
+    reached = float(prices[math.ceil(share * visual - 1e-6)])
+    return EngineFlags(engine, flags, values, reached, full, _losses(source, found, own, chain, share))
 
 
-def _fraction(chain: Chain, config: PrunerSpec, cost: Cost, size: tuple[int, int]) -> float:
-    """What the full schedule costs at a size."""
-    counts = config.schedule.counts([size[1]])[0]
-    return float(cost.fraction_of_counts(counts, workload_under(chain, cost.dimensions, *size)))
-
-
-def _pixels(config: PrunerSpec, cost: Cost, budget: float, size: tuple[int, int]) -> EngineFlags:
-    """A smaller picture: fewer tokens enter, and nobody chooses."""
-    text, visual = size
-    shown = torch.arange(1, visual + 1)
-    prices = torch.stack([cost.full(Workload(torch.tensor(text), number)) for number in shown]).double() / float(
-        cost.full(Workload(torch.tensor(text), torch.tensor(visual)))
-    )
-    fits = (prices <= budget).nonzero()[:, 0]
-    if not len(fits):
+def _pixels(
+    model: str, cost: Cost, budget: float, text: int, visual: int
+) -> tuple[dict[str, Any], float, tuple[str, ...]]:
+    """A smaller picture: fewer tokens enter, and nobody chooses. Flags, their price, and what they give up."""
+    full = cost.full(Workload(torch.full((visual,), text), torch.arange(1, visual + 1))).double()
+    prices = full / full[-1]
+    number = int((prices <= budget).sum())
+    if not number:
         raise InvalidInputError(f"At a budget of {budget:g} no visual token is left. Give a larger budget.")
-    number = int(shown[fits[-1]])
-    vision = config_of(config.model).get("vision_config") or {}
+    vision = config_of(model).get("vision_config") or {}
     values: dict[str, Any] = {"image_tokens": number}
-    if "spatial_merge_size" in vision:
-        values["max_pixels"] = number * (vision["patch_size"] * vision["spatial_merge_size"]) ** 2
-    sentences = [
+    losses = [
         f"The full schedule sees the whole picture of {visual} tokens; here the picture is smaller, and small things are gone.",
         "Nothing is chosen: no scorer runs.",
     ]
-    if "max_pixels" not in values:
-        sentences.append("The model shows every picture at one size: this needs an engine with a cap of its own.")
-    full = _fraction(_chain_of(config), config, cost, size)
-    return EngineFlags("pixels", json.dumps(values), values, float(prices[fits[-1]]), full, tuple(sentences))
+    if "spatial_merge_size" in vision:
+        values["max_pixels"] = number * (vision["patch_size"] * vision["spatial_merge_size"]) ** 2
+    else:
+        losses.append("The model shows every picture at one size: this needs an engine with a cap of its own.")
+    return values, float(prices[number - 1]), tuple(losses)
 
 
-def _losses(source: PrunerSpec, config: PrunerSpec, chain: Chain, share: float) -> tuple[str, ...]:
+def _losses(source: PrunerSpec, found: PrunerSpec, own: Chain, chain: Chain, share: float) -> tuple[str, ...]:
     """What one share before the language model gives up against what was found."""
-    kept = config.schedule.tensor().view(-1)
-    found = []
+    kept = found.schedule.tensor().view(-1)
+    losses = []
     if len(set(kept.tolist())) > 1:
-        found.append(
+        losses.append(
             f"The full schedule keeps {kept[0]:.0%} of the tokens at layer 0 and {kept[-1]:.0%} at the last; the engine keeps "
             f"{share:.0%} in all layers."
         )
-    if str(config.chain) != str(chain):
-        found.append(f"Tokens are chosen by {chain} in place of {config.chain}.")
-    if _chain_of(config).reads_question and not chain.reads_question:
-        found.append("The choice does not read the question.")
+    if str(own) != str(chain):
+        losses.append(f"Tokens are chosen by {chain} in place of {own}.")
+    if own.reads_question and not chain.reads_question:
+        losses.append("The choice does not read the question.")
     if source.kind in ("predictor", "joint"):
-        found.append("Every input gets the same share, where the search chooses a configuration for each.")
-    return tuple(found) or ("Nothing: the engine runs what was found.",)
+        losses.append("Every input gets the same share, where the search chooses a configuration for each.")
+    return tuple(losses) or ("Nothing: the engine runs what was found.",)

@@ -216,23 +216,19 @@ def sweep(
             cost=None if budget is None else SampleSizes.of(evaluator).fraction,
             earliest_layer=evaluator.scorer.earliest_layer,
         )
+        # Everything that the results depend on: a journal of another model, scorer or sample list is refused.
+        config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
         return run(
             lambda: evaluator,
             spec,
             name="sweep",
             directory=folder,
             workers=SweepWorkers(0, "inline"),
-            fingerprint=_fingerprint(evaluator),
+            fingerprint={
+                "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
+                "scorer": evaluator.scorer.to_dict(),
+                "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
+                "kl": evaluator.with_kl,
+            },
             on_progress=progress,
         )
-
-
-def _fingerprint(evaluator: TaskEvaluator) -> dict[str, Any]:
-    """Everything that the results depend on: a journal of another model, scorer or sample list is refused."""
-    config, ids = evaluator.model.config, "\n".join(f"{sample.task} {sample.id}" for sample in evaluator.samples)
-    return {
-        "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
-        "scorer": evaluator.scorer.to_dict(),
-        "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
-        "kl": evaluator.with_kl,
-    }

@@ -55,8 +55,8 @@ class PartClock:
         chain = pruner.chain
         divided = chain.allocation != SCORE  # then ratings are asked for by themselves
         chain = replace(chain, stages=tuple((n, self._scorer(each, divided=divided)) for n, each in chain.stages))
-        watched = Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan))
-        watched.tower = pruner.tower
+        watched = Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan), pixels=pruner.pixels)
+        watched.tower, watched.prepared = pruner.tower, pruner.prepared
         return watched
 
     def _scorer(self, scorer: Scorer, *, divided: bool) -> Scorer:

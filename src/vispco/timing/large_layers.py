@@ -3,8 +3,6 @@
 Small models hide it: the cost of starting operations, which no pruning shortens, is most of their time.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from contextlib import nullcontext

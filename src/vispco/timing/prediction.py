@@ -1,6 +1,7 @@
 """Predictions from a time profile: milliseconds of a prefill, and the number of visual tokens from which pruning pays."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,10 @@ def measured_cost(model: Any, batch: int) -> Measured | None:
 
 
 def predict_batch(cost: Measured, counts: Tensor, num_text: Sequence[int], num_visual: Sequence[int]) -> float:
-    """Milliseconds of a padded batch: at each layer it is as long as its longest sample. counts: [B, L]."""
+    """Milliseconds of a padded batch without its vision tower: at each layer it is as long as its longest sample. counts: [B, L]."""
     tokens = (counts + torch.tensor(num_text)[:, None]).amax(0)
     longest = max(text + visual for text, visual in zip(num_text, num_visual, strict=True))
-    return float(cost.bill(tokens, Workload(0, longest)))
+    return float(replace(cost, tower_ms=0.0).bill(tokens, Workload(0, longest)))
 
 
 def break_even(cost: Measured, retention: Sequence[float], num_text: int) -> int | None:
@@ -68,7 +69,7 @@ def useful_batch(profile: TimeProfile, num_text: int, num_visual: int, *, enough
     exact = Exact(profile.dimensions)
     implied = float(exact.full(workload)) / float(exact.price(counts, workload))
     for batch in profile.batches:
-        cost = profile.cost(batch)
+        cost = replace(profile.cost(batch), tower_ms=0.0)
         if float(cost.full(workload)) / float(cost.bill(counts, workload)) >= enough * implied:
             return batch
     return profile.batches[-1]

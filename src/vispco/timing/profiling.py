@@ -106,7 +106,7 @@ def profile_prompts(
 class _Measurement:
     """A measurement in progress: its sizes, and the times so far in seconds.
 
-    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs].
+    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs]. towers: of the vision tower.
     """
 
     model: Any
@@ -116,6 +116,7 @@ class _Measurement:
     scorer: str
     times: dict[tuple[int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     prefills: dict[int, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+    towers: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def steps(self) -> int:
@@ -143,6 +144,8 @@ class _Measurement:
                     _undisturbed(partial(language_seconds, model, encoded, pruner)) for pruner in pruners
                 ]
                 self.prefills[batch] += [seconds_of_runs] if number else []
+                seconds = _undisturbed(lambda encoded=encoded: without_pixels(model, encoded, None)[0])  # type: ignore[misc]
+                self.towers[batch] += [seconds] if number else []
                 done += 1
         on_progress(self.steps, self.steps, "done")
 
@@ -188,6 +191,9 @@ class _Measurement:
             fixed_ms=tuple(fixed for _, fixed, _ in fitted),
             drop_ms=tuple(drop for _, _, drop in fitted),
             margin=tuple(margins),
+            tower_ms=tuple(
+                1e3 * float(typical(self.towers[b])) / max(1.0, float(np.mean(prompts[b].num_visual))) for b in batches
+            ),
             facts={
                 "model": type(model).__name__,
                 "scorer": self.scorer,

@@ -41,7 +41,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
                     "FLOPs: of the language model; whole: of the whole prefill, vision tower inside",
                     *(account_sentence(row["tower_share"]) for row in rows[:1] if row.get("tower_share")),
                     "×: how much faster than unpruned, measured / as FLOPs imply",
-                    *_unmet_lines(rows),
+                    *[f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None],
                 ]
             ),
         ),
@@ -69,23 +69,19 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
     return shown
 
 
-def _unmet_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the mark beside a row says."""
-    return [f"* {row['configuration']}: {row['unmet']}" for row in rows if row.get("unmet") is not None]
-
-
 def _mebibytes(value: int | None) -> str:
     return "–" if value is None else f"{value / 2**20:.3g} M"
 
 
 def profile_rows(found: TimeProfile) -> list[dict[str, Any]]:
-    """For each batch: milliseconds of a layer by tokens, of a drop, and of the rest."""
+    """For each batch: milliseconds of a layer by tokens, of a drop, of the rest, and of the vision tower by visual token."""
     return [
         {
             "batch": batch,
             "layer_ms": dict(zip(map(str, found.tokens), found.layer_ms[place], strict=True)),
             "drop_ms": found.drop_ms[place],
             "fixed_ms": found.fixed_ms[place],
+            "tower_ms": found.tower_ms[place] if found.tower_ms else None,
             "margin": found.cost(batch).margin,
         }
         for place, batch in enumerate(found.batches)
@@ -95,16 +91,17 @@ def profile_rows(found: TimeProfile) -> list[dict[str, Any]]:
 def profile_table(found: TimeProfile) -> CaptionedTable:
     """Milliseconds of a layer with few, some and many tokens, of a drop and of the rest, for each batch."""
     caption = (
-        f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; margin: what planners leave free of "
-        "a budget of time"
+        f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; tower: of 100 visual tokens; margin: "
+        "what planners leave free of a budget of time"
     )
     shown = sorted({0, len(found.tokens) // 2, len(found.tokens) - 1})
     rows = []
     for row, batch in enumerate(found.batches):
         layers = (f"{found.layer_ms[row][place]:.3g}" for place in shown)
-        rest = (f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}", f"{found.cost(batch).margin:.0%}")
+        tower = f"{100 * found.tower_ms[row]:.3g}" if found.tower_ms else "–"
+        rest = (f"{found.drop_ms[row]:.3g}", f"{found.fixed_ms[row]:.3g}", tower, f"{found.cost(batch).margin:.0%}")
         rows.append((str(batch), *layers, *rest))
-    columns = ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "margin")
+    columns = ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "tower", "margin")
     return columns, rows, caption
 
 

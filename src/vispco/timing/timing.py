@@ -34,7 +34,7 @@ class BenchRow:
     predicted_ms: of the language model's prefill, by the profile of this device (`vispco profile`): to be compared with
     predictor, scoring and language of `parts_ms`. break_even: from how many visual tokens on pruning like this pays, by
     the same. None without a profile. unmet: how the row misses its budget, None where it meets it: a floor above it, or
-    more time for predictor, scoring and language than allowed, as measured.
+    more time for vision tower, predictor, scoring and language than allowed, as measured.
     """
 
     configuration: str
@@ -192,7 +192,7 @@ def _unmet(budget: Budget, log: _Log, whole: _Log) -> str | None:
     """How a row misses its budget: the floor, or the time that was measured; None where it is met."""
     if log.raised:
         return log.raised[0]
-    own, full = (sum(1e3 * statistics.median(each.parts[part]) for part in PARTS[1:]) for each in (log, whole))
+    own, full = (sum(1e3 * statistics.median(each.parts[part]) for part in PARTS) for each in (log, whole))
     if budget.is_mean or not budget.is_time or own <= budget.amount * (1.0 if budget.kind == "ms" else full):
         return None
     took = f"{own:.3g} ms" if budget.kind == "ms" else f"{own / full:.1%} of the time"

@@ -159,6 +159,11 @@ def check_servable(chain: Chain) -> None:
         raise InvalidInputError(f"The scorer {chain.name!r} {reason}")
 
 
+def is_servable(chain: Chain) -> bool:
+    """Whether a chain can choose inside vLLM."""
+    return next(_obstacles(chain), None) is None
+
+
 def _obstacles(chain: Chain) -> Iterator[str]:
     """Why a chain cannot be served, if it cannot."""
     scorer = chain.scorers[0]
@@ -166,6 +171,8 @@ def _obstacles(chain: Chain) -> Iterator[str]:
         yield f"drops tokens inside the language model. {BEFORE_LAYERS} {ALONE}"
     if scorer.needs_attention or scorer.needs_entering:
         yield f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
+    if chain.tower:
+        yield f"chooses inside the vision tower, which vLLM runs whole. {ALONE}"
     if chain.compensate:
         yield f"gives attention back by a bias, which vLLM's attention does not take. {ALONE}"
     if chain.merges:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vispco.compare.methods import ComparisonSetup, TableSettings, fill_table, text_rows
-from vispco.compare.methods.second_turn import SecondTurns, second_questions
+from vispco.compare.methods.second_turn import SecondTurns, _second_questions
 from vispco.core.schedule import Schedule
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
@@ -55,7 +55,7 @@ def asked_at_once(turns, place, other, pruner=None):
 
 
 def test_the_unpruned_model_answers_as_if_it_read_the_conversation_at_once(turns):
-    others = second_questions(turns.samples)
+    others = _second_questions(turns.samples)
     assert len(others) >= 4
     found = answers(turns, Chain.of("random"), None)
     assert found == {place: asked_at_once(turns, place, other) for place, other in others.items()}
@@ -64,7 +64,7 @@ def test_the_unpruned_model_answers_as_if_it_read_the_conversation_at_once(turns
 def test_a_choice_that_does_not_read_the_question_answers_alike_too(turns):
     """divprune keeps the same tokens for one question and for two, so that nothing depends on when it chose."""
     chain, schedule = Chain.of("divprune"), Schedule((0.3,) * turns.num_layers)
-    others = second_questions(turns.samples)
+    others = _second_questions(turns.samples)
     found = answers(turns, chain, schedule)
     pruner = Pruner(chain, schedule)
     assert found == {place: asked_at_once(turns, place, other, pruner) for place, other in others.items()}
@@ -85,13 +85,13 @@ def test_the_first_question_decides_what_the_second_is_answered_on(monkeypatch):
         lambda self, context: chosen.append(len(context.live)) or select(self, context),
     )
     turns.accuracy(chain, Schedule.single(layer=2, keep=0.25, num_layers=turns.num_layers))
-    assert sum(chosen) == len(second_questions(samples))
+    assert sum(chosen) == len(_second_questions(samples))
 
 
 def test_samples_of_files_ask_again_where_a_later_one_shows_the_same_picture():
     first, other = (each.with_images(each.images) for each in dataset("test", "attribute", 2))  # no scene
     again = replace(first, id="again", question="what color is the sky?", answer="blue")
-    found = second_questions([first, other, again])
+    found = _second_questions([first, other, again])
     assert {place: sample.question for place, sample in found.items()} == {0: again.question}
     model, processor = load("tiny-llava")
     none = SecondTurns(model, processor, [first, other], FeatureStore(model, processor), 6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compare.searches.conftest import evaluator
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import Calibration, get, run_search
-from vispco.compare.searches.dop import additive_frontier
+from vispco.compare.searches.dop import _additive_frontier
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 
@@ -39,7 +39,7 @@ def test_the_dynamic_programme_finds_what_brute_force_finds_at_every_limit(seed,
         falls = np.diff(curves, axis=1, prepend=0) > 0
         return weights[np.arange(num_layers), curves].sum(-1) + choice * falls.sum(-1)
 
-    curves, sums, prices = additive_frontier(losses, price, first)
+    curves, sums, prices = _additive_frontier(losses, price, first)
     rests = combinations_with_replacement(range(steps + 1), num_layers - first)
     every = np.array(
         [(0,) * first + rest for rest in rests]

@@ -8,7 +8,7 @@ import torch
 from compare.searches.conftest import evaluator
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import SampleSizes, get
-from vispco.compare.searches.fitprune_search import ReceivedAttention, bisect, dispensable, recipe, walk
+from vispco.compare.searches.fitprune_search import _bisect, _dispensable, _ReceivedAttention, _recipe, _walk
 from vispco.core.errors import InvalidInputError
 
 
@@ -19,7 +19,7 @@ def random_attention(sizes, seed=0):
     cross, own = (
         torch.rand(S, LAYERS, V, generator=generator, dtype=torch.float64) ** 4 * present[:, None] for _ in range(2)
     )
-    return ReceivedAttention(cross, own, present, torch.full((S,), 5))
+    return _ReceivedAttention(cross, own, present, torch.full((S,), 5))
 
 
 def naive_dispensable(mass, live, alpha):
@@ -54,7 +54,7 @@ def test_dispensable_tokens_are_the_most_that_may_go(alpha):
     generator = torch.Generator().manual_seed(3)
     mass = torch.rand(6, 20, generator=generator, dtype=torch.float64)
     live = torch.rand(6, 20, generator=generator) < 0.7
-    got = dispensable(mass, live, alpha)
+    got = _dispensable(mass, live, alpha)
     for s in range(6):
         wanted = naive_dispensable(mass[s].tolist(), set(live[s].nonzero()[:, 0].tolist()), alpha)
         assert set(got[s].nonzero()[:, 0].tolist()) == wanted
@@ -65,7 +65,7 @@ def test_dispensable_tokens_are_the_most_that_may_go(alpha):
 def test_a_walk_is_that_of_the_naive_loop(alpha, budget):
     sizes = make_sizes()
     found = random_attention(sizes)
-    met, counts = walk(found, sizes, budget, alpha)
+    met, counts = _walk(found, sizes, budget, alpha)
     assert (met, counts.tolist()) == naive_walk(found, sizes, budget, alpha)
 
 
@@ -73,7 +73,7 @@ def test_a_walk_is_that_of_the_naive_loop(alpha, budget):
 def test_bisection_finds_the_least_alpha_that_an_exhaustive_loop_finds(budget):
     sizes = make_sizes((4, 3), (24, 16))
     found = random_attention(sizes)
-    alpha, counts = bisect(found, sizes, budget, 0.01)
+    alpha, counts = _bisect(found, sizes, budget, 0.01)
     least = next(step / 200 for step in range(201) if naive_walk(found, sizes, budget, step / 200)[0])
     assert least - 1 / 200 <= alpha <= least + 0.01
     assert counts.tolist() == naive_walk(found, sizes, budget, alpha)[1]
@@ -82,7 +82,7 @@ def test_bisection_finds_the_least_alpha_that_an_exhaustive_loop_finds(budget):
 def test_the_recipe_is_the_mean_share_that_is_kept():
     sizes = make_sizes((5, 5), (10, 100))
     counts = torch.tensor([[10, 8, 8, 4, 4], [100, 60, 50, 50, 0]])
-    assert recipe(counts, sizes).retention == pytest.approx((1.0, 0.7, 0.65, 0.45, 0.2))
+    assert _recipe(counts, sizes).retention == pytest.approx((1.0, 0.7, 0.65, 0.45, 0.2))
 
 
 @pytest.mark.parametrize("scorer", ["fastv", "fitprune"])

@@ -103,7 +103,7 @@ def test_more_samples_bill_the_unpruned_pass_of_the_rest_alone(calibration):
 def test_the_joint_search_learns_all_budgets_at_once_and_pays_once():
     learned, test = evaluator(), evaluator("test")
     settings = JointSettings(
-        levels=(0.2, 0.5), ranking_levels=(0.2,), rungs=(2, 2, 4), shapes=1, chains=1, neighbours=2
+        levels=(0.2, 0.5), ranking_levels=(0.2,), table_levels=(), rungs=(2, 2, 4), shapes=1, chains=1, neighbours=2
     )
     search = get("vispco")
     found = search.search_budgets(learned, (0.4, 0.7), effort=Effort(batch_size=2, joint=settings))

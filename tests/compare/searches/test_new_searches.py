@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from compare.searches.synthetic_search import LAYERS, ChainEvaluator, SyntheticEvaluator, holds, make_sizes
 from vispco.compare.searches import Calibration, get, run_search
-from vispco.compare.searches.bayesian import fitted_steps, suggest_steps, three_stages
-from vispco.compare.searches.evolution import constant_rate, cross, mutate
+from vispco.compare.searches.bayesian import _fitted_steps, _suggest_steps, _three_stages
+from vispco.compare.searches.evolution import _constant_rate, _cross, _mutate
 from vispco.compare.searches.rival import solve_curve
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
@@ -22,16 +22,16 @@ CURVES = st.lists(st.floats(0, 1), min_size=5, max_size=5).map(lambda r: tuple(s
 @given(CURVES, CURVES, st.integers(0, 2**16), st.integers(0, 2))
 def test_children_are_curves_that_never_grow_and_keep_full_what_must_be(one, other, seed, first):
     one, other = ((1.0,) * first + curve[first:] for curve in (one, other))
-    for child in (mutate(one, np.random.default_rng(seed), first), cross(one, other)):
+    for child in (_mutate(one, np.random.default_rng(seed), first), _cross(one, other)):
         Schedule(child)  # refuses one that grows or leaves [0, 1]
         assert child[:first] == (1.0,) * first
 
 
 def test_the_first_generation_drops_at_a_constant_rate():
-    assert constant_rate(0.5, 4, 1) == (1.0, 0.5, 0.25, 0.125)
+    assert _constant_rate(0.5, 4, 1) == (1.0, 0.5, 0.25, 0.125)
     known = SyntheticEvaluator()
     get("evolution", trials=1).search(known, 0.5)
-    assert known.calls == [known.sizes.fit(Schedule(constant_rate(0.9, LAYERS, 1)), 0.5)]
+    assert known.calls == [known.sizes.fit(Schedule(_constant_rate(0.9, LAYERS, 1)), 0.5)]
 
 
 def test_evolution_improves_on_its_first_generation_and_repeats_itself():
@@ -62,12 +62,12 @@ def test_the_largest_number_that_fits_is_the_one_that_a_loop_finds(text, visual,
 @pytest.mark.parametrize("budget", [0.45, 0.5])
 def test_the_last_of_three_shares_meets_the_budget(budget):
     sizes = make_sizes(chain="random")
-    curve = three_stages(0.8, 0.5, budget, sizes)
+    curve = _three_stages(0.8, 0.5, budget, sizes)
     spent = float(sizes.cost.relaxed(curve.tensor()[None], sizes.typical) / sizes.cost.full(sizes.typical))
     assert spent == pytest.approx(budget, abs=1e-6)
     assert curve.retention[0] == 0.8
     assert len(set(curve.retention)) <= 3
-    dear = three_stages(1.0, 1.0, 0.1, sizes)
+    dear = _three_stages(1.0, 1.0, 0.1, sizes)
     assert dear.retention[-1] == 0.0, "the rest is cut when it is fitted to each sample"
 
 
@@ -76,7 +76,9 @@ def test_a_gaussian_process_comes_near_to_the_best_three_shares():
     found = get("vflowopt", trials=12).search(Calibration(known, measure="kl"), 0.5)
     sizes = known.sizes
     grid = [
-        sizes.fit(three_stages(a, b, 0.5, sizes), 0.5) for a in np.linspace(0.1, 1, 10) for b in np.linspace(0.1, 1, 10)
+        sizes.fit(_three_stages(a, b, 0.5, sizes), 0.5)
+        for a in np.linspace(0.1, 1, 10)
+        for b in np.linspace(0.1, 1, 10)
     ]
     pruner = found.deploy(sizes)
     assert str(pruner.chain) == "divprune+fastv"
@@ -112,7 +114,7 @@ class Drawn:
 @given(st.integers(0, 2**16), st.sampled_from([0.45, 0.6, 0.9]), st.sampled_from([0, 1]))
 def test_every_suggested_curve_meets_the_budget_on_every_sample(seed, budget, first):
     sizes = make_sizes(chain=f"random@{first}")
-    schedule = fitted_steps(suggest_steps(Drawn(seed), LAYERS), sizes, budget)
+    schedule = _fitted_steps(_suggest_steps(Drawn(seed), LAYERS), sizes, budget)
     assert holds(schedule, sizes, budget)
     rows = schedule.counts(sizes.num_visual.tolist())
     assert all(len(set(row.tolist())) <= 5 for row in rows)

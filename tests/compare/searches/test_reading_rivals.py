@@ -13,9 +13,9 @@ import tiny
 from compare.searches.conftest import built, evaluator
 from compare.searches.synthetic_search import make_sizes
 from vispco.compare.searches import Calibration, SampleSizes, compare, get, run_search
-from vispco.compare.searches.autoprune import AutoPrune, attention_bits, information
-from vispco.compare.searches.btp_layers import equal_stages, layer_similarity, pick_layers
-from vispco.compare.searches.downsample import Shrinker, resized
+from vispco.compare.searches.autoprune import AutoPrune, _attention_bits, _information
+from vispco.compare.searches.btp_layers import _equal_stages, _layer_similarity, _pick_layers
+from vispco.compare.searches.downsample import _resized, _Shrinker
 from vispco.core.errors import BudgetFloorError, NotApplicableError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.cost import BudgetWarning
@@ -39,12 +39,12 @@ def naive_information(rows):
 def test_information_is_that_of_the_definition_and_rows_that_are_not_there_do_not_count(rows, more):
     weights = torch.tensor([rows + [[0.5, 0.1, 0.1, 0.1]] * more], dtype=torch.float64)
     present = torch.tensor([[True] * len(rows) + [False] * more])
-    assert float(information(weights, present)) == pytest.approx(naive_information(rows), abs=1e-9)
+    assert float(_information(weights, present)) == pytest.approx(naive_information(rows), abs=1e-9)
 
 
 def test_rows_that_look_alike_say_nothing_and_rows_that_point_elsewhere_say_all():
-    assert float(information(torch.ones(1, 4, 8))) == pytest.approx(0.0, abs=1e-9)
-    assert float(information(torch.eye(8)[None])) == pytest.approx(3.0)
+    assert float(_information(torch.ones(1, 4, 8))) == pytest.approx(0.0, abs=1e-9)
+    assert float(_information(torch.eye(8)[None])) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -58,7 +58,7 @@ def test_bits_are_those_of_whole_attention_maps(name, side):
     layout, read = family_of(model).layout(model, inputs), []
     with torch.no_grad():
         told = tiny.build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
-        with attention_calls(model, lambda _, call: read.append(attention_bits(call, layout))):
+        with attention_calls(model, lambda _, call: read.append(_attention_bits(call, layout))):
             model(**inputs, use_cache=False)
     for weights, found in zip(told, read, strict=True):
         for row in range(layout.batch_size):
@@ -105,15 +105,15 @@ def test_similarity_of_layers_is_that_of_their_hidden_states():
         chosen = [state[layout.visual].float() for state in states[:-1]]
         sums = sums + torch.stack([torch.cosine_similarity(a, b, dim=-1).sum() for a, b in pairwise(chosen)])
         tokens += int(layout.visual.sum())
-    torch.testing.assert_close(layer_similarity(given_set), (sums / tokens).double(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(_layer_similarity(given_set), (sums / tokens).double(), rtol=1e-4, atol=1e-5)
 
 
 def test_stages_stand_behind_the_layers_that_change_most_and_share_the_budget():
     similarity = torch.tensor([0.2, 0.9, 0.5, 0.8, 0.6])
-    assert pick_layers(similarity, 3, 1) == [1, 3, 5]
-    assert pick_layers(similarity, 2, 2) == [3, 5]
+    assert _pick_layers(similarity, 3, 1) == [1, 3, 5]
+    assert _pick_layers(similarity, 2, 2) == [3, 5]
     sizes = make_sizes()
-    curve = equal_stages([1, 3], 0.5, sizes).retention
+    curve = _equal_stages([1, 3], 0.5, sizes).retention
     assert curve[1] == pytest.approx(curve[3] ** 0.5)
     spent = float(sizes.cost.relaxed(torch.tensor([curve], dtype=torch.float64), sizes.typical))
     assert spent / float(sizes.cost.full(sizes.typical)) == pytest.approx(0.5, abs=1e-6)
@@ -139,7 +139,7 @@ def test_downsampling_pays_for_tower_and_language_model():
 
 def test_the_largest_picture_within_the_budget_is_taken():
     test = evaluator("test")
-    shrinker = Shrinker(test, SampleSizes.of(test).cost)
+    shrinker = _Shrinker(test, SampleSizes.of(test).cost)
     sample = max(test.samples, key=lambda each: each.area)
     small = shrinker.shrink(sample, 0.5)
     assert small.charged <= 0.5
@@ -148,7 +148,7 @@ def test_the_largest_picture_within_the_budget_is_taken():
     wider = small.sample.image.width / sample.image.width + 1 / 32
     bigger = shrinker._priced(sample, wider, shrinker._prices(shrinker._read(sample, 1.0)))
     assert bigger.charged > 0.5 or bigger.language == small.language
-    assert resized(sample, 1.0) is sample
+    assert _resized(sample, 1.0) is sample
 
 
 def test_a_model_with_as_many_tokens_at_any_size_is_not_downsampled_and_the_comparison_goes_on():

@@ -5,7 +5,7 @@ import torch
 
 import tiny
 from compare.searches.conftest import evaluator
-from vispco.compare.searches.fitprune_search import read_received_attention, reading_attention
+from vispco.compare.searches.fitprune_search import _read_received_attention, _reading_attention
 from vispco.families import family_of
 
 PROMPTS = [
@@ -41,7 +41,7 @@ def test_received_attention_is_that_of_whole_attention_maps(name, side, attentio
     with torch.no_grad():
         told = tiny.build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
         model = tiny.build(name, attention)
-        with reading_attention(model, layout) as read:
+        with _reading_attention(model, layout) as read:
             model(**inputs, use_cache=False)
     cross, own = naive(told, layout)
     assert len(read) == tiny.LAYERS
@@ -61,7 +61,7 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
         return model.model.language_model.layers[0].self_attn.config._attn_implementation
 
     def fail():
-        with reading_attention(model, layout):
+        with _reading_attention(model, layout):
             assert implementation() != before[1]
             raise ZeroDivisionError
 
@@ -72,7 +72,7 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
 
 
 def test_rows_are_in_the_order_of_the_samples_for_any_batches():
-    one, two = read_received_attention(evaluator(batch_size=1)), read_received_attention(evaluator(batch_size=4))
+    one, two = _read_received_attention(evaluator(batch_size=1)), _read_received_attention(evaluator(batch_size=4))
     assert torch.equal(one.present, two.present)
     assert torch.equal(one.rows, two.rows)
     torch.testing.assert_close(one.cross, two.cross, rtol=1e-3, atol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 from compare.searches.synthetic_search import LAYERS, SyntheticEvaluator, holds, make_sizes
 from vispco import cost
 from vispco.compare.searches import Calibration, get
-from vispco.compare.searches.bayesian import sigmoid
+from vispco.compare.searches.bayesian import _sigmoid
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.schedule import Schedule
 from vispco.sweep import spaces
@@ -78,7 +78,7 @@ def test_bayesian_optimisation_comes_within_a_hair_of_the_best_sigmoid(sampler, 
     search = get("p-sigmoid-bo", trials=trials, startup=8, sampler=sampler)
     found = search.search(known, budget)
     exhaustive = [
-        known.quality(known.sizes.fit(sigmoid(k, gamma, budget, known.sizes), budget))
+        known.quality(known.sizes.fit(_sigmoid(k, gamma, budget, known.sizes), budget))
         for k in np.linspace(0, LAYERS - 1, 9)
         for gamma in np.geomspace(0.1, 10, 5)
     ]
@@ -90,7 +90,7 @@ def test_bayesian_optimisation_comes_within_a_hair_of_the_best_sigmoid(sampler, 
 
 def test_a_sigmoid_meets_the_budget_at_a_typical_size():
     sizes = make_sizes((12,), (64,))
-    curve = sigmoid(2.0, 1.0, 0.6, sizes)
+    curve = _sigmoid(2.0, 1.0, 0.6, sizes)
     assert curve.retention[0] == 1
     exact = float(sizes.cost.fraction(curve.tensor(), cost.Workload(12, 64)))
     assert 0.6 - 1e-9 <= exact <= 0.6

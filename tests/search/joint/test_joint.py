@@ -16,7 +16,7 @@ from vispco.data import dataset
 from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
-from vispco.pruner.configurations import Configurations, nearest_level
+from vispco.pruner.configurations import Configurations, nearest_level, text_floor
 from vispco.pruner.joint_measured import JointMeasuredPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
@@ -38,6 +38,7 @@ CHAINS = tuple(Chain.of(name) for name in ("divprune", "fastv", "divprune+fastv"
 SMALL = JointSettings(
     levels=(0.4, 0.7),
     ranking_levels=(0.7,),
+    table_levels=(),
     rungs=(3, 6, 6),
     shapes=3,
     chains=2,
@@ -245,3 +246,22 @@ def test_cacheable_chains_do_not_read_the_question():
     assert [str(chain) for chain in both.chains] == ["divprune", "uniform"]
     with pytest.raises(InvalidInputError, match="reads the question"):
         check_chains(["cdpruner"], cacheable=True)
+
+
+def test_a_hard_budget_takes_the_kind_of_chain_that_is_best_at_its_level_and_a_mean_the_one_with_all_levels():
+    objective = Objective(tiny.build("qwen2_5_vl"), "divprune")
+    chains = (Chain.of("divprune"), Chain.of("fitprune"))
+    table = measure_joint_table(objective, make_batches(count=2), chains, SMALL)
+    predictor, _ = fit_joint_predictor(objective, table)
+    first, second = ((predictor.level - level).abs() < 1e-6 for level in (0.4, 0.7))
+    predictor.kept[:] = True
+    predictor.chain[:] = 0
+    predictor.config.chains = [chain.to_dict() for chain in chains]
+    predictor.chain[second.nonzero()[0]] = 1  # one level has fitprune, too
+    predictor.memory.kl[:] = 0.5
+    predictor.memory.kl[:, second.nonzero()[0]] = 0.1
+    floor = float(text_floor(*predictor.sizes.median(0).values[:2, None], objective.cost)[0])
+    assert JointPlanner(predictor, floor + 0.7 * (1 - floor)).chain == Chain.of("fitprune")
+    assert JointPlanner(predictor, floor + 0.4 * (1 - floor)).chain == Chain.of("divprune")
+    assert JointPlanner(predictor, "mean:0.6,max:0.9").chain == Chain.of("divprune")
+    assert bool(first.any())

@@ -19,6 +19,7 @@ from vispco.search.objective import Objective
 SETTINGS = JointSettings(
     levels=(0.4, 0.7),
     ranking_levels=(0.7,),
+    table_levels=(),
     rungs=(3, 6, 9),
     shapes=3,
     chains=2,
@@ -143,3 +144,19 @@ def test_a_compensation_must_gain_more_than_its_error(ground):
     before = set(unchanged.trials)
     unchanged.compensate()
     assert set(unchanged.trials) == before
+
+
+def test_a_level_whose_best_chain_shares_no_batch_keeps_one_that_does(ground):
+    chains = ChainObjectives(ground[0].objective, [Chain.of("fitprune"), *CHAINS])
+    search = level_search((chains, ground[1]), 0.7, anchors=2)
+    search.measure_chains(list(chains.objectives))
+    lost = {True: 0.1, False: 0.5}
+    search.trials = {
+        key: replace(trial, kl=torch.full_like(trial.kl, lost[trial.chain == Chain.of("fitprune")]))
+        for key, trial in search.trials.items()
+    }
+    found, kl = search.anchors()
+    names = [str(found.chains[int(number)]) for number in found.chain]
+    assert len(names) == kl.shape[1] == 3
+    assert names[:2] == ["fitprune", "fitprune"]
+    assert names[2] in map(str, CHAINS)

@@ -1,7 +1,5 @@
 """What all methods of a table are measured on: one model, one test set, one calibration set, one account."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

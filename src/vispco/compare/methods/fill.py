@@ -1,7 +1,5 @@
 """Fills a `MethodTable`, method by method; what an earlier run has measured is not measured again."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence

@@ -8,8 +8,6 @@ calibration set does not tell.
 (`Chain.compensate`) is chosen on the calibration set by KL, none being one of the choices, and judged on the test set.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -62,7 +62,7 @@ class SecondTurns:
     @torch.no_grad()
     def _answers(self, run: CandidateRun, batch: Sequence[_FollowUp]) -> list[str]:
         rows = [asked.place for asked in batch]
-        encoded = self.store.encode([self.samples[row] for row in rows])
+        encoded = self.store.encode([self.samples[row] for row in rows], cut=run.cut)
         options = {"do_sample": False, "num_beams": 1, "pad_token_id": pad_token(self.processor)}
         longer = _appended(encoded.inputs, torch.stack([asked.tokens for asked in batch]).to(self.model.device))
         with run.on(self.model, rows, encoded):
@@ -77,7 +77,7 @@ class SecondTurns:
     def _batches(self) -> list[list[_FollowUp]]:
         """Of equally many appended tokens: padding would stand in the middle of a conversation."""
         by_length: dict[int, list[_FollowUp]] = {}
-        for place, other in second_questions(self.samples).items():
+        for place, other in _second_questions(self.samples).items():
             tokens = self._appended_tokens(self.samples[place], other)
             if tokens is not None:
                 by_length.setdefault(len(tokens), []).append(_FollowUp(place, other, tokens))
@@ -100,7 +100,7 @@ class SecondTurns:
         return torch.tensor(self.processor.tokenizer(whole[len(before) :], add_special_tokens=False)["input_ids"])
 
 
-def second_questions(samples: Sequence[Sample]) -> dict[int, Sample]:
+def _second_questions(samples: Sequence[Sample]) -> dict[int, Sample]:
     """By the place of a sample: one with another question about the same pictures."""
     found: dict[int, Sample] = {}
     shown: dict[str, int] = {}

@@ -1,7 +1,5 @@
 """A table of methods as text: for the screen and the page, as CSV, and as LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import fields

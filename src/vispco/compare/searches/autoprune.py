@@ -93,7 +93,7 @@ def _read_mutual_information(evaluator: Any, layer: int) -> Tensor:
 
         def see(place: int, call: AttentionCall) -> None:
             if place == layer:
-                found.append(attention_bits(call, layout).cpu())  # noqa: B023 - used in this round only
+                found.append(_attention_bits(call, layout).cpu())  # noqa: B023 - used in this round only
 
         with attention_calls(evaluator.model, see):
             run()
@@ -101,7 +101,7 @@ def _read_mutual_information(evaluator: Any, layer: int) -> Tensor:
     return torch.cat(found)[torch.tensor(places).argsort()]
 
 
-def attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
+def _attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
     """Mutual information of one attention call, text to visual tokens, head by head, added up: float64 [B]."""
     last = layout.length - 1
     columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
@@ -110,11 +110,11 @@ def attention_bits(call: AttentionCall, layout: TokenLayout) -> Tensor:
     for head in range(call.query.shape[1]):
         weights = attention_weights(call.of_head(head), rows)[:, 0]  # [B, R, K]
         seen = weights.gather(-1, columns[:, None].expand(-1, rows.shape[1], -1)).masked_fill(~slots[:, None], 0.0)
-        total += information(seen, present)
+        total += _information(seen, present)
     return total
 
 
-def information(weights: Tensor, present: Tensor | None = None) -> Tensor:
+def _information(weights: Tensor, present: Tensor | None = None) -> Tensor:
     """Mutual information in bits of rows and columns: weights [B, R, V] >= 0 -> float64 [B].
 
     A row is a distribution over columns once it is divided by its sum; rows are equally likely. present: bool [B, R], the

@@ -58,7 +58,7 @@ _LEAST_GAP = 1e-3  # between two steps at one layer, which become one
 
 
 @dataclass(frozen=True)
-class OptunaRival(TrialRival):
+class _OptunaRival(TrialRival):
     """A search whose proposals are Optuna's: one study for each budget. startup: random trials before its model decides."""
 
     startup: int = 10
@@ -103,7 +103,7 @@ def _load_optuna() -> Any:
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(OptunaRival):
+class PSigmoidBO(_OptunaRival):
     """Bayesian optimisation of centre and steepness."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
@@ -124,12 +124,12 @@ class PSigmoidBO(OptunaRival):
     def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
         k = trial.suggest_float("k", 0.0, float(calibration.num_layers - 1))
         gamma = trial.suggest_float("gamma", *_GAMMA, log=True)
-        curve = sigmoid(k, gamma, budget, calibration.sizes)
+        curve = _sigmoid(k, gamma, budget, calibration.sizes)
         score = calibration.score(calibration.sizes.fit(curve, budget))
         return score, Choice(curve, provenance={"k": k, "gamma": gamma, "score": score, "trial": trial.number})
 
 
-def sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedule:
+def _sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedule:
     """The sigmoid with this centre and steepness that costs the budget on a sample of typical size."""
     kernel = kernels.get("p-sigmoid", gamma=gamma, earliest_layer=sizes.earliest_layer)
     params = kernel.initial(sizes.num_layers, k=k)[None]  # type: ignore[call-arg]
@@ -141,7 +141,7 @@ def sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Schedu
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class VFlowOpt(OptunaRival):
+class VFlowOpt(_OptunaRival):
     """Bayesian optimisation of three shares. scorer: a chain that begins before layer 0."""
 
     name: ClassVar[str] = "vflowopt"
@@ -171,13 +171,13 @@ class VFlowOpt(OptunaRival):
 
     def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
         before, inside = (trial.suggest_float(name, 0.02, 1.0) for name in ("before", "inside"))
-        curve = three_stages(before, inside, budget, calibration.sizes)
+        curve = _three_stages(before, inside, budget, calibration.sizes)
         score = calibration.score(calibration.sizes.fit(curve, budget))
         provenance = {"before": before, "inside": inside, "score": score, "scorer": self.scorer}
         return score, Choice(curve, provenance=provenance, chain=calibration.chain)
 
 
-def three_stages(before: float, inside: float, budget: float, sizes: SampleSizes) -> Schedule:
+def _three_stages(before: float, inside: float, budget: float, sizes: SampleSizes) -> Schedule:
     """Shares of what is left at each stage; the last one is the largest that meets the budget at a typical size."""
     L, size = sizes.num_layers, sizes.typical
     places = [max(1, round(depth * L)) for depth in _DEPTHS]
@@ -193,7 +193,7 @@ def three_stages(before: float, inside: float, budget: float, sizes: SampleSizes
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class TpeJoint(OptunaRival):
+class TpeJoint(_OptunaRival):
     """Chain and curve together. samples: how many calibration samples a trial looks at."""
 
     name: ClassVar[str] = "tpe-joint"
@@ -211,16 +211,16 @@ class TpeJoint(OptunaRival):
     def measure(self, calibration: Calibration, trial: Any, budget: float) -> tuple[float, Choice]:
         chains = {str(chain): chain for chain in default_chains()}
         chain = chains[trial.suggest_categorical("chain", list(chains))]
-        params, own = suggest_steps(trial, calibration.num_layers), calibration.under(chain)
+        params, own = _suggest_steps(trial, calibration.num_layers), calibration.under(chain)
         floor = float(own.sizes.cost.lowest_fraction(own.sizes.workload).mean())
-        score = _INFEASIBLE_SCORE if floor > budget else own.score(fitted_steps(params, own.sizes, budget))
+        score = _INFEASIBLE_SCORE if floor > budget else own.score(_fitted_steps(params, own.sizes, budget))
         provenance = {"chain": str(chain), "score": score, "trial": trial.number, "params": params.tolist()}
         kernel = replace(joint_kernel(), earliest_layer=chain.earliest_layer)
         planner = BudgetPlanner(static_shape(params), kernel, budget, calibration.sizes.cost, chain=chain)
         return score, Choice(provenance=provenance, planner=Pruner(chain, planner))
 
 
-def suggest_steps(trial: Any, num_layers: int) -> Tensor:
+def _suggest_steps(trial: Any, num_layers: int) -> Tensor:
     """Parameters [P] of the joint search's curves: three steps, each at a layer (0: before the model), with its height."""
     kernel: Any = joint_kernel()
     numbers = range(1, kernel.steps + 1)
@@ -234,7 +234,7 @@ def suggest_steps(trial: Any, num_layers: int) -> Tensor:
     return params
 
 
-def fitted_steps(params: Tensor, sizes: SampleSizes, budget: float) -> Schedule:
+def _fitted_steps(params: Tensor, sizes: SampleSizes, budget: float) -> Schedule:
     """Whole tokens of each sample on the curve with these parameters, moved to the budget."""
     kernel, count = joint_kernel(), len(sizes)
     with warnings.catch_warnings():

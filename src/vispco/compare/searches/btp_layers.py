@@ -44,15 +44,15 @@ class BtpLayers(Rival):
 
     def _search(self, calibration: Calibration, budget: float) -> Choice:
         few = calibration.first(self.samples)
-        similarity = layer_similarity(self.require_model(few, "reads a model's states"))
+        similarity = _layer_similarity(self.require_model(few, "reads a model's states"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        layers = pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
+        layers = _pick_layers(similarity, self.stages, calibration.sizes.earliest_layer)
         provenance = {"layers": layers, "similarity": similarity.tolist(), "looked_at": len(few.sizes)}
-        return Choice(equal_stages(layers, budget, calibration.sizes), provenance=provenance)
+        return Choice(_equal_stages(layers, budget, calibration.sizes), provenance=provenance)
 
 
 @torch.no_grad()
-def layer_similarity(evaluator: Any) -> Tensor:
+def _layer_similarity(evaluator: Any) -> Tensor:
     """The mean cosine of the visual states before and after each layer but the last: float64 [L - 1]."""
     total, tokens = torch.zeros(evaluator.num_layers - 1, dtype=torch.float64), 0
     for _, layout, run in unpruned_passes(evaluator):
@@ -79,13 +79,13 @@ def _summed_cosines(model: Any, layout: TokenLayout, run: Callable[[], Any]) -> 
     return torch.stack(sums)
 
 
-def pick_layers(similarity: Tensor, stages: int, first: int) -> list[int]:
+def _pick_layers(similarity: Tensor, stages: int, first: int) -> list[int]:
     """The layers whose input differs most from that of the layer before, from `first` on, ascending."""
     entered = [(float(value), layer + 1) for layer, value in enumerate(similarity) if layer + 1 >= first]
     return sorted(layer for _, layer in sorted(entered)[:stages])
 
 
-def equal_stages(layers: list[int], budget: float, sizes: SampleSizes) -> Schedule:
+def _equal_stages(layers: list[int], budget: float, sizes: SampleSizes) -> Schedule:
     """From each of the layers on, the same share of what was left: the largest that meets the budget at a typical size."""
     passed = (torch.arange(sizes.num_layers)[:, None] >= torch.tensor(layers)).sum(-1)  # [L] stages
     return Schedule(

@@ -94,14 +94,18 @@ class Calibration:
         return [self._known["accuracy", schedule] for schedule in schedules]
 
     def kl(self, schedule: Schedule) -> float:
-        """Return the mean KL to the unpruned model on the answers. The first call bills the unpruned pass, too."""
+        """Return the mean KL to the unpruned model on the answers. The first call bills the unpruned pass over new samples, too."""
         if ("kl", schedule) not in self._known:
             if not hasattr(self.evaluator, "kl"):
                 raise InvalidInputError(
                     f"This search measures the KL to the unpruned model, and {type(self.evaluator).__name__} has no "
                     "`kl(schedule)`. Give a TaskEvaluator."
                 )
-            self._bill_teacher()
+            known, full = self.bill.taught, Schedule.full(self.num_layers)
+            if known < len(self.sizes):
+                before = self.sizes.first(known).total_flops(full) if known else 0.0
+                self.bill.spent.teacher += self.sizes.total_flops(full) - before
+                self.bill.taught = len(self.sizes)
             self._record(schedule, "kl", float(self.evaluator.kl(self._subject(schedule))))
         return self._known["kl", schedule]
 
@@ -131,15 +135,6 @@ class Calibration:
 
     def _subject(self, schedule: Schedule) -> Any:
         return schedule if self.chain is None else Pruner(self.chain, schedule)
-
-    def _bill_teacher(self) -> None:
-        """Bill the unpruned pass over the samples whose pass is not on the bill yet."""
-        known, full = self.bill.taught, Schedule.full(self.num_layers)
-        if known >= len(self.sizes):
-            return
-        before = self.sizes.first(known).total_flops(full) if known else 0.0
-        self.bill.spent.teacher += self.sizes.total_flops(full) - before
-        self.bill.taught = len(self.sizes)
 
     def _record(self, schedule: Schedule, kind: str, value: float) -> None:
         self._known[kind, schedule] = value

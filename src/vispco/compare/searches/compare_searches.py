@@ -1,7 +1,5 @@
 """`compare`: every search on one calibration set, at one budget or at several, each result on one test set."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

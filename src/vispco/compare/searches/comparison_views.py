@@ -5,8 +5,6 @@ two questions are asked of each: what had it found when it had spent as much as 
 had found as much?
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

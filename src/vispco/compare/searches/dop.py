@@ -76,7 +76,7 @@ class DOP(Rival):
             found: Array = sizes.cost.fraction_of_counts(counts, typical).numpy()
             return found
 
-        curves, sums, prices = additive_frontier(losses, price, sizes.earliest_layer)
+        curves, sums, prices = _additive_frontier(losses, price, sizes.earliest_layer)
         choices = []
         for budget in budgets:
             fitting = np.flatnonzero(prices <= budget)
@@ -86,7 +86,7 @@ class DOP(Rival):
         return choices
 
 
-def additive_frontier(losses: Array, price: Callable[[Array], Array], first: int) -> tuple[Array, Array, Array]:
+def _additive_frontier(losses: Array, price: Callable[[Array], Array], first: int) -> tuple[Array, Array, Array]:
     """The non-increasing curves that no other one beats in both sum of losses and price, by a dynamic programme.
 
     losses: [L, S] of a single drop before a layer to each of S descending shares, the first of which is all tokens. price:

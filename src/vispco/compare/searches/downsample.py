@@ -64,7 +64,7 @@ class Downsample(Rival):
     def _search(self, calibration: Calibration, budget: float) -> Choice:
         """Nothing is searched; a model that it cannot serve is refused here."""
         evaluator = self.require_model(calibration, "changes the pictures of a model")
-        shrinker = Shrinker(evaluator, calibration.sizes.cost, tower=self.tower)
+        shrinker = _Shrinker(evaluator, calibration.sizes.cost, tower=self.tower)
         shrinker.check()
         least = fmean(shrinker.smallest(sample).charged for sample in evaluator.samples[:_LOOKED_AT])
         if least > budget + _ROUNDING:
@@ -77,7 +77,7 @@ class Downsample(Rival):
 
     def _evaluate(self, budget: float, test: Any, sizes: SampleSizes) -> Evaluation:
         """Shrink the pictures of a `TaskEvaluator` to the largest within the budget, and ask the unpruned model."""
-        shrinker = Shrinker(test, sizes.cost, tower=self.tower)
+        shrinker = _Shrinker(test, sizes.cost, tower=self.tower)
         shrunk = [shrinker.shrink(sample, budget) for sample in test.samples]
         evaluator = type(test)(
             test.model,
@@ -105,7 +105,7 @@ class Downsample(Rival):
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class _Shrunk:
     """A sample with smaller pictures. Shares of the whole picture's: `language` of the language model, `tower` of the tower.
 
     charged: what counts against a budget of the language model.
@@ -117,7 +117,7 @@ class Shrunk:
     charged: float
 
 
-class Shrinker:
+class _Shrinker:
     """Finds the largest pictures of a sample that a budget allows, by asking the processor how many tokens they become."""
 
     def __init__(self, evaluator: Any, cost: Cost, *, tower: bool = True) -> None:
@@ -139,14 +139,14 @@ class Shrinker:
                 f"{whole} tokens, whatever its size."
             )
 
-    def smallest(self, sample: Any) -> Shrunk:
+    def smallest(self, sample: Any) -> _Shrunk:
         """The sample with the smallest pictures."""
         return self._priced(sample, _LEAST, self._prices(self._read(sample, 1.0)))
 
-    def shrink(self, sample: Any, budget: float) -> Shrunk:
+    def shrink(self, sample: Any, budget: float) -> _Shrunk:
         """The largest picture whose cost meets the budget; the smallest one where none does."""
         if budget >= 1.0 or not sample.num_images:
-            return Shrunk(sample, 1.0, 1.0, 1.0)
+            return _Shrunk(sample, 1.0, 1.0, 1.0)
         whole = self._prices(self._read(sample, 1.0))
         low, high = _LEAST, 1.0
         found = self._priced(sample, low, whole)
@@ -159,19 +159,19 @@ class Shrinker:
                 high = middle
         return found
 
-    def _priced(self, sample: Any, side: float, whole: tuple[float, float]) -> Shrunk:
+    def _priced(self, sample: Any, side: float, whole: tuple[float, float]) -> _Shrunk:
         language, tower = self._prices(self._read(sample, side))
         all_language, all_tower = whole
         saved = all_tower - tower if self.with_tower else 0.0
-        return Shrunk(
-            resized(sample, side),
+        return _Shrunk(
+            _resized(sample, side),
             language / all_language,
             tower / all_tower if all_tower else 1.0,
             (language - saved) / all_language,
         )
 
     def _read(self, sample: Any, side: float) -> Prompt:
-        return read(self.model, self.processor, resized(sample, side))
+        return read(self.model, self.processor, _resized(sample, side))
 
     def _prices(self, prompt: Prompt) -> tuple[float, float]:
         """FLOPs of the language model, and of the vision tower with its projector."""
@@ -193,7 +193,7 @@ class Shrinker:
         return self._tower_flops[key]
 
 
-def resized(sample: Any, side: float) -> Any:
+def _resized(sample: Any, side: float) -> Any:
     """The sample with the sides of its pictures multiplied by `side`."""
     if side >= 1.0:
         return sample

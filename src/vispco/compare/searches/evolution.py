@@ -49,26 +49,27 @@ class Evolution(TrialRival):
 
         def try_next(budget: float) -> tuple[float, Choice]:
             if generation[budget] < len(_RATES):
-                curve = constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
+                curve = _constant_rate(_RATES[generation[budget]], sizes.num_layers, sizes.earliest_layer)
             else:
-                curve = self._child(rng, _parents(known, ascending, budget, self.parents), sizes.earliest_layer)
+                parents = sorted(known[budget], key=lambda curve: -known[budget][curve])[: self.parents]
+                place = ascending.index(budget)
+                for near in (*ascending[max(0, place - 1) : place], *ascending[place + 1 : place + 2]):
+                    parents += sorted(known[near], key=lambda curve: -known[near][curve])[:1]
+                one, other = (parents[n] for n in rng.choice(len(parents), size=2, replace=len(parents) < 2))
+                curve = _mutate(one, rng, sizes.earliest_layer) if rng.random() < 0.5 else _cross(one, other)
             generation[budget] += 1
             score = known[budget][curve] = calibration.score(sizes.fit(Schedule(curve), budget))
             return score, Choice(Schedule(curve), provenance={"score": score, "trial": generation[budget] - 1})
 
         return try_next
 
-    def _child(self, rng: np.random.Generator, parents: list[_Curve], first: int) -> _Curve:
-        one, other = (parents[place] for place in rng.choice(len(parents), size=2, replace=len(parents) < 2))
-        return mutate(one, rng, first) if rng.random() < 0.5 else cross(one, other)
 
-
-def constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
+def _constant_rate(rate: float, num_layers: int, first: int) -> _Curve:
     """Each layer from `first` on keeps the same share of what the layer before it kept."""
     return tuple(1.0 if layer < first else rate ** (layer - first + 1) for layer in range(num_layers))
 
 
-def mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
+def _mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
     """Some layers drawn anew between their neighbours, from the input on; layers before `first` stay full."""
     child = list(curve)
     for layer in range(first, len(child)):
@@ -79,16 +80,6 @@ def mutate(curve: _Curve, rng: np.random.Generator, first: int) -> _Curve:
     return tuple(child)
 
 
-def cross(one: _Curve, other: _Curve) -> _Curve:
+def _cross(one: _Curve, other: _Curve) -> _Curve:
     """The mean of two parents, layer by layer."""
     return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
-
-
-def _parents(
-    known: dict[float, dict[_Curve, float]], ascending: list[float], budget: float, limit: int
-) -> list[_Curve]:
-    """The best curves of a budget, and the best one of each neighbour."""
-    place = ascending.index(budget)
-    own = sorted(known[budget], key=lambda curve: -known[budget][curve])[:limit]
-    near = [ascending[n] for n in (place - 1, place + 1) if 0 <= n < len(ascending)]
-    return [*own, *(max(known[b], key=lambda curve: known[b][curve]) for b in near if known[b])]

@@ -57,20 +57,23 @@ class FitPruneSearch(Rival):
 
     def _search(self, calibration: Calibration, budget: float) -> Choice:
         few = calibration.first(len(calibration.sizes) if self.samples is None else self.samples)
-        attention = read_received_attention(self.require_model(few, "reads a model's attention"))
+        attention = _read_received_attention(self.require_model(few, "reads a model's attention"))
         calibration.bill.spent.teacher += float(few.sizes.cost.full(few.sizes.workload).sum())
-        calibration.bill.spent.measured += _reading_flops(attention, few.sizes)
-        alpha, counts = bisect(attention, few.sizes, budget, self.tolerance)
-        return Choice(recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
+        sizes, size = few.sizes, few.sizes.cost.dimensions
+        pairs = ((attention.rows + sizes.num_visual) * (sizes.num_text + sizes.num_visual)).sum()  # of queries and keys
+        reading = pairs * 2 * size.heads * size.head_dim * sizes.num_layers
+        calibration.bill.spent.measured += float(reading)
+        alpha, counts = _bisect(attention, few.sizes, budget, self.tolerance)
+        return Choice(_recipe(counts, few.sizes), provenance={"alpha": alpha, "looked_at": len(few.sizes)})
 
 
-def bisect(attention: ReceivedAttention, sizes: SampleSizes, budget: float, tolerance: float) -> tuple[float, Tensor]:
+def _bisect(attention: _ReceivedAttention, sizes: SampleSizes, budget: float, tolerance: float) -> tuple[float, Tensor]:
     """The least alpha (to `tolerance`) whose walk meets the budget, and its counts [S, L]."""
     low, high = 0.0, 1.0
-    met, counts = walk(attention, sizes, budget, high)
+    met, counts = _walk(attention, sizes, budget, high)
     while met and high - low > tolerance:
         middle = (low + high) / 2
-        reached, tried = walk(attention, sizes, budget, middle)
+        reached, tried = _walk(attention, sizes, budget, middle)
         if reached:
             high, counts = middle, tried
         else:
@@ -78,7 +81,7 @@ def bisect(attention: ReceivedAttention, sizes: SampleSizes, budget: float, tole
     return high, counts
 
 
-def walk(attention: ReceivedAttention, sizes: SampleSizes, budget: float, alpha: float) -> tuple[bool, Tensor]:
+def _walk(attention: _ReceivedAttention, sizes: SampleSizes, budget: float, alpha: float) -> tuple[bool, Tensor]:
     """Delete layer by layer until what was spent and the forecast meet the budget: did they, and the counts [S, L]."""
     live = attention.present
     counts = sizes.num_visual[:, None].repeat(1, sizes.num_layers)
@@ -86,12 +89,12 @@ def walk(attention: ReceivedAttention, sizes: SampleSizes, budget: float, alpha:
         if float(sizes.fractions(counts).mean()) <= budget:
             return True, counts
         cross, own = attention.cross[:, layer].double(), attention.own[:, layer].double()
-        live = live & ~(dispensable(cross, live, alpha) & dispensable(own, live, alpha))
+        live = live & ~(_dispensable(cross, live, alpha) & _dispensable(own, live, alpha))
         counts[:, layer + 1 :] = live.sum(-1)[:, None]  # the forecast: nothing more leaves
     return float(sizes.fractions(counts).mean()) <= budget, counts
 
 
-def dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
+def _dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
     """The most live tokens, least attended first, without which (1 - alpha) of the layer's mass [S, V] is left."""
     total = mass.sum(-1, keepdim=True)
     order = torch.where(live, mass, torch.inf).argsort(dim=-1, stable=True)
@@ -101,7 +104,7 @@ def dispensable(mass: Tensor, live: Tensor, alpha: float) -> Tensor:
     return torch.zeros_like(live).scatter(-1, order, goes) & live
 
 
-def recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
+def _recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
     """The mean share of tokens that each layer's input keeps, over the samples that have a picture: counts [S, L]."""
     seen = sizes.num_visual > 0
     if not bool(seen.any()):
@@ -110,16 +113,8 @@ def recipe(counts: Tensor, sizes: SampleSizes) -> Schedule:
     return Schedule(tuple(share.mean(0).tolist()))
 
 
-def _reading_flops(attention: ReceivedAttention, sizes: SampleSizes) -> float:
-    """FLOPs of reading the rows in all layers: each is a query times every key; see `vispco.scorers.cost`."""
-    size = sizes.cost.dimensions
-    rows = attention.rows + sizes.num_visual
-    keys = sizes.num_text + sizes.num_visual
-    return float((rows * keys).sum() * 2 * size.heads * size.head_dim * sizes.num_layers)
-
-
 @dataclass(frozen=True, eq=False)
-class ReceivedAttention:
+class _ReceivedAttention:
     """For S samples and V visual slots (the largest count). Each row takes the maximum over heads, as FitPrune does.
 
     cross: [S, L, V], the sum over the instruction tokens that can see the image. own: [S, L, V], the mean over the visual
@@ -133,7 +128,7 @@ class ReceivedAttention:
 
 
 @contextmanager
-def reading_attention(model: Any, layout: TokenLayout) -> Iterator[list[tuple[Tensor, Tensor]]]:
+def _reading_attention(model: Any, layout: TokenLayout) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """A list that gets (cross, own) of each layer in a forward pass of the batch with this layout; see `_received`."""
     read: list[tuple[Tensor, Tensor]] = []
     with attention_calls(model, lambda _, call: read.append(_received(call, layout))):
@@ -152,13 +147,13 @@ def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]
 
 
 @torch.no_grad()
-def read_received_attention(evaluator: Any) -> ReceivedAttention:
+def _read_received_attention(evaluator: Any) -> _ReceivedAttention:
     """Read the attention on the prompts of all samples of a `TaskEvaluator`, in its order."""
     places: list[int] = []
     rows: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {"cross": [], "own": [], "present": []}
     for samples, layout, run in unpruned_passes(evaluator):
-        with reading_attention(evaluator.model, layout) as read:
+        with _reading_attention(evaluator.model, layout) as read:
             run()
         places += samples
         rows += (layout.instruction_index < layout.length).sum(-1).cpu().unbind()
@@ -172,4 +167,4 @@ def read_received_attention(evaluator: Any) -> ReceivedAttention:
     def joined(name: str) -> Tensor:
         return torch.stack([nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts[name]])[order]
 
-    return ReceivedAttention(joined("cross"), joined("own"), joined("present"), torch.stack(rows)[order])
+    return _ReceivedAttention(joined("cross"), joined("own"), joined("present"), torch.stack(rows)[order])

@@ -4,8 +4,6 @@ A search that learns all budgets at once runs once. One that can be stopped goes
 spent. Any other runs once for each budget, and its bill is the sum.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -12,8 +12,6 @@ walk meets the budget and is then bisected; a walk stops as soon as the budget i
 leaves unspent lifts the curve. A schedule that several walks come by is measured and billed once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

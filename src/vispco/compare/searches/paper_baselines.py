@@ -10,8 +10,6 @@ task accuracy decides. Not faithful: configurations over the budget are not run 
 which costs more and finds the same). On a single sample that a configuration is too dear for, its first layers are cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -3,8 +3,6 @@
 An `AnytimeRival` measures one candidate after the other and can be stopped after each: `run_search` gives it a bill.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,8 +9,6 @@ Not faithful: one factor on the shares of the stages meets the budget, and stage
 before them cost too much (see `Preset.counts_at_budget`). No paper says how its setting is to be scaled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The searches by name: rivals, VisPCO's own, and those that other packages add by the entry point `vispco.searches`."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence

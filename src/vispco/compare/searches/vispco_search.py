@@ -4,8 +4,6 @@ The bill covers the whole search: unpruned passes, relaxed passes forward and ba
 and the joint search learn all budgets at once, so their bill is for all of them (`search_budgets`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

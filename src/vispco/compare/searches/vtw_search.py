@@ -12,8 +12,6 @@ ours: the original has none, so given one, K is the deepest layer that meets it,
 that is still too dear, the layers before K are cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -106,5 +106,10 @@ def plan_method(
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
     price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
+    if chain.tower:
+        raise InvalidInputError(
+            f"The chain {str(chain)!r} chooses inside the vision tower, for which no published method has a setting. Give it with a "
+            "budget (--budget 0.4p), or with a schedule (--scorer CHAIN --schedule tower:4=0.5+single:2:0.3)."
+        )
     bound = chain.for_model(unwrap(config)) if isinstance(config, nn.Module) else chain
     return chain, PresetPlanner(preset, price, setting=setting, budget=budget, chain=bound)

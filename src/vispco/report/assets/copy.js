@@ -4,7 +4,7 @@ function copiedJson() {
   const point = chosenPoint();
   if (!point) return null;
   const run = data.runs[state.run];
-  if (run.folder) return JSON.stringify({ pruner: run.folder, budget: point.budget ?? budgetNow() });
+  if (run.folder) return JSON.stringify({ pruner: run.folder, budget: point.asked || (point.budget ?? budgetNow()) });
   if (point.samples) return null;
   const planner = { kind: "schedule", schedule: { version: 1, retention: point.retention } };
   return JSON.stringify({ format: "vispco-pruner", version: 1, chain: run.scorer || "fastv", planner });
@@ -32,7 +32,7 @@ function pythonLines() {
   const run = data.runs[state.run];
   if (!point || (point.samples && !run.folder)) return null;
   const pruner = run.folder
-    ? `vispco.Pruner.from_pretrained(${JSON.stringify(run.folder)}, budget=${point.budget ?? budgetNow()})`
+    ? `vispco.Pruner.from_pretrained(${JSON.stringify(run.folder)}, budget=${point.asked ? JSON.stringify(point.asked) : point.budget ?? budgetNow()})`
     : `vispco.Pruner(${JSON.stringify(run.scorer || "fastv")}, vispco.Schedule(${pythonTuple(point.retention)}))`;
   return [
     "import vispco",

@@ -1,21 +1,38 @@
-// Retention per layer at the chosen budget: the active run as columns, the others as lines.
+// One curve through the whole depth at the chosen budget: blocks of a cut vision tower on the left, decoder layers on the right;
+// the active run as columns, the others as lines.
 function drawSchedule(width) {
   const box = byId("schedule");
   const point = chosenPoint();
   const layers = numLayers();
   const narrow = width < 560;
-  const every = Math.ceil(layers / Math.max(1, Math.floor((width - 70) / 34)));
+  const tower = (point && point.tower) || [];
+  const left = tower.length ? tower.length + 0.8 : 0; // a gap between the last block and layer 0
+  const every = Math.ceil((layers + left) / Math.max(1, Math.floor((width - 70) / 34)));
   const view = frame(box, width, {
     height: narrow ? 240 : 284,
-    x: [-0.5, layers - 0.5], y: [0, 1], yTicks: [0, 0.25, 0.5, 0.75, 1],
+    x: [-0.5 - left, layers - 0.5], y: [0, 1], yTicks: [0, 0.25, 0.5, 0.75, 1],
     xTicks: [...Array(layers).keys()].filter((layer) => layer % every === 0),
-    xLabel: "decoder layer", yLabel: "visual tokens kept", xText: String, yText: wholePercent,
+    xLabel: tower.length ? "block of the vision tower, then decoder layer" : "decoder layer", yLabel: "visual tokens kept", xText: String, yText: wholePercent,
     margin: { top: 48, right: narrow ? 10 : 18, bottom: 50, left: narrow ? 46 : 54 },
   });
   const { svg, sx, sy, inner } = view;
   const step = sx(1) - sx(0);
   const gap = Math.min(3, step * 0.14);
   const texts = s("g", {});
+  tower.forEach((r, block) => {
+    const at = block - left + 0.4;
+    const column = s("g", { class: "column" }, s("title", {}, `block ${block} of the vision tower: ${percent(r)}`));
+    column.append(s("rect", { class: "bar", x: sx(at) - step / 2 + gap, y: sy(r), width: Math.max(1, step - 2 * gap), height: inner.bottom - sy(r), rx: 2, fill: colour(state.run), opacity: 0.5 }));
+    if (step > 30 || (block && Math.abs(tower[block - 1] - r) > 0.06))
+      texts.append(s("text", { class: "bar-text", x: sx(at), y: sy(r) - 6, "text-anchor": "middle" }, String(Math.round(r * 100))));
+    texts.append(s("text", { class: "bar-text", x: sx(at), y: inner.bottom + 16, "text-anchor": "middle" }, block % every ? "" : String(block)));
+    svg.append(column);
+  });
+  if (tower.length) {
+    svg.append(s("line", { x1: sx(-0.9), x2: sx(-0.9), y1: inner.top - 14, y2: inner.bottom, stroke: "currentColor", opacity: 0.35 }));
+    texts.append(s("text", { class: "bar-text", x: sx(-1.1), y: inner.top - 18, "text-anchor": "end" }, "vision tower"));
+    texts.append(s("text", { class: "bar-text", x: sx(-0.7), y: inner.top - 18, "text-anchor": "start" }, "language model"));
+  }
   if (point) {
     point.retention.forEach((r, layer) => {
       const column = s("g", { class: layer === state.layer ? "column now" : "column", onclick: () => change({ layer }) });
@@ -35,7 +52,7 @@ function drawSchedule(width) {
     svg.append(s("path", { class: "rival", d: path(corners), stroke: colour(index), "stroke-dasharray": DASHES[index % DASHES.length] }));
   });
   svg.append(texts);
-  box.setAttribute("aria-label", point ? `Retention per layer: ${point.retention.map((r, i) => `layer ${i} ${wholePercent(r)}`).join(", ")}` : "No schedule");
+  box.setAttribute("aria-label", point ? `${tower.map((r, i) => `block ${i} of the vision tower ${wholePercent(r)}, `).join("")}Retention per layer: ${point.retention.map((r, i) => `layer ${i} ${wholePercent(r)}`).join(", ")}` : "No schedule");
   box.setAttribute("role", "img");
 }
 
@@ -75,12 +92,13 @@ function tellSchedule() {
     note.textContent = `${run.label} has no schedule that costs at most ${wholePercent(budgetNow())}. The cheapest costs ${percent(run.points[0].fraction)}.`;
     return;
   }
+  const whole = point.prefill ? ` Of the whole prefill, vision tower inside, it takes ${percent(point.prefill)}.` : "";
   const many = point.samples
     ? ` Every sample has a schedule of its own. This is the mean of ${point.samples}; no sample ran it.`
     : run.folder
       ? " Every sample’s schedule is solved for its own size when it comes; this is their mean."
       : "";
-  note.textContent = `${run.label} at ${wholePercent(budgetNow())}: ${stepsText(point.retention, 6)}.${many}`;
+  note.textContent = `${run.label} at ${wholePercent(budgetNow())}: ${stepsText(point.retention, 6)}.${whole}${many}`;
 }
 
 function startSchedule() {

@@ -1,7 +1,5 @@
 """The list of finished stages in a demo's folder: those on it are not run again."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Remaining time of a demo: reference times of its stages on two cores, corrected by the times measured here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Results of a demo as rows of one table: by budget, what the search and the sweep reach, and measured times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`run`: the stages of a demo, one after the other; each leaves its result in the folder before it is called done."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

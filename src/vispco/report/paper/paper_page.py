@@ -1,7 +1,5 @@
 """Writes what `vispco paper` measured: one page with tables and figures, and the same as JSON, CSV and LaTeX."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import html

@@ -1,7 +1,5 @@
 """Steps of `vispco paper`: which commands measure what the paper's tables and figures show."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's tables and statements, from the folders that `paper_steps` fills."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

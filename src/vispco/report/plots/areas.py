@@ -1,7 +1,5 @@
 """Distribution of image areas in the training data, before and after equalisation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`figures`: every figure of the paper that these runs have the data for, into one folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

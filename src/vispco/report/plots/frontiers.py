@@ -1,7 +1,5 @@
 """Frontiers in one picture: by model, scorer, kernel or task; or all configurations of a sweep (the paper's figure 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published methods at equal budgets: each scaled to the budget, as published, and with a search on top."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

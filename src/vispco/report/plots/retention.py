@@ -1,7 +1,5 @@
 """Retention by layer: one curve for each budget, or one for each kernel at the same budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

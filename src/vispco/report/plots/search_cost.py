@@ -1,7 +1,5 @@
 """Accuracy within a budget, against what was spent to find it: one run over time, or several searches side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

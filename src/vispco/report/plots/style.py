@@ -1,7 +1,5 @@
 """Style and writing of figures: one palette, one set of sizes, whole files only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A picture with the visual tokens that survive: one row for each budget, one column for each layer."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence

@@ -14,8 +14,6 @@ shifts all thresholds alike until the modules keep the target on average, which 
 bring about. Not here: the two-dimensional rotary embedding, which changes the model.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -108,11 +108,8 @@ class DynamicLLaVA(LearnedScorer):
 
     def score(self, context: ScoringContext) -> Tensor:
         """Log-odds of keeping, from the first layer at which it was asked in this prefill."""
-        if self.name not in context.memo:
-            logits = self._logits(context)
-            context.memo[self.name] = logits[..., 0] - logits[..., 1]
-        found: Tensor = context.memo[self.name]
-        return found
+        kept, dropped = context.once(self.name, lambda: self._logits(context)).unbind(-1)
+        return kept - dropped
 
     def select(self, context: ScoringContext) -> Selection:
         if not self.is_training:

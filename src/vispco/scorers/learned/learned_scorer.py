@@ -5,8 +5,6 @@ into training mode; then `select` returns a mask that equals its choice and has 
 weights, and the engine, masking, multiplies attention by it.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -13,8 +13,6 @@ greatest; a sample of which nothing is above the threshold keeps all. Not here: 
 between the modalities, and the merging of all dropped tokens into one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -67,13 +65,21 @@ class MADTP(LearnedScorer):
         return layer >= self.earliest_layer
 
     def select(self, context: ScoringContext) -> Selection:
-        similar = self.network(self.states(context)).to(context.live.device)
-        importance = self._importance(context, similar)
-        threshold = self._threshold(similar, importance, context.live)
-        above = (importance > threshold[:, None]) & context.live
+        live, similar = context.live, self.network(self.states(context)).to(context.live.device)  # [B, V, K]
+        lowest, tiny = torch.finfo(similar.dtype).min, torch.finfo(similar.dtype).tiny
+        found = similar.amax(-1).masked_fill(~live, lowest).softmax(-1)
+        with torch.no_grad():
+            attention = context.attention("last"), context.attention("visual", heads="max")
+        parts = [part.masked_fill(~live, 0.0) for part in (*attention, found)]
+        importance = torch.stack([part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]).mean(
+            0
+        )  # of sum 1
+        heat = self.network.log_temperature.exp().to(similar.device)
+        weights = (similar / heat).masked_fill(~live[..., None], lowest).softmax(1)
+        threshold = (weights * importance[..., None]).sum(1).amin(-1, keepdim=True)  # the least of the entries' means
+        above = (importance > threshold) & live
         wanted = above | ~above.any(-1, keepdim=True)
-        live = context.live.sum(-1, keepdim=True).clamp_min(1)
-        soft = ((importance - threshold[:, None]) * live / _SOFTNESS).sigmoid()
+        soft = ((importance - threshold) * live.sum(-1, keepdim=True).clamp_min(1) / _SOFTNESS).sigmoid()
         return self.selected(context, wanted, importance, soft)
 
     def penalty(self, target: float) -> Tensor:  # noqa: ARG002
@@ -92,22 +98,3 @@ class MADTP(LearnedScorer):
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         entries = Dictionary.defaults(0, 0)["entries"] if self._network is None else len(self.network.entries)
         return 2 * num_visual * dimensions.hidden * int(entries)
-
-    def _importance(self, context: ScoringContext, similar: Tensor) -> Tensor:
-        """[B, V], of sum 1 over the live tokens, 0 elsewhere."""
-        found = similar.amax(-1).masked_fill(~context.live, torch.finfo(similar.dtype).min).softmax(-1)
-        with torch.no_grad():
-            attention = context.attention("last"), context.attention("visual", heads="max")
-        parts = [_of_sum_1(part.masked_fill(~context.live, 0.0)) for part in (*attention, found)]
-        return torch.stack(parts).mean(0)
-
-    def _threshold(self, similar: Tensor, importance: Tensor, live: Tensor) -> Tensor:
-        """The least weighted mean of importance over the dictionary's entries: [B]."""
-        heat = self.network.log_temperature.exp().to(similar.device)
-        logits = (similar / heat).masked_fill(~live[..., None], torch.finfo(similar.dtype).min)
-        means: Tensor = (logits.softmax(1) * importance[..., None]).sum(1)
-        return means.amin(-1)
-
-
-def _of_sum_1(values: Tensor) -> Tensor:
-    return values / values.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)

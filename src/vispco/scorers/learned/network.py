@@ -3,8 +3,6 @@
 A folder holds config.json and model.safetensors. Weights are read from safetensors only.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from functools import lru_cache
 from pathlib import Path

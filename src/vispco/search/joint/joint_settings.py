@@ -34,7 +34,7 @@ class JointSettings:
     of the shortlist.
     anchors: configurations of each level between which the predictor may choose.
     stage_ends: the highest level of each stage but the last. The first stage is measured on twice as many samples as long as
-    it gains from more; each further one on those of them that hold `hard_share` of the loss at the end of the stage before,
+    it gains from more, up to `max_samples`; each further one on those of them that hold `hard_share` of the loss at the end of the stage before,
     and on `easy_samples` of the others, which stand for the rest.
     servable: only configurations that prune once, before layer 0. seed: of which shapes are measured first.
     """
@@ -43,6 +43,7 @@ class JointSettings:
     table_levels: tuple[float, ...] = (0.04, 0.13, 0.3)
     ranking_levels: tuple[float, ...] = (0.08, 0.2, 0.45)
     rungs: tuple[int, int, int] = (32, 64, 96)
+    max_samples: int = 192
     shapes: int = 4
     chains: int = 4
     neighbours: int = 6
@@ -68,10 +69,8 @@ class JointSettings:
         floor; an explored level near it moves there. More levels serve the samples of other sizes, so that none between the
         quantiles `_SERVED_SIZES` is served by a level further than 2 points away; at budgets above one half little is lost.
         """
-        (low, middle, high), lowest = (
-            np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1])),
-            min(*self.levels, *self.table_levels),
-        )
+        low, middle, high = np.quantile(floors, (_SERVED_SIZES[0], 0.5, _SERVED_SIZES[1]))
+        lowest = min((*self.levels, *self.table_levels))
         near = _MAX_DISTANCE / (1.0 - middle)
         own = (round(float(level_of(budget, middle)), 4) for budget in budgets)
         found = {level: False for level in own if level > lowest}
@@ -97,7 +96,7 @@ class JointSettings:
     def expected_passes(self, chains: int, samples: int, budgets: Sequence[float], floor: float) -> float:
         """Unpruned passes over a sample that the search comes to, about, teacher included. floor: of a typical sample."""
         first, second, last = (min(samples, rung) for rung in self.rungs)
-        grown = min(samples, _EXPECTED_GROWTH * last)
+        grown = min(samples, self.max_samples, _EXPECTED_GROWTH * last)
         total = float(grown)
         for level, explored in self.served_levels(budgets, np.array([floor])).items():
             budget = floor + level * (1.0 - floor)
@@ -117,6 +116,7 @@ ONE_CHAIN = JointSettings(
     table_levels=(),
     ranking_levels=(0.1, 0.2, 0.35, 0.6),
     rungs=(16, 64, 128),
+    max_samples=1024,
     shapes=32,
     neighbours=8,
     shortlist=(12, 6),

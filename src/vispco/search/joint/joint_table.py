@@ -122,12 +122,13 @@ def measure_joint_table(
     for levels in settings.stages(list(explored)):
         rungs = samples.rung_batches()
         stage = {level: LevelSearch(candidates, rungs, level, samples.settings, progress) for level in levels}
-        own = {level: search for level, search in stage.items() if explored[level]}
+        known = bool(searches) or any(explored[level] for level in levels)  # else there is nothing to take over
+        own = {level: search for level, search in stage.items() if explored[level] or not known}
         ranking |= _compare_chains(own, chains, settings, ranking_levels, needed=not ranking)
         _search_levels(own, searches, ranking, settings)
         searches |= own
         for level in levels:
-            if not explored[level]:
+            if level not in own:
                 for near in _adjacent(level, searches):
                     stage[level].add_trials(searches[near].best(settings.at(settings.inherited, stage[level].budget)))
                 stage[level].promote()

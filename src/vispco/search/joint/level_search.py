@@ -13,6 +13,7 @@ from vispco.pruner.configurations import Configurations, budget_at, level_of, te
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.scorers import Chain
+from vispco.scorers.mixture import batch_kind
 from vispco.search.batch import Batch
 from vispco.search.calibration_batches import batch_lengths
 from vispco.search.joint.anchor_selection import greedy_anchors, is_gain, select_anchors
@@ -26,6 +27,7 @@ from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 _GAIN_ERRORS = 2.0  # standard errors that a compensation must gain: the best of several, on few samples
 _MAX_LOSS_RATIO = 2.0  # of a trial to the best one: up to it, the best trial of each other first scorer is promoted
 _UNMEASURED = torch.empty(0)
+_ENTRY = frozenset({"entry"})  # the kind of most chains
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,18 +158,21 @@ class LevelSearch:
     def anchors(self) -> tuple[Configurations, Tensor]:
         """The configurations of the last rung that are best together, then the best others; and their KL [samples, K].
 
-        Of the others, the best of each first scorer come first: where few samples see no use of them, more may.
+        Of the others, the best of each first scorer come first: where few samples see no use of them, more may. If they
+        cannot share a batch with most chains, the best trial that can comes last: a mean budget needs all levels in one batch.
         """
         most = max(trial.rung for trial in self._measured_trials)
-        found = _same_batch_trials(
-            sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
-        )
+        among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
+        found = _same_batch_trials(among)
         kl = torch.stack([trial.kl for trial in found], dim=-1)
         size = self.settings.anchors
         useful = select_anchors(kl, self.groups[: len(kl)], size)
         places = list(dict.fromkeys([*useful, *_best_per_first_scorer(found), *range(len(found))]))[:size]
-        parts = [self._configurations([found[place]]) for place in places]
-        return Configurations.join(parts), kl[:, places]
+        chosen = [found[place] for place in places]
+        spare = [trial for trial in among if batch_kind(trial.chain) == _ENTRY and batch_kind(found[0].chain) != _ENTRY]
+        chosen += spare[:1]
+        parts = [self._configurations([trial]) for trial in chosen]
+        return Configurations.join(parts), torch.stack([trial.kl for trial in chosen], dim=-1)
 
     @property
     def _measured_trials(self) -> list[Trial]:
@@ -302,9 +307,5 @@ def _same_batch_trials(trials: Sequence[Trial]) -> list[Trial]:
 
     See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
     """
-
-    def sites(chain: Chain) -> object:
-        return chain if chain.merges or chain.decides_count else frozenset(scorer.site for scorer in chain.scorers)
-
     best = min(trials, key=lambda trial: trial.loss)
-    return [trial for trial in trials if sites(trial.chain) == sites(best.chain)]
+    return [trial for trial in trials if batch_kind(trial.chain) == batch_kind(best.chain)]

@@ -17,6 +17,7 @@ from torch import Tensor
 from vispco.pruner.configurations import Configurations
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.pruner.kernel_regression import KernelRegression, kernel_weights, saturating_loss
+from vispco.scorers.mixture import batch_kind
 from vispco.search.joint.anchor_selection import ConfigurationChoice, choose_configurations
 from vispco.search.joint.instruction_groups import BANDWIDTH, group_centres, leave_one_out_means, shrink_to_mean
 from vispco.search.joint.joint_table import JointTable
@@ -75,6 +76,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     for level, own in fit.levels.items():
         choice = own.choice
         kept[own.columns[choice.columns]] = True
+        kept[own.columns[_num_alike(table, own.columns) :]] = True
         loss[:, own.columns] = own.stored
         reachable = min(float(each.levels[level].choice.predictor.mean()) for each in (by_groups, by_neighbours))
         static, taken, oracle = (float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle))
@@ -104,7 +106,8 @@ def fit_by_groups(table: JointTable) -> _TableFit:
         kl = table.measured(columns)
         loss = saturating_loss(kl)
         estimate = leave_one_out_means(loss, table.groups)
-        choice = choose_configurations(kl, estimate)
+        alike = _num_alike(table, columns)
+        choice = choose_configurations(kl[:, :alike], estimate[:, :alike])
         levels[level] = _LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
         error += _relative_error(estimate, loss)
     return _TableFit(levels, BANDWIDTH, error)
@@ -128,7 +131,9 @@ def fit_by_neighbours(table: JointTable) -> _TableFit:
     best = min(errors, key=lambda bandwidth: errors[bandwidth])
     own, levels = weights(best), {}
     for (level, columns), loss in zip(_columns(table), losses, strict=True):
-        levels[level] = _LevelFit(columns, choose_configurations(table.measured(columns), own @ loss), loss)
+        alike = _num_alike(table, columns)
+        choice = choose_configurations(table.measured(columns)[:, :alike], (own @ loss)[:, :alike])
+        levels[level] = _LevelFit(columns, choice, loss)
     return _TableFit(levels, best, errors[best])
 
 
@@ -142,6 +147,12 @@ def _columns(table: JointTable) -> list[tuple[float, Tensor]]:
     """The levels of a table, and the columns of their configurations."""
     configurations = table.configurations
     return [(level, (configurations.level == level).nonzero()[:, 0]) for level in configurations.levels]
+
+
+def _num_alike(table: JointTable, columns: Tensor) -> int:
+    """Of the configurations of a level, those that share a batch with the first: all but a spare one at the end."""
+    kinds = [batch_kind(table.configurations.chains[int(table.configurations.chain[column])]) for column in columns]
+    return sum(kind == kinds[0] for kind in kinds)
 
 
 def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:

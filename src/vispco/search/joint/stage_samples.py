@@ -45,10 +45,10 @@ class StageSamples:
 
     @property
     def as_many_again(self) -> list[int]:
-        """The numbers of the samples that follow, in whole batches: as many as there are, or all that are left."""
+        """The numbers of the samples that follow, in whole batches: as many as there are, or all that may be taken."""
         count, found = len(self.hard), 0
         for length in batch_lengths(self.batches):
-            found += length if found < 2 * count else 0
+            found += length if found < min(2 * count, self.settings.max_samples) else 0
         return list(range(count, found))
 
     def measure(

@@ -1,7 +1,5 @@
 """One self-contained page of a comparison: both answers, what they took, and the surviving tokens by layer."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Callable

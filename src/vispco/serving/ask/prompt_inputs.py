@@ -1,7 +1,5 @@
 """A chat with pictures anywhere in it to a model's inputs, token for token as an evaluation makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A sheet of pictures: one for each layer at which tokens leave, with the places of the tokens that are left."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -156,20 +157,13 @@ def _chat(messages: ChatMessages) -> tuple[list[dict[str, Any]], list[Image.Imag
             if part.type == "text":
                 parts.append({"type": "text", "text": part.text})
             elif part.type == "image":
-                images.append(_picture(part.url))
+                given = part.url
+                images.append(given.convert("RGB") if isinstance(given, Image.Image) else load_image(Path(given)))
                 parts.append({"type": "image"})
             else:
                 raise InvalidInputError(f"vispco reads text and images; this task has {part.type}. Use base=.")
         turns.append({"role": message.role, "content": parts})
     return turns, images
-
-
-def _picture(given: Any) -> Image.Image:
-    if isinstance(given, Image.Image):
-        return given.convert("RGB")
-    from pathlib import Path  # noqa: PLC0415
-
-    return load_image(Path(given))
 
 
 def _generation(settings: dict[str, Any]) -> dict[str, Any]:

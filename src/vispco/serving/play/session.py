@@ -1,7 +1,5 @@
 """What the page shows, without the page: questions in, texts and pictures out."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from pathlib import Path

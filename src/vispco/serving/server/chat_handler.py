@@ -1,7 +1,5 @@
 """transformers' chat handler, with pictures read here, a budget for each request, and its cost in `usage`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import uuid

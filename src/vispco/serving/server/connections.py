@@ -1,7 +1,5 @@
 """uvicorn's connections with limits that uvicorn does not have: their number, slow headers, and answers nobody reads."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

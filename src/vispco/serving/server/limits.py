@@ -1,7 +1,5 @@
 """`ServerLimits`: what one client may ask of a server, and all of them together; each is an option of `vispco serve`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 

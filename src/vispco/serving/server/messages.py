@@ -1,7 +1,5 @@
 """OpenAI's messages to a chat and its pictures. Pictures come as base64; addresses are fetched only where allowed."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

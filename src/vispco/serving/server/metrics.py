@@ -24,12 +24,11 @@ HELP = {
     "flops_total": "FLOPs of the language model for prompts (exact).",
     "flops_unpruned_total": "What they would have been without pruning.",
 }
-
-
 GAUGES = {
     "budget_mean_target": "The mean of a mean budget, a fraction of the unpruned FLOPs.",
     "budget_mean_running": "What the last 256 prompts with pictures spent, at the server's own budget.",
     "budget_debt": "What prompts have spent above the mean so far, in means, as the controller keeps it.",
+    "requests_waiting": "Requests that wait or are answered now.",
 }
 
 
@@ -80,26 +79,24 @@ class ServerMetrics:
     def text(self, gauges: Mapping[str, float] | None = None) -> str:
         """The page that Prometheus fetches. gauges: more of them, by names of `GAUGES`."""
         with self._lock:
-            lines: list[str] = []
-            for name, description in HELP.items():
-                lines += [f"# HELP vispco_{name} {description}", f"# TYPE vispco_{name} counter"]
-                if name == "requests_total":
-                    rows = sorted(self._statuses.items())
-                    lines += [f'vispco_requests_total{{status="{status}"}} {number}' for status, number in rows]
-                else:
-                    lines.append(f"vispco_{name} {self._counts[name]:.17g}")
-            lines += [
-                *(line for name, value in (gauges or {}).items() for line in _gauge(name, value)),
-                "# HELP vispco_requests_waiting Requests that wait or are answered now.",
-                "# TYPE vispco_requests_waiting gauge",
-                f"vispco_requests_waiting {self.waiting}",
-                "# HELP vispco_request_seconds Seconds from a request to its last token.",
-                "# TYPE vispco_request_seconds histogram",
-                *(f'vispco_request_seconds_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),
-                f'vispco_request_seconds_bucket{{le="+Inf"}} {self._answers}',
-                f"vispco_request_seconds_sum {self._seconds:.9g}",
-                f"vispco_request_seconds_count {self._answers}",
+            samples = {name: [f" {self._counts[name]:.17g}"] for name in HELP}
+            samples["requests_total"] = [
+                f'{{status="{key}"}} {number}' for key, number in sorted(self._statuses.items())
             ]
+            shown = {**(gauges or {}), "requests_waiting": self.waiting}
+            samples |= {name: [f" {value:.9g}"] for name, value in shown.items()}
+            samples["request_seconds"] = [
+                *(f'_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),
+                f'_bucket{{le="+Inf"}} {self._answers}',
+                f"_sum {self._seconds:.9g}",
+                f"_count {self._answers}",
+            ]
+        lines: list[str] = []
+        for name, rows in samples.items():
+            kind = "counter" if name in HELP else "gauge" if name in GAUGES else "histogram"
+            description = {**HELP, **GAUGES}.get(name, "Seconds from a request to its last token.")
+            lines += [f"# HELP vispco_{name} {description}", f"# TYPE vispco_{name} {kind}"]
+            lines += [f"vispco_{name}{row}" for row in rows]
         return "\n".join(lines) + "\n"
 
 
@@ -108,7 +105,3 @@ def controller_gauges(controller: MeanController) -> dict[str, float]:
     running = controller.running_mean
     found = {"budget_mean_target": controller.mean, "budget_debt": controller.debt}
     return found if running is None else {**found, "budget_mean_running": running}
-
-
-def _gauge(name: str, value: float) -> list[str]:
-    return [f"# HELP vispco_{name} {GAUGES[name]}", f"# TYPE vispco_{name} gauge", f"vispco_{name} {value:.9g}"]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
@@ -17,15 +17,8 @@ from transformers.generation.streamers import BaseStreamer
 
 from vispco import cost
 from vispco.core.errors import PrunerStateError
-from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.serving.server.stop_strings import StopAtText, TextUntilStop
-
-
-class OnEnd(Protocol):
-    """Told once, when a request has left the model."""
-
-    def __call__(self, *, failed: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +55,7 @@ class PrunedGeneration:
         pruner: Callable[[float | str], Pruner],
         budget: float | str,
         cancelled: threading.Event,
-        on_end: OnEnd,
+        on_end: Callable[..., None],  # told once, when the request has left the model: failed or not
         stops: tuple[str, ...] = (),
     ) -> None:
         self._model, self._tokenizer, self._pruner, self._budget = model, tokenizer, pruner, budget
@@ -104,26 +97,19 @@ class PrunedGeneration:
         pruner = self._pruner(self._budget)
         with pruner(self._model):
             tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
-            spent = self._spent(pruner, inputs["input_ids"])
-        ended = time.perf_counter()
-        self.usage = self._measured(pruner, *spent, (began, clock.first or ended, ended))
+            self.usage = self._measured(pruner, inputs["input_ids"], began, clock.first)
         if clock.inner is not None:
             clock.inner.end()  # only now: who reads the stream to its end finds the usage there
         return tokens
 
-    def _spent(self, pruner: Pruner, ids: torch.Tensor) -> tuple[torch.Tensor, cost.Workload]:
-        """Visual tokens of each layer, [1, L], and what they were chosen from."""
-        try:
-            return pruner.token_counts(self._model), pruner.workload(self._model)
-        except PrunerStateError:  # no picture
-            layers = len(family_of(self._model).layers(self._model))
-            return torch.zeros(len(ids), layers, dtype=torch.long), cost.Workload([ids.shape[1]], [0])
-
-    def _measured(
-        self, pruner: Pruner, counts: torch.Tensor, workload: cost.Workload, times: tuple[float, float, float]
-    ) -> PruningUsage:
-        began, first, ended = times
+    def _measured(self, pruner: Pruner, ids: torch.Tensor, began: float, first: float | None) -> PruningUsage:
+        """What the prompt has taken, ids [1, N]; first: when its first token came."""
+        ended = time.perf_counter()
         price = cost.get("exact", self._model.config)
+        try:
+            counts, workload = pruner.token_counts(self._model), pruner.workload(self._model)  # [1, L]
+        except PrunerStateError:  # no picture
+            counts, workload = torch.zeros(1, price.num_layers, dtype=torch.long), cost.Workload([ids.shape[1]], [0])
         flops = float(price.bill(counts, workload)[0])
         kept = [int(count) for count in counts[0].tolist()]
         return PruningUsage(
@@ -134,7 +120,7 @@ class PrunedGeneration:
             visual_tokens_last_layer=kept[-1],
             flops=flops,
             flops_fraction=flops / float(price.full(workload)[0]),
-            first_token_ms=1e3 * (first - began),
+            first_token_ms=1e3 * ((first or ended) - began),
             milliseconds=1e3 * (ended - began),
             waiting_ms=1e3 * (began - self._asked),
         )

@@ -1,7 +1,5 @@
 """Pictures at http(s) addresses, fetched from public addresses alone; neither a name nor a redirect leads elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import socket

@@ -1,7 +1,5 @@
 """What is wrong with a request, in the form that OpenAI's clients read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

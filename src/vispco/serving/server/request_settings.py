@@ -1,7 +1,5 @@
 """The settings of a request, checked before a model sees them: what transformers would crash on, or would ignore."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -69,38 +69,22 @@ def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -
 
     app.add_api_route("/metrics", tell_metrics, methods=["GET"], response_model=None)
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
-    for kind, answer in ANSWERS.items():
-        app.add_exception_handler(kind, answer)
+    for kind in (VispcoError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer_error)
     return Gate(app, metrics, rules.limits, key)
 
 
-async def _refuse(_: Request, error: RequestError) -> JSONResponse:
-    return JSONResponse(error_body(str(error), error.status, error.param), status_code=error.status)
-
-
-async def _refuse_input(_: Request, error: VispcoError) -> JSONResponse:
-    return JSONResponse(error_body(str(error), 400), status_code=400)
-
-
-async def _refuse_http(_: Request, error: HTTPException) -> JSONResponse:
-    return JSONResponse(error_body(str(error.detail), error.status_code), status_code=error.status_code)
-
-
-async def _refuse_body(_: Request, error: RequestValidationError) -> JSONResponse:
-    first = error.errors()[0] if error.errors() else {"msg": "it is not a JSON object"}
-    return JSONResponse(error_body(f"The body cannot be read: {first['msg']}.", 400), status_code=400)
-
-
-async def _fail(_: Request, error: Exception) -> JSONResponse:
-    _log.error("A request failed: %s", error, exc_info=error)
-    sentence = f"The request failed inside the server: {' '.join(str(error).split())}"
-    return JSONResponse(error_body(sentence, 500), status_code=500)
-
-
-ANSWERS: dict[Any, Any] = {
-    RequestError: _refuse,
-    VispcoError: _refuse_input,
-    HTTPException: _refuse_http,
-    RequestValidationError: _refuse_body,
-    Exception: _fail,
-}
+async def _answer_error(_: Request, error: Exception) -> JSONResponse:
+    """The error in the form that OpenAI's clients read; one of the server's own is logged, too."""
+    status, message, param = 400, str(error), None
+    if isinstance(error, RequestError):
+        status, param = error.status, error.param
+    elif isinstance(error, HTTPException):
+        status, message = error.status_code, str(error.detail)
+    elif isinstance(error, RequestValidationError):
+        found = error.errors()
+        message = f"The body cannot be read: {found[0]['msg'] if found else 'it is not a JSON object'}."
+    elif not isinstance(error, VispcoError):
+        _log.error("A request failed: %s", error, exc_info=error)
+        status, message = 500, f"The request failed inside the server: {' '.join(message.split())}"
+    return JSONResponse(error_body(message, status, param), status_code=status)

@@ -1,7 +1,5 @@
 """Stop strings: generation ends with the first of them, and what is shown ends before it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
