@@ -56,7 +56,7 @@ UNKNOWN = {
     "info": (("owner/not-here",), "No config could be read"),
     "ask": None,  # a method is read with the model
     "train": (("nose", MODEL), "nose"),
-    "zoo train": (("huge-qwen",), "Known models: tiny-deep, tiny-gemma, tiny-llava, tiny-qwen"),
+    "zoo train": (("huge-qwen",), "Known models: smol, tiny-deep, tiny-gemma, tiny-llava, tiny-qwen, tiny-qwen3."),
     "zoo get": (("huge-qwen",), "Give smol"),
     "zoo list": None,
 }

@@ -41,7 +41,7 @@ MIDST = {
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "fastv", "--samples", "2", "--test", "2"),
     ),
-    "paper": ("vispco.cli.paper._seconds_per_item", ("tiny-llava", *SMALL)),
+    "paper": ("vispco.report.paper.paper_run._seconds_per_item", ("tiny-llava", *SMALL)),
     "recommend": ("vispco.search.run_search.run_mode", ("tiny-llava", "--budget", "0.5", *SMALL, "--samples", "2")),
     "check": ("vispco.check.check_model.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
@@ -51,7 +51,7 @@ MIDST = {
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
     "info": ("vispco.timing.estimates.describe", ("tiny-llava",)),
     "zoo get": ("vispco.models.smol.get", ()),
-    "zoo list": ("vispco.models.shipped.path", ()),
+    "zoo list": ("vispco.cli.zoo.fitted_table", ()),
     "zoo train": ("vispco_zoo.training.train", ("tiny-llava",)),
 }
 
