@@ -144,7 +144,8 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
         own = [budget for budget in budgets if ranked[budget][0] is chosen]
         predictor, shares = _joint(run, chosen, own)
         for budget in own:
-            ranking = [(each.setting.name, each.losses[budget]) for each in ranked[budget]]
+            within = [each for each in ranked[budget] if np.isfinite(each.losses[budget])]
+            ranking = [(each.setting.name, each.losses[budget]) for each in within]
             parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
     records = [
         {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
