@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from joint import violations
 from search_lab import BUDGETS, Judged, Lab
 from vispco import Pruner, kernels
+from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.batch import Batch
+from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
@@ -151,8 +151,23 @@ def joint(lab: Lab) -> dict[str, Any]:
         result = judge(Pruner(planner.chain, planner))
         spent = result.details["spending"]["exact"]
         found.points[f"{budget:g}"] = [spent["mean"], result.accuracy]
-    found.violations = violations(SimpleNamespace(model=lab.model, processor=lab.processor, test=tests), outcome)
+    found.violations = violations(lab, tests, outcome)
     return {**found.to_dict(), "samples": len(samples)}
+
+
+def violations(lab: Lab, tests: list[Any], outcome: Any) -> int:
+    """Test samples over a hard budget."""
+    over = 0
+    for budget in BUDGETS:
+        planner = JointPlanner(outcome.predictor, str(budget))
+        for batch in CalibrationBatches(lab.model, lab.processor, tests, batch_size=64):
+            plan = planner.plan(batch.observation, planner.choose(batch.observation))
+            for row, group in enumerate(plan.groups or (0,) * len(batch)):
+                first = planner.chains[planner.used[group]].earliest_layer
+                size = Workload(batch.num_text[row], batch.num_visual[row], "entry", first)
+                spent = float(planner.cost.price(plan.counts[row], size)) / float(planner.cost.full(size))
+                over += spent > max(budget, float(planner.cost.lowest_fraction(size))) + 1e-9
+    return over
 
 
 def _inside(problem: Problem, params: Shape) -> Shape:

@@ -26,6 +26,7 @@ EXTRAS = (
     "dashboard",
     "play",
     "serve",
+    "smol",
 )  # what a user may install; lmms-eval has its own bounds
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "selenium", "moocore", "prometheus-client")
 PINS = ROOT / "build" / "lower-bounds.txt"

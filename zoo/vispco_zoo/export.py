@@ -201,10 +201,14 @@ def write_card(folder: Path, facts: dict[str, Any], curve: list[dict[str, Any]])
     late = ",\nand counts higher near the end" if facts["recipe"]["polish"] else ""
     growth = facts["recipe"]["growth"]
     origin = "trained from scratch on" if growth is None else f"grown from `{growth['model']}` and trained on with"
+    knows = " It knows nothing else."
+    if "reworded" in facts:
+        origin = "SmolLM2-135M-Instruct with a tower, a connector and an adapter that were trained on"
+        knows = " The language model is not in this folder: `vispco zoo get smol` fetches it."
     text = f"""# {facts["name"]}
 
 A {facts["architecture"]} of {facts["parameters"]:,} parameters, {origin} the drawn pictures of
-`vispco.data`: {facts["layers"]} decoder layers, {facts["visual_tokens"]} visual tokens. It knows nothing else.
+`vispco.data`: {facts["layers"]} decoder layers, {facts["visual_tokens"]} visual tokens.{knows}
 
     {facts["command"]}
 
