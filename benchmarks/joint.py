@@ -220,10 +220,10 @@ def flops(setup: Setup, seed: int) -> dict[str, int]:
     """Prefills of test items that torch counts more FLOPs of than the budget or the cap allows."""
     predictor, over, counted = setup.predictor(seed), 0, 0
     for place, asked in enumerate((*HARD, *MEANS)):
-        planner = JointPlanner(predictor, asked)
-        limit = planner.budget.cap or planner.budget.amount
         for sample in setup.test[place * COUNTED : (place + 1) * COUNTED]:
             encoded = encode(setup.model, setup.processor, [sample])
+            planner = JointPlanner(predictor, asked)  # a new one warns again of a floor that it has met before
+            limit = planner.budget.cap or planner.budget.amount
             pruner = Pruner(planner.chain, planner)
             full = int(planner.cost.full(Workload(encoded.num_text, encoded.num_visual))[0])
             with torch.no_grad(), counted_flops() as whole_counter:
@@ -236,7 +236,10 @@ def flops(setup: Setup, seed: int) -> dict[str, int]:
                 bill = int(planner.cost.bill(pruner.token_counts(setup.model), pruner.workload(setup.model))[0])
             whole, total = whole_counter.get_total_flops(), counter.get_total_flops()
             floor = any(issubclass(warning.category, BudgetWarning) for warning in said)
-            over += total - (whole - full) > (bill if floor else limit * full)
+            spent = total - (whole - full)
+            if spent > (bill if floor else limit * full):
+                print("over:", setup.name, asked, sample.id, spent / full, bill / full)
+                over += 1
             counted += 1
     return {"over": over, "counted": counted}
 

@@ -218,9 +218,8 @@ def headline_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str
         whole = by_model("zoo", "accuracy")
         told = f"; {listed(whole, '%')} unpruned on the whole test set" if whole else ""
         yield "accuracy with a quarter of the FLOPs, on average", listed(found, "%"), f"{on}: {items} test items{told}"
-    if found := by_model("joint", "hypervolume_vs_best_single_scorer"):
-        what = "area under the frontier, over that of the best search of one scorer"
-        yield what, listed(found, "×"), "the same, three seeds"
+    if found := by_model("joint", "processor_seconds"):
+        yield "processor time of a search for all budgets", listed(found, "seconds"), "the same, one thread"
     if found := by_model("joint", "cost_vs_grid"):
         what = "FLOPs of such a search, of trying every layer and 20 ratios"
         yield what, listed(found, "%"), "the same, all budgets in one search"

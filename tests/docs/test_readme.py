@@ -64,7 +64,7 @@ def test_budgets_that_torch_counted_join_the_headline(readme):
         ("protocol", "prompts.Qwen2.5-VL", "prompts that are equal, Qwen2.5-VL"),
         ("protocol", "prompts, LLaVA-1.5", "prompts that are equal, LLaVA-1.5"),
         ("overhead", "ops.plan_joint_mean_cached", "the same plan again, for a mean budget"),
-        ("joint", "gap_closed.30", "gap to the best configuration of each input that is closed at 30 % (KL)"),
+        ("joint", "closed_of_reachable.30", "reachable gap that is closed at 30 % (KL)"),
         ("zoo", "spread_at_50.tiny-qwen", "best over worst of 100 random schedules at 50 %, tiny-qwen"),
         ("unknown", "new_figure.of_mine", "new figure, of mine"),
     ],
