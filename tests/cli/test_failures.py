@@ -29,6 +29,7 @@ MISSING = {
     "zoo train": None,  # it reads no file
     "ask": (MODEL, f"{GONE}.png", "what is it?"),
     "train": ("dynamic-llava", GONE),
+    "zoo get": None,  # it writes to the cache
     "zoo list": None,
 }
 UNKNOWN = {
@@ -55,7 +56,8 @@ UNKNOWN = {
     "info": (("owner/not-here",), "No config could be read"),
     "ask": None,  # a method is read with the model
     "train": (("nose", MODEL), "nose"),
-    "zoo train": (("huge-qwen",), "Known models: tiny-deep, tiny-gemma, tiny-llava, tiny-qwen"),
+    "zoo train": (("huge-qwen",), "Known models: smol, tiny-deep, tiny-gemma, tiny-llava, tiny-qwen, tiny-qwen3."),
+    "zoo get": (("huge-qwen",), "Give smol"),
     "zoo list": None,
 }
 OUT = {
@@ -77,7 +79,7 @@ def assert_refused(done, sentence):
 
 
 def options(command, tmp_path):
-    if command in ("check", "info", "zoo list"):
+    if command in ("check", "info", "zoo list", "zoo get"):
         return ()
     return ("--out", tmp_path / "out" / OUT.get(command, "run"))
 
@@ -98,7 +100,7 @@ def test_an_unknown_name_is_told_with_what_is_known(invoke, tmp_path, command, r
     assert_refused(invoke(*command.split(), *given, *options(command, tmp_path)), sentence)
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"check", "info", "zoo list", *SERVERS}))
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"check", "info", "zoo list", "zoo get", *SERVERS}))
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path, command, monkeypatch, run):
     monkeypatch.setattr("vispco.models.loading.load", lambda *_, **__: pytest.fail("a model was loaded"))
     blocked = tmp_path / "file"

@@ -41,7 +41,7 @@ MIDST = {
         "vispco.evaluation.evaluator.TaskEvaluator.many",
         ("tiny-llava", *SMALL, "--methods", "fastv", "--samples", "2", "--test", "2"),
     ),
-    "paper": ("vispco.cli.paper._seconds_per_item", ("tiny-llava", *SMALL)),
+    "paper": ("vispco.report.paper.paper_run._seconds_per_item", ("tiny-llava", *SMALL)),
     "recommend": ("vispco.search.run_search.run_mode", ("tiny-llava", "--budget", "0.5", *SMALL, "--samples", "2")),
     "check": ("vispco.check.check_model.check_model", ("llava",)),
     "report": ("vispco.report.payload.Payload.to_dict", ("{run}",)),
@@ -50,7 +50,8 @@ MIDST = {
     "ask": ("vispco.serving.ask.compare", ("tiny-llava", "{picture}", "how many circles are there?")),
     "train": ("vispco.search.learned.train_scorer", ("dynamic-llava", "tiny-llava", *SMALL, "--samples", "2")),
     "info": ("vispco.timing.estimates.describe", ("tiny-llava",)),
-    "zoo list": ("vispco.models.shipped.path", ()),
+    "zoo get": ("vispco.models.smol.get", ()),
+    "zoo list": ("vispco.cli.zoo.fitted_table", ()),
     "zoo train": ("vispco_zoo.training.train", ("tiny-llava",)),
 }
 
@@ -71,7 +72,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypa
     places = {"{run}": run, "{picture}": tmp_path / "one.png"}
     given = [places.get(argument, argument) for argument in arguments]
     name = {"export": "x.json", "ask": "x.png"}.get(command, "x")
-    out = () if command in ("check", "info", "zoo list") else ("--out", tmp_path / "out" / name)
+    out = () if command in ("check", "info", "zoo list", "zoo get") else ("--out", tmp_path / "out" / name)
     done = invoke(*command.split(), *given, *out)
     assert done.code == INTERRUPTED, done.err
     assert done.err.splitlines()[-1] == f"error: {interruption(command.split())}"

@@ -94,6 +94,7 @@ HELP_ONLY = {
     "export runs/one --budget 0.5 --for": "the same; tests/serving/test_engine_flags.py reads it",
     "search MODEL --data mine.jsonl": "tests/cli/test_own_benchmark.py runs it",
     "search $M --servable": "tests/search/joint runs it",
+    "zoo get": "it downloads; tests/models/test_smol.py drives it",
     "vllm-args": "it prints one long line for another program; tests/vllm_plugin reads it",
     "sweep tiny-qwen --engine ray": "it needs a cluster; tests/sweep starts one",
 }

@@ -14,6 +14,7 @@ from vispco.core.pixels import least_whole_side, shrunk_side
 from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode, read
+from vispco.families import family_of
 from vispco.pruner.picture_size import shrink_processor
 from vispco.pruner.pruner_spec import PrunerSpec
 
@@ -123,3 +124,16 @@ def test_an_evaluation_shows_the_smaller_pictures_and_counts_against_the_whole_o
 
 def _flops(model, processor, sample):
     return counted(model, encode(model, processor, [sample]))
+
+
+def test_what_is_known_of_whole_pictures_is_not_taken_for_smaller_ones_of_as_many_tokens():
+    model, _ = vispco.load("tiny-qwen")
+    merge, token = model.config.vision_config.spatial_merge_size, model.config.image_token_id
+    ids = torch.tensor([[9, 9] + [token] * 36 + [10, 11]])
+    sizes = []
+    for grid, share in (((6, 6), 1.0), ((6, 6), 0.5), ((4, 9), 0.5)):
+        inputs = {"input_ids": ids, "image_grid_thw": torch.tensor([[1, merge * grid[0], merge * grid[1]]])}
+        sizes.append(family_of(model).layout(model, inputs, pixels=share).prompt_sizes.tolist())
+    assert sizes[0] == [[4, 36, 2, 0]]
+    assert sizes[1] == [[4, 36, 2, 0, least_whole_side(6, 0.5) ** 2]]
+    assert sizes[2] == [[4, 36, 2, 0, least_whole_side(4, 0.5) * least_whole_side(9, 0.5)]]

@@ -81,7 +81,7 @@ def search(
     from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
     from vispco.search.run_search import search as run  # noqa: PLC0415
     from vispco.timing.prediction import fraction_at_size  # noqa: PLC0415
-    from vispco.timing.search_times import time_budgets, time_line, with_times  # noqa: PLC0415
+    from vispco.timing.search_times import TIMES, time_budgets, time_line, with_times  # noqa: PLC0415
 
     settings.resolve(
         None, options.kernel, samples=1
@@ -129,12 +129,13 @@ def search(
             add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
         unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
         LeaderboardEntry.of_search(model.name, options.title, frontier, unpruned, about_run).write(folder)
+        say("time to the first token, unpruned and at each budget")
+        timed = time_budgets(loaded, processor, questions, PrunerSpec.load(folder.path), frontier)
+        measured = [row.to_dict() for row in timed]
+        folder.write_json(TIMES, {"rows": measured, "batch_size": 1})
         folder.finish()
-    say("time to the first token, unpruned and at each budget")
-    timed = time_budgets(loaded, processor, questions, PrunerSpec.load(folder.path), frontier)
     columns, cells = with_times(points_table(frontier, options.cost), timed)
     shown = None if json else table(columns, cells, f"{model.name}: {folder.path}", caption=time_line(timed))
-    measured = [row.to_dict() for row in timed]
     show({**frontier.to_dict(), "out": str(folder.path), "timing": measured}, as_json=json, table=shown)
     if not json:
         show(

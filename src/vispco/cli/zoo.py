@@ -26,11 +26,11 @@ def list_models(*, as_json: AsJson = False) -> None:
 
         vispco zoo list
     """
-    from vispco.models import shipped  # noqa: PLC0415
+    from vispco.models import shipped, smol  # noqa: PLC0415
 
     cards, rows = [], []
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
-    for name in shipped.LOADABLE:
+    for name in (*shipped.names(), smol.NAME):
         file = shipped.WEIGHTS / name / shipped.CARD
         if not file.exists():
             rows.append((name, "not shipped", "", "", "", "", ""))

@@ -109,7 +109,8 @@ class TokenLayout:
         needed[rows, query] = needed[rows, last] = True
         needed &= visible
         stays = needed if needed.any() else None
-        known = _known_of(visible, there, query, stays, visual.device) if visible.size <= SMALL else {}
+        alike = pixels == 1.0 and visible.size <= SMALL
+        known = _known_of(visible, there, query, stays, visual.device) if alike else {}
         return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
 
     @property
@@ -270,9 +271,7 @@ class TokenLayout:
     @cached_property
     def whole_pictures(self) -> tuple[Array, Array]:
         """FLOPs of the tower and visual tokens of each sample in the unpruned model, on whole pictures: int64 [B] each, host.
-
-        Where a side was shrunk from one of several, it is taken for the smallest, so that no budget is exceeded.
-        """
+        A side that was shrunk from one of several is taken for the smallest, so that no budget is exceeded."""
         if self.pixels == 1.0:
             return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
         if self.unshrunk is None:

@@ -19,6 +19,7 @@ from vispco.evaluation.frontier import Frontier
 from vispco.pruner.run_files import UNPRUNED
 from vispco.report.payload import Areas, Bench, Example, Provenance
 from vispco.scorers import Chain
+from vispco.timing.search_times import TIMES
 
 _SEARCHED = "frontier.json"
 _SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
@@ -114,7 +115,7 @@ def read(path: str | Path) -> RunFiles:
         comparison=Comparison.load(compared) if (compared := path / _COMPARED).is_file() else None,
         methods=MethodTable.load(table) if (table := path / _METHODS).is_file() else None,
         unpruned=None if (whole := _json(path / UNPRUNED)) is None else Evaluation.from_dict(whole),
-        bench=_json(path / "bench.json"),
+        bench=_json(path / "bench.json") or _json(path / TIMES),  # a search's own, where `vispco bench` wrote none
         areas=_json(path / "areas.json"),
     )
     if found.searched is None and not swept and found.comparison is None and found.methods is None:

@@ -77,8 +77,8 @@ class CalibrationBatches(Lazy[Batch]):
         """Some samples, by their places in the list, as one batch; a teacher that has run is not run again."""
         if tuple(index) in self._recent:
             return self._remember(index, self._recent[tuple(index)])
+        kept = [self._kept(number) for number in index]  # first: once a chunk was asked for, its pictures are gone
         samples = [self._chunk(number // self.batch_size)[number % self.batch_size] for number in index]
-        kept = [self._kept(number) for number in index]
         encoded = self.store.encode(samples, answers=True)
         teacher = self.teachers(index, encoded.answer_mask.shape[1])
         seen = [Observation(**{name: each[name] for name in each if name != "teacher"}) for each in kept]

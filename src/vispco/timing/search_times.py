@@ -10,6 +10,7 @@ from vispco.evaluation.frontier_tables import Table
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.timing import BenchRow, BenchSettings, time_candidates
 
+TIMES = "times.json"
 PROMPTS = 4  # the largest pictures: where pruning matters
 SETTINGS = BenchSettings(rounds=3, new_tokens=2)
 

@@ -250,7 +250,7 @@ def test_the_command_writes_all_of_them_and_goes_on(invoke, tmp_path):
     assert again.out.count("minutes: ") == 1
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["finished"]
-    assert set(record["files"]) == {"methods.json", "methods.csv", "methods.tex"}
+    assert set(record["files"]) == {"leaderboard.json", "methods.json", "methods.csv", "methods.tex"}
     other = invoke("compare", "methods", "tiny-llava", *ARGUMENTS[:-1], "1", "--out", tmp_path)
     assert "rounds: 0 there, 1 here" in other.err
     assert "--overwrite" in other.err
@@ -315,9 +315,12 @@ def test_the_page_of_a_run_has_the_table(table, tmp_path):
     run = write_run(tmp_path / "run")
     table.save(run / "methods.json")
     page = build([run])
-    (found,) = page.published
-    assert found.columns[0] == "method"
-    assert len(found.rows) == len(table.rows)
+    costs, tasks = page.published
+    for found in (costs, tasks):
+        assert found.columns[0] == "method"
+        assert len(found.rows) == len(table.rows)
+    assert tasks.columns[1:] == tuple(table.tasks)
+    assert not {*costs.columns} & {*table.tasks}
 
 
 def test_a_folder_with_the_table_alone_has_a_page_and_a_figure(table, tmp_path):

@@ -39,8 +39,8 @@ class JointSettings:
     servable: only configurations that prune once, before layer 0. seed: of which shapes are measured first.
     """
 
-    levels: tuple[float, ...] = (0.08, 0.2, 0.45)
-    table_levels: tuple[float, ...] = (0.04, 0.13, 0.3)
+    levels: tuple[float, ...] = (0.08, 0.13, 0.2, 0.45)
+    table_levels: tuple[float, ...] = (0.04, 0.3)
     ranking_levels: tuple[float, ...] = (0.08, 0.2, 0.45)
     rungs: tuple[int, int, int] = (32, 64, 96)
     max_samples: int = 192

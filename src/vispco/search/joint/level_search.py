@@ -24,7 +24,7 @@ from vispco.search.joint.space import chain_shapes
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
 from vispco.search.shape_pool import ShapePool, median_size, typical_counts
 
-_GAIN_ERRORS = 2.0  # standard errors that a compensation must gain: the best of several, on few samples
+_GAIN_ERRORS = 1.0  # standard errors that a compensation must gain on samples by which it was not chosen
 _MAX_LOSS_RATIO = 2.0  # of a trial to the best one: up to it, the best trial of each other first scorer is promoted
 _UNMEASURED = torch.empty(0)
 _ENTRY = frozenset({"entry"})  # the kind of most chains
@@ -119,8 +119,8 @@ class LevelSearch:
     def compensate(self) -> None:
         """Measure the best trial with compensations (see `JointSettings`), then the shortlist with the best of them.
 
-        Where none of them gains more than two standard errors on the same samples, no trial of this level has one: few samples
-        would find a compensation by chance, and lose by it elsewhere.
+        The best one is chosen on the first rung, and must gain more than its standard error on the samples of the others, which
+        it was not chosen by. Else no trial of this level has one: few samples would find a compensation by chance.
         """
         positive = sorted(beta for beta in self.settings.compensations if beta > 0)
         negative = [beta for beta in self.settings.compensations if beta < 0]
@@ -138,7 +138,8 @@ class LevelSearch:
         found = min([*tried, *measure(positive if gains else negative)], key=lambda trial: trial.loss, default=plain)
         self._measure_to([plain, found], len(self.rungs) - 1)
         loss, other = (saturating_loss(self.trials[trial.key].kl) for trial in (plain, found))
-        if not is_gain(loss - other, _GAIN_ERRORS):
+        unseen = self._num_samples(0) if len(loss) > self._num_samples(0) else 0
+        if not is_gain((loss - other)[unseen:], _GAIN_ERRORS):
             known = self.chains.candidates
             self.trials = {k: t for k, t in self.trials.items() if not t.chain.compensate or t.chain in known}
             return
