@@ -13,11 +13,7 @@ from vispco.core.runs.files import DamagedFileError, digest_file, read_json_obje
 _CARD = "card.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _RESTORE = "Restore it: copy or download it again, or write it again with save_pretrained."
-_WEIGHT_BARS = (
-    "Loading weights",
-    "Writing model shards",
-    "Converting and de-quantizing GGUF tensors...",
-)  # the bars' names in transformers
+_WEIGHT_BARS = ("Loading weights", "Writing model shards")  # the bars' names in transformers
 
 
 def check_weights(folder: Path) -> None:
