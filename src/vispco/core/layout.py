@@ -270,13 +270,8 @@ class TokenLayout:
 
     @cached_property
     def whole_pictures(self) -> tuple[Array, Array]:
-<<<<<<< HEAD
         """FLOPs of the tower and visual tokens of each sample in the unpruned model on whole pictures, for smaller ones on the
         smallest that they may be of, so that no budget is exceeded: int64 [B] each, on the host.
-=======
-        """FLOPs of the tower and visual tokens of each sample in the unpruned model, on whole pictures: int64 [B] each, host.
-        A side that was shrunk from one of several is taken for the smallest, so that no budget is exceeded.
->>>>>>> smol
         """
         if self.pixels == 1.0:
             return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
