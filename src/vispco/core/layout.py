@@ -271,7 +271,8 @@ class TokenLayout:
     @cached_property
     def whole_pictures(self) -> tuple[Array, Array]:
         """FLOPs of the tower and visual tokens of each sample in the unpruned model, on whole pictures: int64 [B] each, host.
-        A side that was shrunk from one of several is taken for the smallest, so that no budget is exceeded."""
+        A side that was shrunk from one of several is taken for the smallest, so that no budget is exceeded.
+        """
         if self.pixels == 1.0:
             return self.tower_flops, np.asarray(self.num_visual, dtype=np.int64)
         if self.unshrunk is None:
