@@ -15,7 +15,7 @@ from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_neighbours, 
 from vispco.search.objective import Objective
 
 SMALL = JointSettings(
-    levels=(0.5,), ranking_levels=(0.5,), rungs=(3, 6, 6), shapes=3, chains=2, neighbours=4, shortlist=(4, 3), anchors=2
+    levels=(0.5,), ranking_levels=(0.5,), table_levels=(), rungs=(3, 6, 6), shapes=3, chains=2, neighbours=4, anchors=2
 )
 SAMPLES, LOW, HIGH = 120, 0.05, 0.9
 
