@@ -48,7 +48,7 @@ from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.search_spec import SearchSpec
 
-FRESH_SEED = 417134256  # drawn once, when the settings were final
+FRESH_SEED = 254353672  # drawn once, when the settings were final
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 MEANS = ("mean:0.18,max:0.5", "mean:0.25,max:0.5")
 COMPENSATED = (0.2, 0.25, 0.3, 0.35, 0.5)

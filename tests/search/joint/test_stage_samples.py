@@ -94,14 +94,13 @@ def test_a_configuration_that_fails_the_easy_ones_moves_no_other():
 @pytest.mark.parametrize("gains", [True, False])
 def test_samples_are_doubled_as_long_as_that_gains(batches, monkeypatch, gains):
     made, asked = batches[0], []
-    monkeypatch.setattr(joint_table, "_MIN_GAIN", -1e9)
     monkeypatch.setattr(joint_table, "is_gain", lambda gain, errors: asked.append((len(gain), errors)) or gains)
     chains = (Chain.of("divprune"),)
     settings = JointSettings(
         table_levels=(), levels=(0.5,), ranking_levels=(0.5,), rungs=(2, 4, 4), shapes=2, compensations=(), anchors=2
     )
     table = joint_table.measure_joint_table(Objective(made.model, "divprune"), made, chains, settings)
-    assert asked == ([(8, 2.0), (10, 2.0)] if gains else [(8, 2.0)])
+    assert asked == ([(8, 0.0), (10, 0.0)] if gains else [(8, 0.0)])
     assert len(table.kl) == len(table.observation.sizes) == (10 if gains else 8)
     assert bool(table.kl.isfinite().all())
 

@@ -16,7 +16,7 @@ _MAX_DISTANCE = 0.02  # of a budget from the level that serves it, as a fraction
 _SERVED_SIZES = (0.1, 0.9)  # quantiles of the samples' floors between which that holds
 _SERVED_BUDGETS = 0.5  # up to which it holds; above it all sizes are served by the level of the median one
 _MOVE = 0.1  # of an explored level, so that it is that of a budget
-_EXPECTED_GROWTH = 2  # times the last rung: samples of a typical search
+_EXPECTED_GROWTH = 8  # times the last rung: samples of a typical search
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class JointSettings:
     table_levels: tuple[float, ...] = (0.04, 0.3)
     ranking_levels: tuple[float, ...] = (0.08, 0.2, 0.45)
     rungs: tuple[int, int, int] = (32, 64, 96)
-    max_samples: int = 192
+    max_samples: int = 1024
     shapes: int = 4
     chains: int = 4
     neighbours: int = 6
     inherited: int = 2
     shortlist: tuple[int, int] = (6, 4)
     compensations: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, -0.25)
-    anchors: int = 3
+    anchors: int = 5
     stage_ends: tuple[float, ...] = (0.15, 0.32)
     hard_share: float = 0.97
-    easy_samples: int = 16
+    easy_samples: int = 64
     servable: bool = False
     seed: int = 0
 

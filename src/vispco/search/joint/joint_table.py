@@ -28,9 +28,6 @@ from vispco.search.objective import Objective
 from vispco.search.ranks import Progress
 from vispco.search.shape_pool import sample_floors
 
-_GAIN_ERRORS = 2.0  # standard errors that twice as many samples must gain
-_MIN_GAIN = 0.05  # of the loss, too: with many samples any gain is above its error
-
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
@@ -156,7 +153,7 @@ def _grow(
     observation: Observation,
     progress: Progress,
 ) -> tuple[StageSamples, Tensor, Observation]:
-    """Measure the configurations of the first stage on twice as many samples, as long as it gains more than its error.
+    """Measure the configurations of the first stage on twice as many samples, as long as it gains.
 
     Each time, every sample chooses by what the samples were before, and by all of them, itself left out. kl: [M, K].
     """
@@ -165,12 +162,11 @@ def _grow(
         new, seen = samples.measure(more, candidates, found, progress)
         kl, observation = torch.cat([kl, new]), join_observations([observation, seen])
         samples = samples.with_samples(len(kl))
-        groups, loss, gain = group_instructions(observation), torch.zeros(len(kl)), torch.zeros(len(kl))
+        groups, gain = group_instructions(observation), torch.zeros(len(kl))
         for level in found.levels:
             own = kl[:, found.level == level]
-            loss += choice_loss(own, groups, before)
             gain += choice_loss(own, groups, before) - choice_loss(own, groups, len(kl))
-        if not is_gain(gain, _GAIN_ERRORS) or float(gain.sum()) < _MIN_GAIN * float(loss.sum()):
+        if not is_gain(gain, 0.0):
             break
     return samples, kl, observation
 
