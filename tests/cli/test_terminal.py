@@ -77,7 +77,7 @@ SMALL = {
     "export": (),
     "info": (),
     "plot": (),
-    "profile": ("--batches", "1", "--rounds", "1", "--tokens", "64"),
+    "profile": ("--batches", "1", "--rounds", "3", "--tokens", "64"),
     "report": (),
     "search": ("--budgets", "0.5", "--samples", "2", "--test", "1", "--examples", "0", "--overwrite", *LITTLE),
     "sweep": ("--limit", "1", "--trials", "2", "--workers", "0"),

@@ -14,6 +14,7 @@ from methods import naive_pre_llm as naive
 from methods.tower import DEPTH, WHOLE, Tower, deep
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, IMAGE, LAYERS, VIDEO, build, inputs, picture, words
 from vispco import Pruner, Schedule
+from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import TokenLayout
 from vispco.core.small_arrays import all_on_devices
@@ -500,7 +501,7 @@ def test_a_token_counts_as_changed_where_the_one_before_it_has_left_in_the_tower
     cells[0, 8:] = False
     shown = TokenLayout.build(cells, image_sizes=((2, 2, 2),))
     left = torch.tensor([True, False, True, True, True, True, True, True])
-    layout = shown.entering(left.long().numpy(), 1)
+    layout = CutLayout.of(shown, left.long().numpy(), 1)
     entered = torch.cat([states, torch.zeros(1, 2, 4)], dim=1)
     context = ScoringContext(0, layout, layout.is_visual_slot, torch.tensor([1]), entered, None, (1,))
     assert chosen("evs(first=0)", context) == [[4]]

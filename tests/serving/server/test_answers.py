@@ -122,6 +122,7 @@ def test_a_request_may_give_percent_or_milliseconds(samples, tmp_path, monkeypat
     TimeProfile(
         dimensions=Dimensions.from_config(model.config), device=device_name(model.device), dtype="float32",
         batches=(1, 2), tokens=(1, 1000), layer_ms=((0.01, 10.0), (0.02, 20.0)), fixed_ms=(0.1, 0.1), drop_ms=(0.01, 0.01),
+        tower_ms=(0.0, 0.0),
     ).save()  # fmt: skip
     sample = max(samples, key=lambda s: s.area)
     timed = Server("--method", "fastv", "--budget", "6ms")
