@@ -125,7 +125,10 @@ function followRun() {
 function tellExamples() {
   const { scorer, run } = data.examples[state.example];
   const whose = data.runs.length > 1 && run ? ` at the budgets of ${run}` : "";
-  byId("examples-note").textContent = `Veiled tokens have left before the layer that is shown${scorer ? `: ${scorer} decides which${whose}` : ""}. What has left does not come back.`;
+  // several chains choose in a joint search: each once, without the attention that it gives back
+  const chains = [...new Set((scorer || "").split(" | ").map((chain) => chain.replace(/^compensate=[-\d.]+:/, "")))];
+  const who = chains.length > 1 ? `${chains.slice(0, -1).join(", ")} or ${chains.at(-1)}, by input,` : chains[0];
+  byId("examples-note").textContent = `Veiled tokens have left before the layer that is shown${scorer ? `: ${who} decides which${whose}` : ""}. What has left does not come back.`;
 }
 
 // The deepest layer in which at least an eighth of the tokens is left: what pruning does shows best there.
