@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -194,9 +195,10 @@ def headlines(results: dict[str, dict[str, Any]]) -> str:
         for key, figure in data["figures"].items()
         if figure["bar"] is not None
     ]
-    missed = [f"{in_words(name, key_parts(key))} (`{name}`)" for name, key, figure in judged if not reached(figure)]
-    told = f"{len(judged) - len(missed)} of {len(judged)} figures with a bar reach it."
-    told += f" Not reached: {'; '.join(missed)}." if missed else ""
+    missed = Counter(name for name, _, figure in judged if not reached(figure))
+    told = f"{len(judged) - missed.total()} of {len(judged)} figures with a bar reach it."
+    listed = ", ".join(f"{number} of `{name}`" for name, number in missed.items())
+    told += f" Not reached: {listed}, each named in [all figures](docs/figures.md)." if missed else ""
     return (
         f"{markdown_table(['', 'measured', 'on'], rows, '---')}\n\n{textwrap.fill(told, 120, break_on_hyphens=False)}"
     )

@@ -92,7 +92,7 @@ def test_a_figure_that_misses_its_bar_is_marked_and_counted(readme):
     good, bad = section(readme, figures).splitlines()[-2:]
     assert "not reached" not in good
     assert "not reached" in bad
-    assert "1 of 2 figures with a bar reach it. Not reached: bad (`x`)." in readme.headlines(
+    assert "1 of 2 figures with a bar reach it. Not reached: 1 of `x`, each named in" in readme.headlines(
         {"x": {"figures": figures}}
     )
 
