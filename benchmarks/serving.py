@@ -165,7 +165,7 @@ def main() -> None:
     for concurrency in CONCURRENCIES:
         figures[f"serve_rps.{concurrency}"] = Figure(ratio(serve, f"{concurrency}", "rps"), "higher", None, "ratio")
         for what in ("p50", "p95"):
-            figures[f"serve_ttft_{what}.{concurrency}"] = Figure(
+            figures[f"serve_ttft_{what}.cold.{concurrency}"] = Figure(
                 ratio(serve, f"{concurrency}", what), "lower", None, "ratio"
             )
     over = statistics.median(vllm[f"cold.8.{SHARES[1]}"]["rps"]) / statistics.median(serve[f"8.{SHARES[1]}"]["rps"])
