@@ -8,6 +8,8 @@ from functools import cache
 import torch
 import transformers as tf
 
+from vispco.cost.counted_flops import counted_flops
+
 IMAGE, VIDEO, PAD = 5, 6, 0
 VOCAB = 64
 TEXT = {
@@ -323,3 +325,19 @@ def inputs(name: str, samples, side: str = "left", seed: int = 0, device: str = 
     if name == "gemma3":
         out["token_type_ids"] = (table == IMAGE).long()
     return {k: v.to(device) for k, v in out.items()}
+
+
+PROMPTS_OF_SIZES = (
+    [words(2, 1), picture(4, 4), words(5, 2)],
+    [words(2, 1), picture(6, 7), words(9, 2)],
+    [words(2, 1), picture(5, 5), words(3, 4), picture(3, 6), words(5, 2)],
+)
+
+
+@torch.no_grad()
+def prefill_flops(model, given) -> int:
+    """FLOPs of one prefill by torch's counter, without the output head, which no budget is about."""
+    with counted_flops() as counter:
+        model(**given, logits_to_keep=1)
+    text = model.config.get_text_config()
+    return counter.get_total_flops() - 2 * len(given["input_ids"]) * text.hidden_size * text.vocab_size

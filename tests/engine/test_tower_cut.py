@@ -6,8 +6,6 @@ from itertools import pairwise
 import pytest
 import torch
 import transformers as tf
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import AttentionInterface
 
 import tiny
@@ -232,10 +230,7 @@ def test_the_language_model_sees_a_subset_of_what_the_tower_left(name):
 
 def whole_flops(model, given):
     last_logits(model, given)  # the first prefill of a model checks its attention
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**given, logits_to_keep=1)
-    text = model.config.get_text_config()
-    return counter.get_total_flops() - 2 * len(given["input_ids"]) * text.hidden_size * text.vocab_size
+    return tiny.prefill_flops(model, given)
 
 
 PROMPTS = {"one": ONE, "two": TWO, "video": VIDEO}

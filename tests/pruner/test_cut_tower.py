@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 import vispco
@@ -16,19 +14,6 @@ from vispco.scorers import Chain
 from vispco.vllm.settings import check_servable
 
 L = tiny.LAYERS
-PROMPTS = (
-    [tiny.words(2, 1), tiny.picture(4, 4), tiny.words(5, 2)],
-    [tiny.words(2, 1), tiny.picture(6, 7), tiny.words(9, 2)],
-    [tiny.words(2, 1), tiny.picture(5, 5), tiny.words(3, 4), tiny.picture(3, 6), tiny.words(5, 2)],
-)
-
-
-def counted(model, given) -> int:
-    """FLOPs of one prefill without the output head, which no budget is about."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**given, logits_to_keep=1)
-    text = model.config.get_text_config()
-    return counter.get_total_flops() - 2 * text.hidden_size * text.vocab_size
 
 
 def shipped_prompt(config, sides):
@@ -50,10 +35,10 @@ def test_a_whole_prefill_with_a_cut_tower_keeps_its_budget_and_uses_it(chain, bu
     model, _ = vispco.load("tiny-qwen")
     for sides in ((8, 8), (9, 12), (14, 10)):
         given = shipped_prompt(model.config, sides)
-        whole = counted(model, given)
+        whole = tiny.prefill_flops(model, given)
         pruner = PrunerSpec.choose(scorer=chain, budget=f"{budget}p").resolve(model)
         with pruner(model):
-            spent = counted(model, given)
+            spent = tiny.prefill_flops(model, given)
         assert spent <= budget * whole
         assert spent >= (budget - 0.1) * whole
 
@@ -61,28 +46,28 @@ def test_a_whole_prefill_with_a_cut_tower_keeps_its_budget_and_uses_it(chain, bu
 def test_a_cut_tower_reaches_budgets_that_the_language_model_alone_cannot():
     model, _ = vispco.load("tiny-qwen")
     given = shipped_prompt(model.config, (12, 12))
-    whole = counted(model, given)
+    whole = tiny.prefill_flops(model, given)
     alone = PrunerSpec.choose(scorer="divprune", budget="0.4p").resolve(model)
     with alone(model), pytest.warns(BudgetWarning):
-        assert counted(model, given) > 0.4 * whole
+        assert tiny.prefill_flops(model, given) > 0.4 * whole
     cut = PrunerSpec.choose(scorer="divprune@tower.1+divprune", budget="0.4p").resolve(model)
     with cut(model):
-        assert counted(model, given) <= 0.4 * whole
+        assert tiny.prefill_flops(model, given) <= 0.4 * whole
 
 
 @pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3"])
 def test_every_family_keeps_it_with_a_cut_tower(name):
     model = deep(name)
-    for prompt in PROMPTS:
+    for prompt in tiny.PROMPTS_OF_SIZES:
         given = tiny.inputs(name, [prompt])
-        whole = counted(model, given)
+        whole = tiny.prefill_flops(model, given)
         with PrunerSpec.choose(scorer="random@tower.1+random", budget="0.85p").resolve(model)(model):
-            assert counted(model, given) <= 0.85 * whole
+            assert tiny.prefill_flops(model, given) <= 0.85 * whole
 
 
 def test_a_budget_of_the_language_model_is_still_a_share_of_the_unpruned_one():
     model = deep("qwen2_5_vl")
-    given = tiny.inputs("qwen2_5_vl", [PROMPTS[1]])
+    given = tiny.inputs("qwen2_5_vl", [tiny.PROMPTS_OF_SIZES[1]])
     pruner = PrunerSpec.choose(scorer="divprune@tower.1+fastv", budget=0.45).resolve(model)
     cost = vispco.cost.get("exact", model.config)
     with pruner(model), torch.no_grad():

@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
+import tiny
 import vispco
 from vispco.core.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.core.pixels import least_whole_side, shrunk_side
+from vispco.cost.counted_flops import counted_flops
 from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode, read
@@ -21,14 +21,6 @@ from vispco.pruner.pruner_spec import PrunerSpec
 
 def samples(number=1):
     return list(dataset("test", "counting", limit=number, seed=5))
-
-
-def counted(model, encoded) -> int:
-    """FLOPs of one prefill without the output head."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**encoded.inputs, logits_to_keep=1)
-    text = model.config.get_text_config()
-    return counter.get_total_flops() - 2 * text.hidden_size * text.vocab_size
 
 
 @given(side=st.integers(1, 200), share=st.floats(0.05, 1.0))
@@ -50,12 +42,12 @@ def test_a_pruner_with_pixels_keeps_its_budget_of_the_whole_picture_by_torchs_co
         small = encode(model, processor, [sample], pruner=pruner)
         assert small.num_visual[0] < 0.75 * whole.num_visual[0]
         with pruner(model):
-            spent = counted(model, small)
-        full = counted(model, whole)
+            spent = tiny.prefill_flops(model, small.inputs)
+        full = tiny.prefill_flops(model, whole.inputs)
         if budget == 0.4:  # of the language model alone
-            with FlopCounterMode(display=False) as small_tower, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+            with counted_flops() as small_tower, torch.no_grad():
                 model.model.get_image_features(**_pictures(small))
-            with FlopCounterMode(display=False) as tower, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+            with counted_flops() as tower, torch.no_grad():
                 model.model.get_image_features(**_pictures(whole))
             spent, full = spent - small_tower.get_total_flops(), full - tower.get_total_flops()
         assert spent <= float(str(budget).rstrip("p")) * full
@@ -123,7 +115,7 @@ def test_an_evaluation_shows_the_smaller_pictures_and_counts_against_the_whole_o
 
 
 def _flops(model, processor, sample):
-    return counted(model, encode(model, processor, [sample]))
+    return tiny.prefill_flops(model, encode(model, processor, [sample]).inputs)
 
 
 def test_what_is_known_of_whole_pictures_is_not_taken_for_smaller_ones_of_as_many_tokens():

@@ -4,8 +4,6 @@ import re
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 import vispco
@@ -13,20 +11,6 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Budget, BudgetWarning, parse_budgets
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prediction import flops_share
-
-PROMPTS = (
-    [tiny.words(2, 1), tiny.picture(4, 4), tiny.words(5, 2)],
-    [tiny.words(2, 1), tiny.picture(6, 7), tiny.words(9, 2)],
-    [tiny.words(2, 1), tiny.picture(5, 5), tiny.words(3, 4), tiny.picture(3, 6), tiny.words(5, 2)],
-)
-
-
-def counted(model, given) -> int:
-    """FLOPs of one prefill without the output head, which no budget is about."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**given, logits_to_keep=1)
-    text = model.config.get_text_config()
-    return counter.get_total_flops() - 2 * text.hidden_size * text.vocab_size
 
 
 def test_a_budget_of_the_whole_prefill_is_read_and_written():
@@ -56,10 +40,10 @@ def test_no_prefill_of_a_shipped_model_exceeds_it_tower_inside(chain, budget):
             "pixel_values": torch.randn(tokens * merge**2, patch),
             "image_grid_thw": torch.tensor([[1, merge * sides[0], merge * sides[1]]]),
         }
-        whole = counted(model, given)
+        whole = tiny.prefill_flops(model, given)
         pruner = PrunerSpec.choose(scorer=chain, budget=f"{budget}p").resolve(model)
         with pruner(model):
-            spent = counted(model, given)
+            spent = tiny.prefill_flops(model, given)
         assert spent <= budget * whole
         assert spent >= (budget - 0.1) * whole  # and it is used
 
@@ -67,16 +51,16 @@ def test_no_prefill_of_a_shipped_model_exceeds_it_tower_inside(chain, budget):
 @pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3"])
 def test_every_described_family_keeps_it(name):
     model = tiny.build(name)
-    for prompt in PROMPTS:
+    for prompt in tiny.PROMPTS_OF_SIZES:
         given = tiny.inputs(name, [prompt])
-        whole = counted(model, given)
+        whole = tiny.prefill_flops(model, given)
         with PrunerSpec.choose(scorer="random", budget="0.9p").resolve(model)(model):
-            assert counted(model, given) <= 0.9 * whole
+            assert tiny.prefill_flops(model, given) <= 0.9 * whole
 
 
 def test_a_budget_under_the_tower_is_raised_to_the_floor_which_is_named():
     model = tiny.build("llava")
-    given = tiny.inputs("llava", [PROMPTS[0]])
+    given = tiny.inputs("llava", [tiny.PROMPTS_OF_SIZES[0]])
     with (
         PrunerSpec.choose(scorer="random", budget="0.01p").resolve(model)(model),
         pytest.warns(BudgetWarning, match=r"1% of the whole prefill lies under the floor of .*% of the whole prefill"),

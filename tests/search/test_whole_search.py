@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
+import tiny
 import vispco
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget
@@ -29,13 +28,6 @@ LITTLE = JointSettings(
     compensations=(),
 )
 SPACE = {"blocks": (0.4,), "keeps": (0.5, 0.3), "chains": ("divprune",), "samples": (8, 8), "shapes": 1}
-
-
-def counted(model, inputs) -> int:
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**inputs, logits_to_keep=1)
-    text = model.config.get_text_config()
-    return counter.get_total_flops() - 2 * text.hidden_size * text.vocab_size
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +57,10 @@ def test_each_budget_has_a_setting_that_is_saved_and_holds_for_every_sample_by_t
     assert frontier.points[0].schedule.tower is not None  # one curve through the whole depth
     pruner = vispco.Pruner.from_pretrained(folder, budget="0.35p")
     for sample in dataset("test", "counting", 3, seed=4):
-        whole = counted(model, encode(model, processor, [sample]).inputs)
+        whole = tiny.prefill_flops(model, encode(model, processor, [sample]).inputs)
         shown = encode(model, processor, [sample], pruner=pruner)
         with pruner(model):
-            spent = counted(model, shown.inputs)
+            spent = tiny.prefill_flops(model, shown.inputs)
         assert 0.25 * whole < spent <= 0.35 * whole
 
 
