@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from vispco.cost.dimensions import Dimensions, VisionSize
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
 from vispco.engine.compensation import with_bias
 from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
-from vispco.engine.vision import TokenVision, received_in_tower
+from vispco.engine.vision import TokenVision, TowerHooks, received_in_tower
 from vispco.families import Family
 from vispco.families.tower_modules import patch_order, tower_modules
 from vispco.scorers.chain import Chain
@@ -56,7 +56,7 @@ class _Local(threading.local):
     records: tuple[TokenVision, ...] = ()
 
 
-class TowerCut:
+class TowerCut(TowerHooks):
     """Cuts the vision tower of a model while it is installed."""
 
     def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
@@ -69,7 +69,7 @@ class TowerCut:
         config: Any = getattr(model.config, "vision_config", None)
         self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
-        self._handles: list[Any] = []
+        self._handles = []
         scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
         self._reads = {b - 1 for b, scorer in scorers.items() if scorer is not None and reads_attention(scorer)}
         self._merges = any(scorer is not None and scorer.merges for scorer in scorers.values())
@@ -126,25 +126,14 @@ class TowerCut:
         for name in ENCODERS:
             if (own := getattr(self.base, name, None)) is not None:
                 self.base.__dict__[name] = self._recorded(own)
-        self._tap.install()
+        super().install()
 
     def remove(self) -> None:
-        """Safe in any state."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._tap.remove()
+        super().remove()
         for name in ENCODERS:
             if getattr(self.base.__dict__.get(name), "cut", None) is self:
                 del self.base.__dict__[name]
         self._local = _Local()
-
-    def __enter__(self) -> Self:
-        self.install()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """At the entry of the model: take over the records that came with features encoded beforehand."""
@@ -233,8 +222,8 @@ class TowerCut:
                 call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
             )
         if block in self._reads:
-            heard = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
-            run.attention.setdefault(block, []).append(heard)
+            found = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
+            run.attention.setdefault(block, []).append(found)
         return call.run()
 
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -273,12 +262,12 @@ class TowerCut:
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
         squares = self.modules.order is None
-        states, heard = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
+        states, received = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
         scorer = self.chain.tower_scorer_at(block)
         assert scorer is not None  # noqa: S101 - `_check` has asked
         received = None
-        if heard is not None:
-            values = torch.cat(heard, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
+        if received is not None:
+            values = torch.cat(received, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
             received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
         keep, into = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
         states = states if into is None else run.merged(states, into)

@@ -54,14 +54,38 @@ class TokenVision:
         return cls({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
-class _Heard(threading.local):
+class _Recorded(threading.local):
     call: dict[str, Any] | None = None
     parts: dict[str, list[Tensor]]
     found: TokenVision | None = None
 
 
-class VisionTap:
-    """Listens to a model's vision tower while it is installed."""
+class TowerHooks:
+    """Hooks on a vision tower and on the attention of its blocks, from `install` to `remove`, or in a `with` block."""
+
+    _tap: AttentionTap
+    _handles: list[Any]
+
+    def install(self) -> None:
+        self._tap.install()
+
+    def remove(self) -> None:
+        """Safe in any state."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._tap.remove()
+
+    def __enter__(self) -> Self:
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class VisionTap(TowerHooks):
+    """Records what scorers read of a model's vision tower."""
 
     def __init__(self, family: Family, model: nn.Module, needs: VisionNeeds) -> None:
         self.family, self.model, self.needs = family, model, needs
@@ -74,28 +98,17 @@ class VisionTap:
                 self.wanted.setdefault(number, []).append((kind, block))
         self._signature = inspect.signature(self.tower.forward)
         self._tap = AttentionTap({number: blocks[number] for number in self.wanted}, self._attend)
-        self._handles: list[Any] = []
-        self._heard = _Heard()
+        self._handles = []
+        self._local = _Recorded()
 
     def install(self) -> None:
         self._handles.append(self.tower.register_forward_pre_hook(self._begin, with_kwargs=True))
         self._handles.append(self.projector.register_forward_pre_hook(self._project, with_kwargs=True))
-        self._tap.install()
+        super().install()
 
     def remove(self) -> None:
-        """Safe in any state."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._tap.remove()
-        self._heard = _Heard()
-
-    def __enter__(self) -> Self:
-        self.install()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
+        super().remove()
+        self._local = _Recorded()
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """At the entry of the model: take over a record that came with features encoded beforehand."""
@@ -103,11 +116,11 @@ class VisionTap:
         for output in encoded.values() if isinstance(encoded, Mapping) else ():
             given = getattr(output, RECORD, None)
             if given is not None:
-                self._heard.found = given
+                self._local.found = given
 
     def collect(self) -> TokenVision:
         """The record since the tower last ran."""
-        found, self._heard.found = self._heard.found, None
+        found, self._local.found = self._local.found, None
         if found is None:
             raise UnsupportedModelError(
                 "A scorer reads the vision tower, but the tower did not run: the pictures came as features. Encode them "
@@ -117,33 +130,33 @@ class VisionTap:
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
-        self._heard.call = {**bound, **bound.pop("kwargs", {})}
-        self._heard.parts = {}
+        self._local.call = {**bound, **bound.pop("kwargs", {})}
+        self._local.parts = {}
 
     def _attend(self, number: int, call: AttentionCall) -> Attended:
         for kind, block in self.wanted[number]:
             if kind == "keys":
-                heard = call.key.detach().mean(1)
+                found = call.key.detach().mean(1)
             else:
-                heard = received_in_tower(call, from_class=kind == "attention" and self.family.has_class_token)[
+                found = received_in_tower(call, from_class=kind == "attention" and self.family.has_class_token)[
                     ..., None
                 ]
-            self._heard.parts.setdefault(f"{kind}.{block}", []).append(heard)
+            self._local.parts.setdefault(f"{kind}.{block}", []).append(found)
         return call.run()
 
     def _project(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard = self._heard
-        if heard.call is None:
+        local = self._local
+        if local.call is None:
             return
-        call, heard.call = heard.call, None
+        call, local.call = local.call, None
         values: dict[str, Tensor] = {}
         if self.needs.features:
             states = args[0] if args else next(v for v in kwargs.values() if isinstance(v, Tensor))
             values["features"] = self.family.pool_patches(self.model, states.detach(), call)
-        for name, parts in heard.parts.items():
+        for name, parts in local.parts.items():
             pooled = self.family.pool_patches(self.model, torch.cat(parts, dim=1), call)
             values[name] = pooled if name.startswith("keys.") else pooled[..., 0]
-        heard.found = TokenVision(values)
+        local.found = TokenVision(values)
 
 
 def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> dict[str, Any]:

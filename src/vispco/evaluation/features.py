@@ -44,7 +44,7 @@ class FeatureStore:
         self.cache = TensorCache(memory, folder)
         self.note = _refusal(model, self.base)
         self.vision = VisionNeeds()
-        self._heard: dict[str, VisionNeeds] = {}  # what was kept of the tower, by sample
+        self._recorded_needs: dict[str, VisionNeeds] = {}  # what was kept of the tower, by sample
 
     def require(self, needs: VisionNeeds) -> None:
         """Keep also what scorers read of the vision tower. Samples that are known already are encoded once more."""
@@ -106,9 +106,9 @@ class FeatureStore:
 
     def _has_record(self, sample: Sample) -> bool:
         """Whether all that is required of the tower was kept for a sample that is known."""
-        if self.note is not None or self._heard.get(sample.id, VisionNeeds()) | self.vision == self._heard.get(
-            sample.id
-        ):
+        if self.note is not None or self._recorded_needs.get(
+            sample.id, VisionNeeds()
+        ) | self.vision == self._recorded_needs.get(sample.id):
             return True
         if self.vision and not sample.images:
             raise InvalidInputError(
@@ -137,7 +137,7 @@ class FeatureStore:
             if feature is not None:
                 entry["feature"] = feature.cpu()
                 entry |= {name: value.cpu() for name, value in record.items()}
-                self._heard[sample.id] = self.vision
+                self._recorded_needs[sample.id] = self.vision
             entries[sample.id] = entry
         return entries
 
