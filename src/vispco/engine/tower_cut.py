@@ -262,12 +262,12 @@ class TowerCut(TowerHooks):
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
         squares = self.modules.order is None
-        states, received = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
+        states, rows = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
         scorer = self.chain.tower_scorer_at(block)
         assert scorer is not None  # noqa: S101 - `_check` has asked
         received = None
-        if received is not None:
-            values = torch.cat(received, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
+        if rows is not None:
+            values = torch.cat(rows, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
             received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
         keep, into = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
         states = states if into is None else run.merged(states, into)

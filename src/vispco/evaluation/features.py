@@ -106,9 +106,8 @@ class FeatureStore:
 
     def _has_record(self, sample: Sample) -> bool:
         """Whether all that is required of the tower was kept for a sample that is known."""
-        if self.note is not None or self._recorded_needs.get(
-            sample.id, VisionNeeds()
-        ) | self.vision == self._recorded_needs.get(sample.id):
+        kept = self._recorded_needs.get(sample.id)
+        if self.note is not None or (kept is not None and kept | self.vision == kept):
             return True
         if self.vision and not sample.images:
             raise InvalidInputError(
