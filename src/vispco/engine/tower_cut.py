@@ -236,27 +236,28 @@ class TowerCut(TowerHooks):
             hidden = self._cut(run, block, hidden, left)
         if run.patches is None:
             return None
+        run.divided[block] = (run.cells, run.groups(block))
         kwargs = {name: self._argument(run, block, name, value) for name, value in kwargs.items()}
-        rest = [_cut_mask(value, run.patches) for value in args[1:]]
-        if self.modules.order is None:
-            run.divided[block] = (run.cells, run.picture[run.cells])
+        rest = [self._argument(run, block, "attention_mask", value) for value in args[1:]]
         return (hidden, *rest), kwargs
 
     def _argument(self, run: TowerRun, block: int, name: str, value: Any) -> Any:
-        """An argument of a block, for the cells that are left."""
+        """An argument of a block, for the cells that are left. Blocks share their arguments: each is cut once."""
         assert run.patches is not None  # noqa: S101 - asked by the caller
-        if name == "position_embeddings":
-            return tuple(each[run.patches] for each in value)
-        if name == "attention_mask":
-            return _cut_mask(value, run.patches)
-        if name == "cu_seqlens":  # groups that have lost all of their cells are gone
-            groups = np.searchsorted(value.cpu().numpy()[1:], run.cells * self.shape.cell, side="right")
-            run.divided[block] = (run.cells, groups)
-            lengths = np.bincount(groups) * self.shape.cell
-            return functional.pad(torch.from_numpy(np.cumsum(lengths[lengths > 0])), (1, 0)).to(value)
-        if name == "max_seqlen" and value is not None:
-            return type(value)(np.bincount(run.divided[block][1]).max() * self.shape.cell)
-        return value
+        if value is None or name not in ("position_embeddings", "attention_mask", "cu_seqlens", "max_seqlen"):
+            return value
+        known = run.arguments.get((name, id(value)))
+        if known is None:
+            if name == "position_embeddings":
+                cut: Any = tuple(each[run.patches] for each in value)
+            elif name == "attention_mask":
+                cut = _cut_mask(value, run.patches)
+            else:  # groups that have lost all of their cells are gone
+                lengths = np.bincount(run.divided[block][1]) * self.shape.cell
+                ends = torch.from_numpy(np.cumsum(lengths[lengths > 0]))
+                cut = functional.pad(ends, (1, 0)).to(value) if name == "cu_seqlens" else type(value)(lengths.max())
+            run.arguments[name, id(value)] = known = (value, cut)
+        return known[1]
 
     def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
@@ -273,7 +274,8 @@ class TowerCut(TowerHooks):
         states = states if into is None else run.merged(states, into)
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
-        kept = states[torch.from_numpy(keep).to(hidden.device)]
+        run.arguments.clear()
+        kept = states[torch.from_numpy(np.flatnonzero(keep)).to(hidden.device)]
         if not squares:
             run.patches = torch.from_numpy((run.cells[:, None] * cell + np.arange(cell)).ravel()).to(hidden.device)
             return kept.reshape(-1, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,9 @@ class TowerRun:
         default_factory=dict
     )  # by block before a cut: what patches received, [I, P]
     seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
+    arguments: dict[tuple[str, int], tuple[Any, Any]] = field(
+        default_factory=dict
+    )  # by name and identity, an argument of blocks and the same for the cells that are left
     weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
@@ -71,6 +75,10 @@ class TowerRun:
     def places(self) -> Array:
         """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
         return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
+
+    def groups(self, block: int) -> Array:
+        """Of each cell that is left, its attention group in a block: int64 [n]."""
+        return np.searchsorted(np.cumsum(self.shape.segments(self.grids)[block]), self.cells, side="right")
 
     def segments(self, number: int) -> Segments:
         """The cells of each attention group of one picture, block by block; see `TowerShape.flops`."""
@@ -121,8 +129,10 @@ def choose_cells(
     sizes with the tower's width as `hidden`.
     """
     (states, received), (left, sizes) = seen, given
-    keep, wanted, shown = np.ones(len(run.cells), dtype=bool), run.counts[:, block], run.sizes
-    picture, into = run.picture[run.cells], np.arange(len(run.cells))
+    wanted, shown, picture = run.counts[:, block], run.sizes, run.picture[run.cells]
+    chosen: list[
+        tuple[Array, int, Tensor]
+    ] = []  # cells [G, m], how many stay, what stays and merges into what [2, G, m]
     for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
         if few >= there:
             continue
@@ -135,18 +145,25 @@ def choose_cells(
         attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
         context.vision = VisionRecord(context.hidden, attention)
         selection = scorer.select(context)
-        chosen = selection.keep.cpu().numpy()
-        if (chosen.sum(axis=1) != few).any():
-            raise InvalidInputError(
-                f"The scorer {scorer.name!r} kept {int(chosen[0].sum())} cells of a picture in the vision tower, where {few} are asked "
-                "for. Use one there that keeps as many as it is told, such as 'divprune'."
-            )
-        keep[rows] = chosen
-        if selection.merge is not None:
-            into[rows] = np.take_along_axis(rows, selection.merge.into.cpu().numpy(), axis=1)
+        target = selection.keep if selection.merge is None else selection.merge.into
+        chosen.append((rows, few, torch.stack([selection.keep.long(), target.long()])))
         run.scoring[alike] += scorer.tower_flops(there, few, sizes)
         if received is not None:
             run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
+    keep, into = np.ones(len(run.cells), dtype=bool), np.arange(len(run.cells))
+    # The one wait of a cut: the bounds of windows, the prompt behind the tower and its price depend on which cells are left.
+    host = torch.cat([table.flatten() for _, _, table in chosen]).cpu().numpy()
+    ends = np.cumsum([table.numel() for _, _, table in chosen])[:-1]
+    for (rows, few, table), found in zip(chosen, np.split(host, ends), strict=True):
+        kept, target = found.reshape(table.shape)
+        if (kept.sum(axis=1) != few).any():
+            raise InvalidInputError(
+                f"The scorer {scorer.name!r} kept {int(kept[0].sum())} cells of a picture in the vision tower, where {few} are asked "
+                "for. Use one there that keeps as many as it is told, such as 'divprune'."
+            )
+        keep[rows] = kept
+        if scorer.merges:
+            into[rows] = np.take_along_axis(rows, target, axis=1)
     return keep, into if scorer.merges else None
 
 
