@@ -42,6 +42,7 @@ TABLE = [
     ("evs", {"first": 0.25}, False, False, "entry", 0),
     ("vidcom2", {}, False, False, "entry", 0),
     ("divprune", {}, False, False, "entry", 0),
+    ("pixelprune", {"tolerance": 0.01}, False, False, "entry", 0),
     ("visionzip", {"contextual": 0.2, "merge": False}, False, False, "entry", 0),
     ("prumerge", {"adaptive": True, "merge": False}, False, False, "entry", 0),
     ("vispruner", {"important_ratio": 0.4}, False, False, "entry", 0),

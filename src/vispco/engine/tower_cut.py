@@ -30,7 +30,7 @@ from vispco.engine.compensation import with_bias
 from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
 from vispco.engine.vision import TokenVision, TowerHooks, received_in_tower
 from vispco.families import Family
-from vispco.families.tower_modules import patch_order, tower_modules
+from vispco.families.tower_modules import patch_order, pixels_by_cell, tower_modules
 from vispco.scorers.chain import Chain
 
 RECORD = "vispco_tower_cut"
@@ -72,6 +72,7 @@ class TowerCut(TowerHooks):
         self._handles = []
         scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
         self._reads = {b - 1 for b, scorer in scorers.items() if scorer is not None and reads_attention(scorer)}
+        self._needs_pixels = any(scorer is not None and scorer.needs_pixels for scorer in scorers.values())
         self._merges = any(scorer is not None and scorer.merges for scorer in scorers.values())
         tapped = self._reads | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
         self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
@@ -189,11 +190,13 @@ class TowerCut(TowerHooks):
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
+        pixels = next(
+            iter(bound.values())
+        )  # [P, numbers of a patch]; of squares [I, C, H, W], or more axes before the last two
         if self.modules.order is not None:
             grids, order = self.modules.order({**bound, **bound.pop("kwargs", {})})
         else:
             assert self.shape.tile is not None  # noqa: S101 - of every tower that packs nothing
-            pixels = next(iter(bound.values()))  # [I, C, H, W], or of more axes before the last two
             rows, columns = self.shape.tile
             if self.side:  # squares of another size than the tower's own: it interpolates its positions
                 rows, columns = (
@@ -208,6 +211,11 @@ class TowerCut(TowerHooks):
             )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
+        if self._needs_pixels:
+            squares = self.modules.order is None
+            self._local.run.pixels = (
+                pixels_by_cell(self.shape, pixels, grids[0]) if squares else pixels.view(len(order), -1)
+            )
 
     def _attend(self, block: int, call: AttentionCall) -> Attended:
         """Keep the attention that patches receive in the block before a cut; most packed towers call for each group."""

@@ -45,6 +45,7 @@ class TowerRun:
     arguments: dict[tuple[str, int], tuple[Any, Any]] = field(
         default_factory=dict
     )  # by name and identity, an argument of blocks and the same for the cells that are left
+    pixels: Tensor | None = None  # [T, numbers of a cell], in the order of the prompt, where a scorer reads them
     weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
@@ -143,7 +144,8 @@ def choose_cells(
         context = _context(tuple(run.grids[number] for number in alike), places, states[torch.from_numpy(rows)], few)
         context.layer = block
         attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
-        context.vision = VisionRecord(context.hidden, attention)
+        pixels = None if run.pixels is None else run.pixels[torch.from_numpy(run.order[run.cells[rows]])]
+        context.vision = VisionRecord(context.hidden, attention, pixels=pixels)
         selection = scorer.select(context)
         target = selection.keep if selection.merge is None else selection.merge.into
         chosen.append((rows, few, torch.stack([selection.keep.long(), target.long()])))

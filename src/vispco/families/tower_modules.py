@@ -57,6 +57,14 @@ def patch_order(shape: TowerShape) -> Tensor:
     return places.transpose(1, 2).reshape(rows * columns, shape.cell)
 
 
+def pixels_by_cell(shape: TowerShape, pixels: Tensor, grid: tuple[int, int, int]) -> Tensor:
+    """The numbers of each cell of pictures [I, C, H, W] with these cells, row by row: [I * cells, numbers of a cell]."""
+    (_, rows, columns), (number, channels) = grid, pixels.shape[:2]
+    side = round((shape.patch_inputs // channels * shape.cell) ** 0.5)
+    parts = pixels[..., : rows * side, : columns * side].reshape(number, channels, rows, side, columns, side)
+    return parts.permute(0, 2, 4, 1, 3, 5).reshape(number * rows * columns, -1)
+
+
 def window_order(grids: ImageSizes, side: int) -> Array:
     """The cells of pictures frame by frame, and window by window in a frame, as Qwen2.5-VL sorts them: int64 [T]."""
     found, start = [], 0

@@ -20,6 +20,7 @@ _MODULES = {  # by module: the scorers in it. A module is imported when one of t
     "learned.dynamic_llava": ("dynamic-llava",),
     "learned.madtp": ("madtp",),
     "lrcp": ("lrcp",),
+    "pixelprune": ("pixelprune",),
     "prumerge": ("prumerge",),
     "scope": ("scope",),
     "sparsevlm": ("sparsevlm",),

@@ -109,6 +109,8 @@ class Scorer:
     """Looks at the hidden states of the instruction tokens (`context.text_hidden`)."""
     needs_vision: VisionNeeds = VisionNeeds()
     """What it reads of the vision tower (`context.vision`)."""
+    needs_pixels: bool = False
+    """Whether it reads the pixels of cells (`context.vision.pixels`) where it chooses inside the vision tower."""
     site: Site = "entry"
     """Where tokens leave: at the entry of the next layer, or already between attention and feed-forward network ('mid')."""
     merges: bool = False

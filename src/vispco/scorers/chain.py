@@ -32,8 +32,8 @@ ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[M
 """Whatever `Chain.of` reads."""
 
 _HOW_TO_WRITE = (
-    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
-    "{0: 'divprune', 3: 'fastv'}."
+    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', 'divprune@tower.2+fastv' from block 2 of the vision "
+    "tower on, or a mapping from layer to scorer such as {0: 'divprune', 3: 'fastv'}."
 )
 COMPENSATE = "compensate="
 LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
