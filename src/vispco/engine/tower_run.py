@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
@@ -18,6 +20,21 @@ from vispco.engine.vision import TokenVision
 from vispco.families.tower_shape import Segments, TowerShape
 from vispco.scorers.base import Scorer
 from vispco.scorers.context import Block, ScoringContext, VisionRecord
+
+_NEIGHBOURS = 10  # from which a cell is rebuilt
+
+
+@dataclass(frozen=True, eq=False)
+class Drop:
+    """Cells that left at one place and will be rebuilt.
+
+    states: of all cells before that, [n, cell, D]; kept: which of them stayed, int64 [k]. nearest: for each picture those that
+    left, int64 [a], and for each of them the places in `kept` of its nearest cells, int64 [a, up to 10].
+    """
+
+    states: Tensor
+    kept: Tensor
+    nearest: tuple[tuple[Tensor, Tensor], ...]
 
 
 @dataclass(eq=False)
@@ -38,9 +55,11 @@ class TowerRun:
     divided: dict[int, tuple[Array, Array]] = field(
         default_factory=dict
     )  # by block behind a cut: its cells, their groups
-    attention: dict[int, list[Tensor]] = field(
+    read: dict[tuple[str, int], list[Tensor]] = field(
         default_factory=dict
-    )  # by block before a cut: what patches received, [I, P]
+    )  # by kind and block before a cut: the 'attention' that patches received, [I, P, 1], and their 'keys', [I, P, d]
+    previous: Tensor | None = None  # what entered the block before, where a scorer reads it
+    drops: list[Drop] = field(default_factory=list)  # what will be rebuilt
     seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
     arguments: dict[tuple[str, int], tuple[Any, Any]] = field(
         default_factory=dict
@@ -65,12 +84,52 @@ class TowerRun:
         self.weights[torch.from_numpy(self.cells)] = torch.zeros_like(own).index_add(0, target, own)
         return joined
 
+    def will_rebuild(self, states: Tensor, keep: Array) -> None:
+        """Remember the cells [n, cell, D] before those leave that are not to be kept, bool [n]."""
+        picture, means, near = self.picture[self.cells], states.mean(1).float(), []
+        places = np.cumsum(keep) - 1  # in those that are kept
+        for number in np.unique(picture[~keep]):
+            gone, kept = (torch.from_numpy(np.flatnonzero((picture == number) & each)) for each in (~keep, keep))
+            gone, kept, there = (each.to(states.device) for each in (gone, kept, torch.from_numpy(places)[kept]))
+            distance = means[kept].square().sum(-1) - 2 * means[gone] @ means[kept].T
+            near.append((gone, there[distance.topk(min(_NEIGHBOURS, len(kept)), largest=False).indices]))
+            self.scoring[number] += 2 * len(gone) * len(kept) * states.shape[-1]
+        self.drops.append(Drop(states, torch.from_numpy(np.flatnonzero(keep)).to(states.device), tuple(near)))
+
+    def rebuilt(self, states: Tensor) -> Tensor:
+        """All cells from those that are left, [n, cell, D] -> [T, cell, D]: what left has changed as its neighbours did."""
+        for drop in reversed(self.drops):
+            change, whole = states - drop.states[drop.kept], drop.states.clone()
+            whole[drop.kept] = states
+            for gone, near in drop.nearest:
+                whole[gone] += sum(change[each] for each in near.T) / near.shape[1]
+            states = whole
+        return states
+
     def bias(self, start: int, number: int, batch: int) -> Tensor:
         """The log of the sizes of patches [start, start + number) that are left, what is added to the logits: float [batch, number]."""
         assert self.weights is not None  # noqa: S101 - asked by the caller
         logs = self.weights[torch.from_numpy(self.cells)].log().repeat_interleave(self.shape.cell).view(batch, -1)
         front = logs.new_zeros(batch, self.shape.class_tokens)
         return torch.cat([front, logs], dim=1)[:, start : start + number]
+
+    def argument(self, block: int, name: str, value: Any) -> Any:
+        """An argument of a block, for the cells that are left. Blocks share their arguments: each is cut once."""
+        assert self.patches is not None  # noqa: S101 - asked by the caller
+        if value is None or name not in ("position_embeddings", "attention_mask", "cu_seqlens", "max_seqlen"):
+            return value
+        known = self.arguments.get((name, id(value)))
+        if known is None:
+            if name == "position_embeddings":
+                cut: Any = tuple(each[self.patches] for each in value)
+            elif name == "attention_mask":
+                cut = _cut_mask(value, self.patches)
+            else:  # groups that have lost all of their cells are gone
+                lengths = np.bincount(self.divided[block][1]) * self.shape.cell
+                ends = torch.from_numpy(np.cumsum(lengths[lengths > 0]))
+                cut = functional.pad(ends, (1, 0)).to(value) if name == "cu_seqlens" else type(value)(lengths.max())
+            self.arguments[name, id(value)] = known = (value, cut)
+        return known[1]
 
     @property
     def places(self) -> Array:
@@ -109,27 +168,22 @@ class TowerRun:
         return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
 
 
-def reads_attention(scorer: Scorer) -> bool:
-    """Whether a scorer inside the tower reads the attention of the block before."""
-    return bool(scorer.needs_vision.attention)
-
-
 @torch.no_grad()
 def choose_cells(
     run: TowerRun,
     block: int,
     scorer: Scorer,
-    seen: tuple[Tensor, Tensor | None],
+    seen: Mapping[str, Tensor],
     given: tuple[Array, Dimensions],
 ) -> tuple[Array, Array | None]:
     """Which of the cells that are left stay before a block, bool [n], and where each is merged into, int64 [n], None for nothing.
 
     What the choices take is added to the run.
 
-    seen: mean states [n, D] of the cells, and the attention [n] that they receive. given: the cells that each picture has, [I], and
-    sizes with the tower's width as `hidden`.
+    seen: by cell, [n, ...]: mean 'states', 'previous' ones, the 'attention' that they receive, and their 'keys'. given: the cells
+    that each picture has, [I], and sizes with the tower's width as `hidden`.
     """
-    (states, received), (left, sizes) = seen, given
+    left, sizes = given
     wanted, shown, picture = run.counts[:, block], run.sizes, run.picture[run.cells]
     chosen: list[
         tuple[Array, int, Tensor]
@@ -141,16 +195,18 @@ def choose_cells(
         own = [np.flatnonzero(picture == number) for number in alike]
         rows: Array = np.stack([row[np.argsort(run.order[run.cells[row]])] for row in own])  # [G, m], as in the prompt
         places = run.order[run.cells[rows]] - (np.cumsum(shown) - shown)[alike][:, None]
-        context = _context(tuple(run.grids[number] for number in alike), places, states[torch.from_numpy(rows)], few)
-        context.layer = block
-        attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
+        own_rows = {name: values[torch.from_numpy(rows)] for name, values in seen.items()}
+        context = _context(tuple(run.grids[number] for number in alike), places, own_rows["states"], few)
+        context.layer, context.previous_hidden = block, own_rows.get("previous")
+        attention: dict[Block, Tensor] = {-1: own_rows["attention"][..., 0]} if "attention" in own_rows else {}
+        keys: dict[Block, Tensor] = {-1: own_rows["keys"]} if "keys" in own_rows else {}
         pixels = None if run.pixels is None else run.pixels[torch.from_numpy(run.order[run.cells[rows]])]
-        context.vision = VisionRecord(context.hidden, attention, pixels=pixels)
+        context.vision = VisionRecord(context.hidden, attention, keys=keys, pixels=pixels)
         selection = scorer.select(context)
         target = selection.keep if selection.merge is None else selection.merge.into
         chosen.append((rows, few, torch.stack([selection.keep.long(), target.long()])))
         run.scoring[alike] += scorer.tower_flops(there, few, sizes)
-        if received is not None:
+        if attention:
             run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
     keep, into = np.ones(len(run.cells), dtype=bool), np.arange(len(run.cells))
     # The one wait of a cut: the bounds of windows, the prompt behind the tower and its price depend on which cells are left.
@@ -184,3 +240,12 @@ def _context(grids: ImageSizes, places: Array, states: Tensor, few: int) -> Scor
         hidden=states,
         memo={"visual_embeddings": states},
     )
+
+
+def _cut_mask(mask: Any, patches: Tensor) -> Any:
+    """An attention mask [I or 1, 1, P, P] of a tower of squares, for its patches [I, P']; other values as they are."""
+    if not isinstance(mask, Tensor) or mask.dim() != 4:
+        return mask
+    rows = patches[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
+    mask = mask.expand(len(patches), *mask.shape[1:]).gather(2, rows)
+    return mask.gather(3, patches[:, None, None].expand(-1, -1, mask.shape[2], -1))

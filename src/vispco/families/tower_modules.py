@@ -25,7 +25,8 @@ class TowerModules:
     cells leave before one of them. projectors: modules that map cells to visual tokens.
     widened: the module whose input or output must have all patches; the projectors behind it are handed the cells that are
     left again, unless they pool patches themselves. order: of a tower that packs pictures of any size into one row of
-    patches; None for one that takes a batch of squares.
+    patches; None for one that takes a batch of squares. ends: modules that are handed what a block has computed, on its way to
+    the language model.
     """
 
     tower: nn.Module
@@ -34,6 +35,7 @@ class TowerModules:
     projectors: tuple[nn.Module, ...]
     widened: tuple[nn.Module, Literal["input", "output"]] | None = None
     order: Order | None = None
+    ends: tuple[nn.Module, ...]
 
 
 def tower_modules(model: nn.Module, base: nn.Module) -> TowerModules:
@@ -87,20 +89,21 @@ def _qwen(base: Any, _: Any) -> TowerModules:
         return grids, window_order(grids, tower.window_size // merge // tower.patch_size)
 
     mergers = (tower.merger, *getattr(tower, "deepstack_merger_list", ()))
-    return TowerModules(
-        tower=tower, blocks=list(tower.blocks), readable=len(tower.blocks), projectors=mergers, order=order
-    )
+    blocks = list(tower.blocks)
+    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=mergers, order=order, ends=mergers)
 
 
 def _encoder(base: Any, config: Any, *, pools: bool = False) -> TowerModules:
     """CLIP and SigLIP towers. pools: the projector reads the whole grid."""
     tower, projector = base.vision_tower, base.multi_modal_projector
-    blocks = list(getattr(tower, "vision_model", tower).encoder.layers)
+    inner = getattr(tower, "vision_model", tower)
+    blocks = list(inner.encoder.layers)
     read = getattr(config, "vision_feature_layer", None)  # an index of the hidden states: 0 is before the first block
     read = [len(blocks)] if read is None else read if isinstance(read, list | tuple) else [read]
     first = min(index if index >= 0 else len(blocks) + 1 + index for index in read)
     widened: Any = (projector, "input") if pools else None
-    return TowerModules(tower=tower, blocks=blocks, readable=first, projectors=(projector,), widened=widened)
+    ends = (inner.post_layernorm if pools else projector,)
+    return TowerModules(tower=tower, blocks=blocks, readable=first, projectors=(projector,), widened=widened, ends=ends)
 
 
 def _internvl(base: Any, config: Any) -> TowerModules | None:
@@ -108,15 +111,27 @@ def _internvl(base: Any, config: Any) -> TowerModules | None:
         return None
     tower, blocks = base.vision_tower, list(base.vision_tower.encoder.layer)
     widened: Any = (tower.layernorm, "output")
-    projectors = (base.multi_modal_projector,)
-    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=projectors, widened=widened)
+    return TowerModules(
+        tower=tower,
+        blocks=blocks,
+        readable=len(blocks),
+        projectors=(base.multi_modal_projector,),
+        widened=widened,
+        ends=(tower.layernorm,),
+    )
 
 
 def _idefics(base: Any, _: Any) -> TowerModules:
     tower, blocks = base.vision_model, list(base.vision_model.encoder.layers)
     widened: Any = (base.connector, "input")
-    projectors = (base.connector.modality_projection,)
-    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=projectors, widened=widened)
+    return TowerModules(
+        tower=tower,
+        blocks=blocks,
+        readable=len(blocks),
+        projectors=(base.connector.modality_projection,),
+        widened=widened,
+        ends=(tower.post_layernorm,),
+    )
 
 
 _FINDERS: dict[str, Callable[[Any, Any], TowerModules | None]] = {

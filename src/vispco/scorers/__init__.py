@@ -15,7 +15,7 @@ _MODULES = {  # by module: the scorers in it. A module is imported when one of t
     "divprune": ("divprune",),
     "evs": ("evs",),
     "hiprune": ("hiprune",),
-    "layer_ratings": ("fastv", "fitprune", "himap", "knorm", "priortr", "pyramiddrop", "v2drop"),
+    "layer_ratings": ("fastv", "fitprune", "himap", "ipcv", "knorm", "priortr", "pyramiddrop", "v2drop"),
     "learned.atp_llava": ("atp-llava",),
     "learned.dynamic_llava": ("dynamic-llava",),
     "learned.madtp": ("madtp",),
