@@ -7,7 +7,7 @@ Another kind is one function, registered by `@PLANNERS.register(name=...)` or by
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -29,6 +29,9 @@ from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
+
+if TYPE_CHECKING:
+    from vispco.pruner.mean_controller import MeanController
 
 Plan: TypeAlias = tuple[Chain, Schedule | Planner]
 BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
@@ -120,7 +123,6 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """
     from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
     from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
-    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
 
     budget, predictor = _budget(spec), load_predictor(spec)
     if budget.kind == "prefill":
@@ -128,22 +130,29 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     elif budget.kind != "flops":
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
-    state, controller = spec.planner.get("controller"), None
-    if budget.is_mean and state != "none":
-        controller = MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
-    planner = JointPlanner(predictor, budget, controller)
+    planner = JointPlanner(predictor, budget, _controller(spec, budget))
     return planner.chain, planner
 
 
 @PLANNERS.register(name="whole")
 def _build_whole(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
-    """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`}: for the whole prefill."""
+    """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`, "controller"}: for the whole prefill."""
     from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415 - only what is asked for
     from vispco.pruner.whole_planner import WholePlanner  # noqa: PLC0415
 
-    setting, (tower, language) = PictureSetting.from_dict(spec.planner["setting"]), spec.planner["shares"]
-    planner = WholePlanner(load_predictor(spec), _budget(spec), setting, (float(tower), float(language)))
+    budget, setting = _budget(spec), PictureSetting.from_dict(spec.planner["setting"])
+    planner = WholePlanner(load_predictor(spec), budget, setting, spec.planner["shares"], _controller(spec, budget))
     return planner.chain, planner
+
+
+def _controller(spec: PrunerSpec, budget: Budget) -> "MeanController | None":
+    """Of a mean budget, with the state that it was saved with."""
+    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415 - only for mean budgets
+
+    state = spec.planner.get("controller")
+    if not budget.is_mean or state == "none":
+        return None
+    return MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
 
 
 def read_schedule(text: str, num_layers: int, num_blocks: int = 0, *, rebuilt: bool = False) -> Schedule:
