@@ -307,7 +307,7 @@ NAMES: dict[str, dict[str, str]] = {
         "vs_downsampling": "accuracy to that of smaller pictures, the least of three budgets",
         "budget_violations": "prefills above their budget, counted by torch with the tower inside",
         "ttft_speedup.40p": "speed-up to the first token at 40 % over what FLOPs imply, random weights of the size of {}",
-        "ttft_vs_llm_only": "the same time to that with as few tokens from layer 0 on and the tower whole, {}",
+        "ttft_vs_llm_only": "times as fast as with that few tokens from layer 0 on and the tower whole, {}",
         "selection_share": "share of that prefill that the choices take, {}",
     },
     "zoo": {
