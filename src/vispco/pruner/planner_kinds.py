@@ -7,7 +7,7 @@ Another kind is one function, registered by `@PLANNERS.register(name=...)` or by
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -29,9 +29,6 @@ from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
-
-if TYPE_CHECKING:
-    from vispco.pruner.mean_controller import MeanController
 
 Plan: TypeAlias = tuple[Chain, Schedule | Planner]
 BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
@@ -117,12 +114,10 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
 @PLANNERS.register(name="joint")
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
-    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own.
-
-    {"controller": "none", or its state}: of a mean budget; see `vispco.pruner.mean_controller`.
-    """
+    """{"folder": of the predictor, "controller": 'none' or its state, of a mean budget}: chain and shape of each sample's own."""
     from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
     from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
+    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
 
     budget, predictor = _budget(spec), load_predictor(spec)
     if budget.kind == "prefill":
@@ -130,36 +125,25 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     elif budget.kind != "flops":
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
-    planner = JointPlanner(predictor, budget, _controller(spec, budget))
+    planner = JointPlanner(predictor, budget, MeanController.of(budget, spec.planner.get("controller")))
     return planner.chain, planner
 
 
 @PLANNERS.register(name="whole")
 def _build_whole(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`, "controller"}: for the whole prefill."""
-    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415 - only what is asked for
+    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415 - only what is asked for
+    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415
     from vispco.pruner.whole_planner import WholePlanner  # noqa: PLC0415
 
     budget, setting = _budget(spec), PictureSetting.from_dict(spec.planner["setting"])
-    planner = WholePlanner(load_predictor(spec), budget, setting, spec.planner["shares"], _controller(spec, budget))
+    controller = MeanController.of(budget, spec.planner.get("controller"))
+    planner = WholePlanner(load_predictor(spec), budget, setting, spec.planner["shares"], controller)
     return planner.chain, planner
 
 
-def _controller(spec: PrunerSpec, budget: Budget) -> "MeanController | None":
-    """Of a mean budget, with the state that it was saved with."""
-    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415 - only for mean budgets
-
-    state = spec.planner.get("controller")
-    if not budget.is_mean or state == "none":
-        return None
-    return MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
-
-
 def read_schedule(text: str, num_layers: int, num_blocks: int = 0, *, rebuilt: bool = False) -> Schedule:
-    """A schedule as a person types it, or a file of one, for a model of `num_layers` layers.
-
-    num_blocks: of its vision tower. rebuilt: see `Schedule`.
-    """
+    """A schedule as a person types it, or a file of one. num_blocks: of the vision tower. rebuilt: see `Schedule`."""
     kind, _, rest = text.partition(":")
     try:
         if text.startswith(TOWER):
