@@ -32,8 +32,8 @@ ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[M
 """Whatever `Chain.of` reads."""
 
 _HOW_TO_WRITE = (
-    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
-    "{0: 'divprune', 3: 'fastv'}."
+    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', 'divprune@tower.2+fastv' from block 2 of the vision "
+    "tower on, or a mapping from layer to scorer such as {0: 'divprune', 3: 'fastv'}."
 )
 COMPENSATE = "compensate="
 LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
@@ -79,6 +79,8 @@ class Chain:
                     )
         for block, scorer in self.tower:
             scorer.check_tower(block)
+        if len({scorer.rebuilds for _, scorer in self.tower}) > 1:
+            raise InvalidInputError(f"{self.name} was given. Inside the vision tower all scorers rebuild, or none.")
 
     @classmethod
     def of(cls, given: ChainLike) -> Chain:
@@ -138,7 +140,7 @@ class Chain:
             stages.append((first if place is None else place[1], scorer))
         if tower and not stages:
             last = tower[-1][1]
-            last = get("divprune") if last.needs_vision or last.merges else last
+            last = get("divprune") if last.needs_vision or last.merges or last.rebuilds else last
             stages.append((last.earliest_layer, last))
         return cls(tuple(stages), tower=tuple(tower))
 
@@ -197,12 +199,10 @@ class Chain:
 
     @property
     def site(self) -> Site:
-        """The one place where tokens leave, for chains whose scorers agree on it; else see `sites`."""
+        """Where tokens leave, for chains whose scorers agree on it; else see `sites`."""
         kinds = {scorer.site for scorer in self.scorers}
         if len(kinds) > 1:
-            raise InvalidInputError(
-                f"The chain {self.name!r} has tokens leave at two kinds of places; see Chain.sites()."
-            )
+            raise InvalidInputError(f"{self.name!r} has tokens leave at two kinds of places; see Chain.sites().")
         return kinds.pop()
 
     @property
@@ -229,6 +229,11 @@ class Chain:
     @property
     def merges(self) -> bool:
         return any(scorer.merges for scorer in self.scorers)
+
+    @property
+    def rebuilds(self) -> bool:
+        """See `Scorer.rebuilds`."""
+        return any(scorer.rebuilds for _, scorer in self.tower)
 
     @property
     def decides_count(self) -> bool:
