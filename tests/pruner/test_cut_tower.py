@@ -91,7 +91,10 @@ def test_a_schedule_with_a_tower_part_is_typed_saved_and_loaded(tmp_path):
     loaded = PrunerSpec.load(tmp_path / "pruner")
     assert loaded.chain == Chain.of("divprune@tower.1+fastv")
     assert loaded.resolve().tower == found.tower
-    with pytest.raises(InvalidInputError, match="Block 7 was given for a stage"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"Block 7 was given for a stage of the vision tower\. Name each block once, from 0 to 3",
+    ):
         read_schedule("tower:7=0.5", L, DEPTH)
 
 

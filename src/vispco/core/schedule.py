@@ -149,8 +149,9 @@ class Schedule:
         retention = [1.0] * num_layers
         for number, (layer, keep) in enumerate(pairs):
             if not 0 <= layer < num_layers or (number and pairs[number - 1][0] == layer):
+                where = " of the vision tower" if place == "Block" else ""
                 raise InvalidInputError(
-                    f"{place} {layer} was given for a stage. Name each {place.lower()} once, from 0 to {num_layers - 1}."
+                    f"{place} {layer} was given for a stage{where}. Name each {place.lower()} once, from 0 to {num_layers - 1}."
                 )
             retention[layer:] = [keep] * (num_layers - layer)
         return cls(tuple(retention))
