@@ -97,7 +97,8 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            register_plugins(plugins)
+            if plugins:
+                register_plugins(plugins)
             refuse_unknown_names(given)
             return command(**given)
         except KeyboardInterrupt as error:

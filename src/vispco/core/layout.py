@@ -22,6 +22,7 @@ ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 T = TypeVar("T")
 _REMEMBERED, SMALL = 64, 1 << 13  # the number of cached layouts, and the largest one in tokens
+_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}  # what follows from the maps of a layout, by the maps
 
 
 class _Shared(Generic[T]):
@@ -109,8 +110,13 @@ class TokenLayout:
         needed[rows, query] = needed[rows, last] = True
         needed &= visible
         stays = needed if needed.any() else None
-        alike = pixels == 1.0 and visible.size <= SMALL
-        known = _known_of(visible, there, query, stays, visual.device) if alike else {}
+        known: dict[str, Any] = {}
+        if pixels == 1.0 and visible.size <= SMALL:
+            maps_of = (visible, there, query) if stays is None else (visible, there, query, stays)
+            key = (*(each.tobytes() for each in maps_of), visual.device)
+            if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
+                _KNOWN.clear()
+            known = _KNOWN.setdefault(key, {})
         return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
 
     @property
@@ -333,16 +339,6 @@ class TokenLayout:
         """A host array as a tensor beside the model's inputs."""
         with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
             return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
-
-
-_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
-
-
-def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
-    key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
-    if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
-        _KNOWN.clear()
-    return _KNOWN.setdefault(key, {})
 
 
 def forget_layouts() -> None:

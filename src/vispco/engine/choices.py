@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from vispco.core.layout import TokenLayout
 from vispco.engine.layer_map import LayerMap
-from vispco.engine.plan import TokenPlan, check_masking, check_plan
 from vispco.scorers.chain import Chain
 
 
@@ -54,22 +51,3 @@ class Choices:
         """Number of leading layers that the plan leaves unchanged."""
         busy = (layer for layer, does in enumerate(zip(self.made, self.states_kept, strict=True)) if any(does))
         return next(busy, len(self.made))
-
-
-class KnownPlans:
-    """Cache of checked plans: a plan that is used again for pictures of the same sizes is not checked again."""
-
-    def __init__(self, chain: Chain, layers: LayerMap, *, masks: bool) -> None:
-        self.chain, self.layers, self.masks = chain, layers, masks
-        self._known: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
-
-    def look_at(self, plan: TokenPlan, layout: TokenLayout) -> Choices:
-        """Check a plan, or refuse it, and give its choices."""
-        known = self._known.get(plan)
-        if known is None or known[0] != layout.num_visual:
-            check_plan(plan, layout, self.layers, self.chain)
-            if self.masks:
-                check_masking(plan, layout, self.layers)
-            known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.layers))
-            self._known[plan] = known
-        return known[1]

@@ -57,13 +57,9 @@ class DropPass(PruningPass):
         ):
             self.untouched = self.choices.untouched
 
-    @property
-    def stage(self) -> Stage | None:
-        return self.cutter.stage
-
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if self.prefill.injections is not None:
-            hidden = self.prefill.injections.add(layer, hidden, self.stage)
+            hidden = self.prefill.injections.add(layer, hidden, self.cutter.stage)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
         if self._left is not None:
             cut_shared(arguments.get("shared_kv_states"), self._left)
@@ -78,12 +74,12 @@ class DropPass(PruningPass):
     def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
         if self.upcoming is None:
             return hidden
-        width = self.layout.length if self.stage is None else self.stage.length
+        width = self.layout.length if self.cutter.stage is None else self.cutter.stage.length
         return restore(hidden, Stage(self.upcoming[1], None), width)
 
     def leave(self, hidden: Tensor) -> Tensor:
         """Every token back in its place, so that indices of the caller hold."""
-        return hidden if self.stage is None else restore(hidden, self.stage, self.layout.length)
+        return hidden if self.cutter.stage is None else restore(hidden, self.cutter.stage, self.layout.length)
 
     def to_stage(self, positions: Tensor) -> Tensor:
         return self._places(positions)
@@ -100,17 +96,17 @@ class DropPass(PruningPass):
             self._slots = self.layout.slot_index
         stays = torch.cat([selection.keep, text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
         here = stays.gather(1, self._slots)
-        self.upcoming = next_stage(here, self.stage, max(wanted), exact=min(wanted) == max(wanted))
+        self.upcoming = next_stage(here, self.cutter.stage, max(wanted), exact=min(wanted) == max(wanted))
 
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:
         if self.upcoming is None or self._slots is None:
             return hidden
         hidden = self.merged(hidden)
         stage, local = self.upcoming
-        before = self.stage
+        before = self.cutter.stage
         self._left = local if self.prefill.layers.key_sources else None
         bias = self.bias_at(layer)
-        if self.more_to_choose or bias is not None:
+        if any(self.choices.made[layer + 1 :]) or bias is not None:
             self._slots = self._slots.gather(1, local)
         self.cutter.enter(stage, None if bias is None else functional.pad(bias, (0, 2)).gather(1, self._slots))
         self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None

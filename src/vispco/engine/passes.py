@@ -73,10 +73,6 @@ class Pass:
         """At the end of the language model."""
         return hidden
 
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
-        """Of a prefill: the tokens that each layer processed [B, L], and which ones, if that was recorded."""
-        return None
-
 
 @dataclass(frozen=True, eq=False)
 class Entry:
@@ -145,18 +141,14 @@ class PruningPass(Pass):
             self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
         return self._counts
 
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
+    def outcome(self) -> tuple[Tensor, list[Tensor] | None]:
+        """The tokens that each layer processed [B, L], and which ones, if that was recorded."""
         unchanged = self.rows is self.plan.rows
         return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
     def chooses_before(self, layer: int) -> bool:
         """Is there a choice to make before this layer?"""
         return layer < len(self.choices.made) and self.choices.made[layer]
-
-    @property
-    def more_to_choose(self) -> bool:
-        """Whether a later layer chooses again."""
-        return any(self.choices.made[self.decided + 1 :])
 
     def wants_attention(self, layer: int) -> bool:
         return self.choices.read[layer]
@@ -193,7 +185,13 @@ class PruningPass(Pass):
         scorer = self.chain.scorer_at(layer)
         assert scorer is not None  # noqa: S101 - chooses_before has asked
         with torch.set_grad_enabled(scorer.differentiable and torch.is_grad_enabled()):
-            selection = self._with_read(scorer.select(self._context(layer, scorer, hidden)))
+            selection = scorer.select(self._context(layer, scorer, hidden))
+            read = self.layout.read_slots
+            if read is not None:  # a scorer is not shown these tokens, so it could neither keep nor merge them
+                mask = None if selection.mask is None else torch.where(read, 1.0, selection.mask)
+                given = selection.scores
+                scores = None if given is None else torch.where(read, given.amax(-1, keepdim=True), given)
+                selection = replace(selection, keep=selection.keep | read, scores=scores, mask=mask)
         if selection.merge is not None and not scorer.merges:
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} merges tokens but does not declare it. Set `merges = True` on its class."
@@ -207,17 +205,6 @@ class PruningPass(Pass):
             self.call = None  # else the layer behind this one may be chosen by the same attention
         self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
-
-    def _with_read(self, selection: Selection) -> Selection:
-        """A choice with the tokens whose output is read. A scorer is not shown them, so it could neither keep nor merge them."""
-        read = self.layout.read_slots
-        if read is None:
-            return selection
-        mask = None if selection.mask is None else torch.where(read, 1.0, selection.mask)
-        scores = None
-        if selection.scores is not None:
-            scores = torch.where(read, selection.scores.amax(-1, keepdim=True), selection.scores)
-        return replace(selection, keep=selection.keep | read, scores=scores, mask=mask)
 
     @abstractmethod
     def _apply(self, layer: int, selection: Selection) -> None:
@@ -256,6 +243,13 @@ class PruningPass(Pass):
         live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
         if read is not None:  # the scorer chooses among the others
             live, counts = live & ~read, counts - read.sum(-1)
+        groups = (
+            self.plan.groups
+        )  # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
+        if groups is not None:
+            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
+            falls = [row[layer] < number for row, number in zip(self.rows, before, strict=True)]
+            groups = tuple(group if fall else -1 for group, fall in zip(groups, falls, strict=True))
         return ScoringContext(
             layer,
             self.layout,
@@ -264,7 +258,7 @@ class PruningPass(Pass):
             self.prefill.embeddings,
             self.sizes,
             tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
-            self._groups_at(layer),
+            groups,
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
             text_hidden=self._text_states(hidden) if scorer.needs_text_hidden else None,
@@ -273,17 +267,11 @@ class PruningPass(Pass):
             memo=self.memo,
         )
 
-    def _groups_at(self, layer: int) -> tuple[int, ...] | None:
-        """Which chain of a mixed one chooses for each sample; -1 where a sample keeps all that it has."""
-        groups = self.plan.groups
-        if groups is None:
-            return None
-        before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
-        return tuple(group if row[layer] < n else -1 for group, row, n in zip(groups, self.rows, before, strict=True))
-
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
-        return self._states_at(hidden, self.slot_columns(hidden.shape[-2]))
+        if self._columns is None:
+            self._columns = self.slot_positions().clamp(max=hidden.shape[-2] - 1)
+        return self._states_at(hidden, self._columns)
 
     def _text_states(self, hidden: Tensor) -> Tensor:
         """The states of the instruction tokens: [B, M, D] -> [B, R, D]."""
@@ -294,12 +282,6 @@ class PruningPass(Pass):
         if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size:  # stacked states
             hidden = hidden[0]
         return take(hidden, places.to(hidden.device))
-
-    def slot_columns(self, width: int) -> Tensor:
-        """`slot_positions`, with any place in range for a slot that is not there: [B, V]."""
-        if self._columns is None:
-            self._columns = self.slot_positions().clamp(max=width - 1)
-        return self._columns
 
     def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:  # noqa: ARG002
         """The arguments of a layer for the tokens that are there before the choice takes effect."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,38 +90,27 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Ch
         raise InvalidInputError(
             f"The plan names the chains {groups} for {layout.batch_size} samples; the pruner has {len(chains)} chains."
         )
+    # the first layer before which the attention of an earlier one can be read
+    readable = next((b for b, found in enumerate(layers.readable_before) if found is not None), num_layers)
     for number in sorted(set(groups)):
         rows = [row for row, group in enumerate(groups) if group == number]
-        _check_start(counts[rows], visual[rows], chains[number])
-        _check_reading(np.column_stack([visual[rows], counts[rows]]), layers, chains[number])
-
-
-def _check_start(counts: Any, visual: Any, chain: Chain) -> None:
-    first = chain.earliest_layer
-    if (counts[:, :first] != visual).any():
-        kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
-        raise InvalidInputError(
-            f"The schedule prunes before layer {first}, but the scorer {chain.name!r} is in charge from layer {first} on. "
-            f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
-            "before, such as 'random'."
-        )
-
-
-def _check_reading(counts: Any, layers: LayerMap, chain: Chain) -> None:
-    """Where tokens are chosen by attention, a layer with attention must have run; counts [B, 1 + L], all tokens first."""
-    for layer in range(first_readable(layers)):
-        scorer = chain.scorer_at(layer)
-        if scorer is not None and scorer.needs_attention and (counts[:, layer + 1] < counts[:, layer]).any():
-            raise UnsupportedModelError(
-                f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer with "
-                f"attention is layer {first_readable(layers) - 1}. Keep all tokens up to there, or begin the chain with a "
-                "scorer that reads no attention, such as 'random'."
+        own, first = chains[number], chains[number].earliest_layer
+        if (counts[rows, :first] != visual[rows]).any():
+            kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
+            raise InvalidInputError(
+                f"The schedule prunes before layer {first}, but the scorer {own.name!r} is in charge from layer {first} on. "
+                f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
+                "before, such as 'random'."
             )
-
-
-def first_readable(layers: LayerMap) -> int:
-    """The first layer before which the attention of an earlier one can be read."""
-    return next((b for b, found in enumerate(layers.readable_before) if found is not None), len(layers) + 1)
+        falls = np.any(np.diff(counts[rows], axis=1, prepend=visual[rows]) < 0, axis=0).tolist()
+        for layer in range(readable):
+            scorer = own.scorer_at(layer)
+            if scorer is not None and scorer.needs_attention and falls[layer]:
+                raise UnsupportedModelError(
+                    f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer "
+                    f"with attention is layer {readable - 1}. Keep all tokens up to there, or begin the chain with a scorer "
+                    "that reads no attention, such as 'random'."
+                )
 
 
 def check_masking(plan: TokenPlan, layout: TokenLayout, layers: LayerMap) -> None:

@@ -98,7 +98,7 @@ class Prefix:
     def current(self) -> Pass | None:
         """The pruned pass that the model is in, if a pruner is on it."""
         engine = engine_on(self.base)
-        return None if engine is None else engine.current
+        return None if engine is None else engine.state.current
 
     def _keep_output(self, index: int) -> Callable[..., None]:
         def hook(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:

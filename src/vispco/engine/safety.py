@@ -67,16 +67,12 @@ def _distance(call: AttentionCall, output: Tensor) -> Tensor:
     given = output[:, -1].float().reshape(batch, -1)
     if given.shape[1] != row[0].numel():
         return torch.tensor(torch.inf)
-    allowed = _tolerance(call, output) * given.abs().amax().clamp(min=1e-6)
+    precisions = [part.dtype for part in (call.query, call.key, call.value, output)]
+    if torch.is_autocast_enabled(
+        call.query.device.type
+    ):  # rotary embeddings leave float32, which is then rounded all the same
+        precisions.append(torch.get_autocast_dtype(call.query.device.type))
+    tolerance = max(TOLERANCE.get(precision, LOOSE) for precision in precisions)
+    allowed = tolerance * given.abs().amax().clamp(min=1e-6)
     apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
     return apart.masked_fill(~sees, 0.0).amax() / allowed  # a padding token may see no key; its output is not used
-
-
-def _tolerance(call: AttentionCall, output: Tensor) -> float:
-    """The relative error that rounding explains: that of the coarsest precision the call went through."""
-    assert call.value is not None  # noqa: S101 - asked by the caller
-    precisions = [part.dtype for part in (call.query, call.key, call.value, output)]
-    kind = call.query.device.type
-    if torch.is_autocast_enabled(kind):  # rotary embeddings leave float32, which is then rounded all the same
-        precisions.append(torch.get_autocast_dtype(kind))
-    return max(TOLERANCE.get(precision, LOOSE) for precision in precisions)

@@ -94,14 +94,10 @@ class Chain:
             if colon and prefix.startswith(COMPENSATE):
                 return cls.of(rest).with_compensation(prefix.removeprefix(COMPENSATE))
             return cls._of_parts([_parse_part(part, given) for part in split_outside(given, "+")])
-        if isinstance(given, Mapping):
-            return cls._of_mapping(given)
         if isinstance(given, Sequence):
             return cls._of_parts([_read_part(part) for part in given])
-        raise InvalidInputError(f"{given!r} was given for a scorer. {_HOW_TO_WRITE}")
-
-    @classmethod
-    def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
+        if not isinstance(given, Mapping):
+            raise InvalidInputError(f"{given!r} was given for a scorer. {_HOW_TO_WRITE}")
         if "scorers" in given:
             chain = cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
             return chain.with_compensation(given.get("compensate", 0.0))

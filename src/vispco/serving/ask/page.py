@@ -4,6 +4,7 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from PIL import Image
@@ -16,7 +17,7 @@ from vispco.serving.ask.survivor_sheet import draw_sheet
 
 _ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (
     ("answer", lambda reply: reply.answer or "(empty)"),
-    ("visual tokens, mean over layers", lambda reply: f"{reply.mean_visual_tokens:.1f}"),
+    ("visual tokens, mean over layers", lambda reply: f"{fmean(reply.visual_tokens):.1f}"),
     ("visual tokens in the last layer", lambda reply: f"{reply.visual_tokens[-1]}"),
     ("GFLOPs of the language model (exact)", lambda reply: f"{reply.flops / 1e9:.4g}"),
     ("of unpruned", lambda reply: f"{reply.fraction:.1%}"),
