@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from vispco.cost.choice_price import ChoicePrice
-from vispco.cost.workload import Array, Workload
+from vispco.cost.workload import NONE, Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
@@ -36,16 +36,24 @@ class HostPricing:
     are read; [n, L].
     """
 
-    def __init__(self, cost: Cost, workload: Workload) -> None:
+    def __init__(self, cost: Cost, workload: Workload, same: HostPricing | None = None) -> None:
+        """same: of the same samples, whose arrays are used again."""
         self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
         self.paid: Array | None = None
         self.choices: ChoicePrice | None = None
-        self.text: Array = workload.num_text.numpy()
-        self.visual: Array = workload.num_visual.numpy()
-        shape, asked = self.visual.shape, workload.num_instruction
-        self.read: Array = np.minimum(np.broadcast_to(workload.num_read.numpy(), shape), self.visual)
-        self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
-        self.planning: Array = np.broadcast_to(workload.planning_flops.numpy(), shape)
+        self.text: Array = workload.num_text.numpy() if same is None else same.text
+        self.visual: Array = workload.num_visual.numpy() if same is None else same.visual
+        if same is None:
+            shape, asked = self.visual.shape, workload.num_instruction
+            read, planning = (
+                np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), shape)
+                for given in (workload.num_read, workload.planning_flops)
+            )
+            self.read: Array = np.minimum(read, self.visual)
+            self.planning: Array = planning
+            self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
+        else:
+            self.read, self.planning, self.asked = same.read, same.planning, same.asked
         scored = workload.scoring is not None or bool(self.planning.any())
         self.charges = bool(cost.drop_price) or (scored and bool(cost.flop_price))
         self.networks = workload.networks(cost.num_layers)

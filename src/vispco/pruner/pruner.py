@@ -132,6 +132,11 @@ class Pruner:
         """What keeps the mean of a mean budget; None where nothing does. `running_mean` is over the last 256 inputs."""
         return getattr(self.schedule, "controller", None)
 
+    def named(self) -> dict[str, Any]:
+        """The scorer and the schedule, as a result keeps them; a planner has no schedule."""
+        schedule = self.schedule.to_dict() if isinstance(self.schedule, Schedule) else None
+        return {"scorer": str(self.chain), "schedule": schedule}
+
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""
         spec = self.spec
