@@ -1,16 +1,14 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vispco.core.indexing import batch_index, take, take_tokens, token_axis, token_index
-from vispco.core.layout import TokenLayout
+from vispco.core.indexing import take, take_tokens, token_axis
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.gather import Stage, next_stage, restore
+from vispco.engine.gather import Places, Stage, next_stage, restore
 from vispco.engine.kept import cut_shared
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
 from vispco.scorers.base import Selection
@@ -45,7 +43,6 @@ class DropPass(PruningPass):
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
-        self._places = _Places(None, layout)
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
         self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
         if not (
@@ -81,12 +78,6 @@ class DropPass(PruningPass):
         """Every token back in its place, so that indices of the caller hold."""
         return hidden if self.cutter.stage is None else restore(hidden, self.cutter.stage, self.layout.length)
 
-    def to_stage(self, positions: Tensor) -> Tensor:
-        return self._places(positions)
-
-    def places_now(self) -> Callable[[Tensor], Tensor]:
-        return self._places
-
     def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:
         return self.cutter.cut(layer, arguments)
 
@@ -94,7 +85,7 @@ class DropPass(PruningPass):
         wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
         if self._slots is None:
             self._slots = self.layout.slot_index
-        stays = torch.cat([selection.keep, text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
+        stays = torch.cat([selection.keep, _text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
         here = stays.gather(1, self._slots)
         self.upcoming = next_stage(here, self.cutter.stage, max(wanted), exact=min(wanted) == max(wanted))
 
@@ -109,32 +100,13 @@ class DropPass(PruningPass):
         if any(self.choices.made[layer + 1 :]) or bias is not None:
             self._slots = self._slots.gather(1, local)
         self.cutter.enter(stage, None if bias is None else functional.pad(bias, (0, 2)).gather(1, self._slots))
-        self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
+        self.upcoming, self.places, self._columns = None, Places(stage, self.layout), None
         length = self.layout.length if before is None else before.length
         return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
 
 
-class _Places:
-    """Where original positions stand in the tensors of a stage; computed when it is first asked for."""
-
-    def __init__(self, stage: Stage | None, layout: TokenLayout) -> None:
-        self.stage, self.layout = stage, layout
-        self._inverse: Tensor | None = None
-
-    def __call__(self, positions: Tensor) -> Tensor:
-        """[B, R] -> [B, R]; the stage's length for a token that is gone."""
-        if self.stage is None:
-            return positions
-        if self._inverse is None:
-            batch, device = self.layout.batch_size, positions.device
-            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
-            places = token_index(self.stage.length, device)
-            self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
-        return self._inverse.gather(1, positions)
-
-
 @lru_cache(maxsize=64)
-def text_and_padding(batch: int, device: torch.device) -> Tensor:
+def _text_and_padding(batch: int, device: torch.device) -> Tensor:
     """That text stays and padding does not, as two more slots of each sample: uint8 [B, 2]."""
     with torch.inference_mode(mode=False):
         return torch.tensor([[1, 0]], dtype=torch.uint8, device=device).expand(batch, -1)

@@ -87,44 +87,38 @@ class Engine:
                 "leave its `with` block); two pruners on one model would both drop tokens."
             )
         try:
-            self._install()
+            masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
+            self._flash = flash and not masks  # masks are given row by row
+            if any(each.compensate for each in chains_of(self.chain)):
+                check_compensation_served(self.model, self.family, flat_masks=self._flash)
+            if self.chain.taps_attention or masks:
+                dense_for = (self.text, self.base) if masks and flash else ()
+                wants = self._wants_attention
+                self._tap = AttentionTap(self.map.modules, self._attend, wants=wants, dense_for=dense_for)
+                self._tap.install()
+            # the base may be the model itself
+            hooks = {self.model: self._on_model, self.base: self._on_base, self.text: self._on_text}
+            for module, before in hooks.items():
+                self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
+            for index, layer in enumerate(self.layers):
+                hook = LayerHook(self, self._on_layer, index)
+                self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+                if self.chain.site_at(index + 1) == "mid":
+                    self._hook_ffn(index, self.family.ffn(layer))
+            self._handles.append(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True))
+            if self.options.pixels != 1.0:
+                self._handles += interpolate_positions(self.family, self.model)
+            if self.chain.needs_vision:
+                self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
+                self._vision.install()
+            if self.options.tower is not None:
+                self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
+                self._tower.install()
+            self._detours.install()
+            self._by_thread = per_thread.install(self.base, self.family.call_attributes)
         except BaseException:
             self.detach()
             raise
-
-    def _install(self) -> None:
-        masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
-        self._flash = flash and not masks  # masks are given row by row
-        self._trusted = False
-        if any(each.compensate for each in chains_of(self.chain)):
-            check_compensation_served(self.model, self.family, flat_masks=self._flash)
-        if self.chain.taps_attention or masks:
-            dense_for = (self.text, self.base) if masks and flash else ()
-            self._tap = AttentionTap(self.map.modules, self._attend, wants=self._wants_attention, dense_for=dense_for)
-            self._tap.install()
-        hooks = {
-            self.model: self._on_model,
-            self.base: self._on_base,
-            self.text: self._on_text,
-        }  # base may be the model
-        for module, before in hooks.items():
-            self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
-        for index, layer in enumerate(self.layers):
-            hook = LayerHook(self, self._on_layer, index)
-            self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
-            if self.chain.site_at(index + 1) == "mid":
-                self._hook_ffn(index, self.family.ffn(layer))
-        self._handles.append(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True))
-        if self.options.pixels != 1.0:
-            self._handles += interpolate_positions(self.family, self.model)
-        if self.chain.needs_vision:
-            self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
-            self._vision.install()
-        if self.options.tower is not None:
-            self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
-            self._tower.install()
-        self._detours.install()
-        self._by_thread = per_thread.install(self.base, self.family.call_attributes)
 
     def detach(self) -> None:
         for handle in self._handles:

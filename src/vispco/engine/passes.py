@@ -20,7 +20,7 @@ from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.choices import Choices
 from vispco.engine.compensation import Compensation
-from vispco.engine.gather import merge, spread
+from vispco.engine.gather import Places, merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
@@ -75,7 +75,7 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class _Entry:
     """A layer that is about to be entered: hidden [B, M, D] and its keyword arguments, before the choice takes effect."""
 
     layer: int
@@ -120,12 +120,13 @@ class PruningPass(Pass):
         self.choices = prefill.choices
         self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
         self.most_live = max(layout.num_visual, default=0)
+        self.places = Places(None, layout)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
-        self.call_places: Callable[[Tensor], Tensor] = self.to_stage
+        self.call_places = self.places
         self.call_live = self.live
-        self.entry: Entry | None = None  # the layer that is about to be entered
+        self.entry: _Entry | None = None  # the layer that is about to be entered
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
@@ -157,14 +158,14 @@ class PruningPass(Pass):
         return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
 
     def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
-        self.call, self.call_places, self.call_live = call, self.places_now(), self.live
+        self.call, self.call_places, self.call_live = call, self.places, self.live
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
             self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
             self.decided = 0
         if self.chooses_before(layer) and self.decided < layer:
-            self.entry = Entry(layer, hidden, arguments)
+            self.entry = _Entry(layer, hidden, arguments)
             self.decide(layer, hidden)
             self.entry = None
         if self.decided == layer:
@@ -270,12 +271,12 @@ class PruningPass(Pass):
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
         if self._columns is None:
-            self._columns = self.slot_positions().clamp(max=hidden.shape[-2] - 1)
+            self._columns = self.places(self.layout.visual_index).clamp(max=hidden.shape[-2] - 1)
         return self._states_at(hidden, self._columns)
 
     def _text_states(self, hidden: Tensor) -> Tensor:
         """The states of the instruction tokens: [B, M, D] -> [B, R, D]."""
-        places = self.to_stage(self.layout.instruction_index.clamp(max=self.layout.length - 1))
+        places = self.places(self.layout.instruction_index.clamp(max=self.layout.length - 1))
         return self._states_at(hidden, places.clamp(max=hidden.shape[-2] - 1))
 
     def _states_at(self, hidden: Tensor, places: Tensor) -> Tensor:
@@ -293,18 +294,6 @@ class PruningPass(Pass):
         slots = token_index(width, self.live.device).expand_as(self.live)
         return slots.masked_fill(~self.live, width).sort(-1).values[:, : self.most_live]
 
-    def to_stage(self, positions: Tensor) -> Tensor:
-        """Original positions [B, R] -> places in the tensors that layers process now."""
-        return positions
-
-    def places_now(self) -> Callable[[Tensor], Tensor]:
-        """`to_stage` as it is now, whatever is dropped later."""
-        return self.to_stage
-
-    def slot_positions(self) -> Tensor:
-        """Where each visual slot stands in the tensors that layers process now; [B, V]."""
-        return self.to_stage(self.layout.visual_index)
-
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
         """Keys that are hidden while these visual slots are live: bool [B, K], or None."""
         return None
@@ -316,7 +305,7 @@ class PruningPass(Pass):
         asked, self.merge = self.merge, None
         sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
         weight = sizes if asked.weight is None else asked.weight.float()
-        place = self.slot_positions().clamp(max=hidden.shape[1])
+        place = self.places(self.layout.visual_index).clamp(max=hidden.shape[1])
         target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
         nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
         nothing = torch.zeros(hidden.shape[:2], device=place.device)

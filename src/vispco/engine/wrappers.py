@@ -39,7 +39,15 @@ class Detours:
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
-        for wrapper in _compiled_wrappers(self._given()):  # compiled code does not see hooks that came after it
+        # Compiled code does not see hooks that came after it, and a model does not know its compiled wrappers.
+        frames, given = _compiled_frames(), self._given()
+        if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
+            found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
+            _WRAPPERS[:] = [(frames, found)]
+        known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
+        if type(given).__name__ == "OptimizedModule" and given not in known:
+            known.append(given)
+        for wrapper in known:
             if unwrap(wrapper) is self.model:
                 self._shadow(wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
         for module in self.model.modules():
@@ -54,12 +62,12 @@ class Detours:
         self._shadow(self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
         if hasattr(self.model, "generate"):
             self._watch(self.model.generate)
-        forget_compiled()
+        _forget_compiled()
 
     def remove(self) -> None:
         """Safe in any state."""
         if self._undo:
-            forget_compiled()
+            _forget_compiled()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -96,23 +104,13 @@ _WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []
 """The compiled wrappers that were found last, and the number of frames that had been compiled by then."""
 
 
-def _compiled_wrappers(given: Any) -> list[Any]:
-    """Compiled wrappers that have executed. A model does not know its wrappers; `given` may be one."""
-    frames = _compiled_frames()
-    if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
-        found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
-        _WRAPPERS[:] = [(frames, found)]
-    known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
-    return known if type(given).__name__ != "OptimizedModule" or given in known else [*known, given]
-
-
 def _compiled_frames() -> int:
     """The number of frames that torch.compile has compiled so far."""
     utils = sys.modules.get("torch._dynamo.utils")
     return 0 if utils is None else int(utils.counters["frames"]["total"])
 
 
-def forget_compiled() -> None:
+def _forget_compiled() -> None:
     """Discard compiled code: it does not check for hooks that were added or removed after it was made."""
     if _compiled_frames():
         sys.modules["torch._dynamo"].reset()

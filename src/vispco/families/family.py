@@ -16,8 +16,6 @@ from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
 ImageSizes = tuple[tuple[int, int, int], ...]
 _ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
-_ATTENTION_KINDS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
-"""Kinds of layers in transformers' configs whose tokens meet in attention alone."""
 _INNER_NAMES = ("model", "decoder", "transformer")
 """Modules in which wrappers of a language model keep it."""
 MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hybrid_sliding")

@@ -35,7 +35,7 @@ _NUDGE, _STEEPEST = (
 )  # of the controller: change of the thresholds' logits for a share that is off by 1; the largest
 
 
-class ThresholdNetwork(LearnedNetwork):
+class _ThresholdNetwork(LearnedNetwork):
     """Mean scores [B, 3] of a layer -> two thresholds in (0, 1), [B, 2]. The controller's shift is a buffer of it."""
 
     shift: Tensor
@@ -62,7 +62,7 @@ class ATPLLaVA(LearnedScorer):
 
     name = "atp-llava"
     decides_count = True
-    network_class = ThresholdNetwork
+    network_class = _ThresholdNetwork
     target_meaning = "the mean share of visual tokens that its modules keep"
     default_target = 0.25
 

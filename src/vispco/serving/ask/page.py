@@ -9,11 +9,11 @@ from typing import Any
 
 from PIL import Image
 
-from vispco.core.runs.files import write_text
+from vispco.core.runs.files import replacing, write_text
 from vispco.evaluation.survivors import as_seen, data_uri
 from vispco.serving.ask.comparison import AnswerComparison, Reply
 from vispco.serving.ask.picture_question import PictureQuestion
-from vispco.serving.ask.survivor_sheet import draw_sheet
+from vispco.serving.ask.survivor_sheet import sheet
 
 _ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (
     ("answer", lambda reply: reply.answer or "(empty)"),
@@ -79,7 +79,9 @@ def write_survivors(
     files: dict[str, str] = {}
     if found.depth is not None:
         lines = (found.question, f"unpruned: {found.unpruned.answer}", f"{title}: {found.pruned.answer}")
-        files["picture"] = str(draw_sheet(picture, found.depth, found.layers, lines, target))
+        with replacing(target) as temporary:
+            sheet(picture, found.depth, found.layers, lines).save(temporary, "PNG")
+        files["picture"] = str(target)
     if page:
         files["page"] = str(write_text(target.with_suffix(".html"), _html_page(found, picture)))
     return files
