@@ -153,9 +153,8 @@ class HostPricing:
             text = self.text[:, None]
             lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
             counts = np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
-        elif (
-            fill
-        ):  # as many as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back
+        elif fill:
+            # as many as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back
             before = counts - 1
             while (counts != before).any():
                 before, counts = counts, self.paying(self.falls(counts)).fill(counts, budget, ALL)
@@ -201,9 +200,8 @@ class HostPricing:
         layers = np.arange(counts.shape[1])
         falls = np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0  # [n, L]
         for layer in np.flatnonzero(falls.any(axis=0))[::-1].tolist():
-            begin = np.where(falls & (layers < layer), layers, -1).max(
-                axis=1
-            )  # of the plateau before; -1 if it is whole
+            # of the plateau before; -1 if it is whole
+            begin = np.where(falls & (layers < layer), layers, -1).max(axis=1)
             behind = np.where(falls & (layers > layer), layers, len(layers)).min(axis=1)
             this = (layers >= layer) & (layers < behind[:, None])
             before = counts[:, layer - 1]

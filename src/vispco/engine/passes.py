@@ -244,9 +244,8 @@ class PruningPass(Pass):
         live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
         if read is not None:  # the scorer chooses among the others
             live, counts = live & ~read, counts - read.sum(-1)
-        groups = (
-            self.plan.groups
-        )  # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
+        # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
+        groups = self.plan.groups
         if groups is not None:
             before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
             falls = [row[layer] < number for row, number in zip(self.rows, before, strict=True)]

@@ -18,9 +18,8 @@ def unwrap(model: Any) -> Any:
     """The transformers model inside of `torch.compile`, PEFT, DataParallel and their like."""
     while isinstance(model, nn.Module):
         parts = model._modules  # noqa: SLF001 - wrappers forward every other attribute to what is inside
-        inner = parts.get("_orig_mod") or parts.get(
-            "module"
-        )  # torch.compile; DataParallel, DistributedDataParallel, FSDP
+        # torch.compile; DataParallel, DistributedDataParallel, FSDP
+        inner = parts.get("_orig_mod") or parts.get("module")
         if inner is None or len(parts) > 1:
             peft = getattr(type(model), "get_base_model", None)
             inner = peft(model) if callable(peft) else None

@@ -20,15 +20,8 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES = 1 << 20
 # change how fast, where, or how much is reported, not what is found
-FILES_ONLY = (
-    "files",
-    "encoding",
-    "max_side",
-    "protocol",
-    "metrics",
-    "min_pixels",
-    "max_pixels",
-)  # no synthetic task has them
+# no synthetic task has them
+FILES_ONLY = ("files", "encoding", "max_side", "protocol", "metrics", "min_pixels", "max_pixels")
 SPEED_ONLY = ("batch_size", "share", "details", "model")
 
 

@@ -49,9 +49,8 @@ class ModelFingerprint:
             if name not in _NOT_SIZES
         }
         digest = blake2b(digest_size=16)
-        named = {
-            name.replace("_orig_mod.", ""): tensor for name, tensor in model.named_parameters()
-        }  # of compiled parts
+        # of compiled parts
+        named = {name.replace("_orig_mod.", ""): tensor for name, tensor in model.named_parameters()}
         for name in sorted(named):
             tensor = named[name].detach()
             digest.update(f"{name}:{tuple(tensor.shape)};".encode())

@@ -67,9 +67,8 @@ class Pruner:
         self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self.pixels, self.prepared = check_pixels(pixels), False
-        self.tower: tuple[float, ...] | None = getattr(
-            schedule, "tower", None
-        )  # see `Schedule.tower`; a planner may have one
+        # see `Schedule.tower`; a planner may have one
+        self.tower: tuple[float, ...] | None = getattr(schedule, "tower", None)
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for

@@ -29,10 +29,8 @@ _BEHIND, _OF = (4, 14, 24), 32
 _STRIDES = (2, 3, 4)
 _SHARPNESS = 10.0
 _DEPTH_WEIGHT, _TARGET_WEIGHT = 0.05, 0.2
-_NUDGE, _STEEPEST = (
-    1.0,
-    0.25,
-)  # of the controller: change of the thresholds' logits for a share that is off by 1; the largest
+# of the controller: change of the thresholds' logits for a share that is off by 1; the largest
+_NUDGE, _STEEPEST = (1.0, 0.25)
 
 
 class _ThresholdNetwork(LearnedNetwork):

@@ -71,9 +71,8 @@ class MADTP(LearnedScorer):
         with torch.no_grad():
             attention = context.attention("last"), context.attention("visual", heads="max")
         parts = [part.masked_fill(~live, 0.0) for part in (*attention, found)]
-        importance = torch.stack([part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]).mean(
-            0
-        )  # of sum 1
+        # of sum 1
+        importance = torch.stack([part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]).mean(0)
         heat = self.network.log_temperature.exp().to(similar.device)
         weights = (similar / heat).masked_fill(~live[..., None], lowest).softmax(1)
         threshold = (weights * importance[..., None]).sum(1).amin(-1, keepdim=True)  # the least of the entries' means
