@@ -6,6 +6,7 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 """
 
 import inspect
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,17 +28,16 @@ from vispco.engine.attention import (
 from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
-from vispco.engine.choices import Choices
 from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual, read_positions
-from vispco.engine.hooks import Hook, LayerHook, engine_on
+from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.model_checks import check_model
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
-from vispco.engine.plan import Planner, TokenPlan, check_masking, check_plan
+from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
@@ -101,7 +101,7 @@ class Engine:
             for module, before in hooks.items():
                 self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
             for index, layer in enumerate(self.layers):
-                hook = LayerHook(self, self._on_layer, index)
+                hook = Hook(self, partial(self._on_layer, index))
                 self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
                 if self.chain.site_at(index + 1) == "mid":
                     self._hook_ffn(index, self.family.ffn(layer))
@@ -296,8 +296,10 @@ class Engine:
             dropping = DropPass(prefill, flat_masks=self._flash)
             state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
 
-    def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_layer(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
+        if index < state.untouched:
+            return None
         if state.current is None:
             if index or (state.layout is None and state.expected is None):
                 return None

@@ -18,12 +18,11 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import take, token_index
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
-from vispco.engine.choices import Choices
 from vispco.engine.compensation import Compensation
 from vispco.engine.gather import Places, merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import Choices, TokenPlan
 from vispco.engine.reading import AttentionReader
 from vispco.scorers.base import Merge, Scorer, Selection
 from vispco.scorers.chain import Chain
