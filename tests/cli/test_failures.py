@@ -174,7 +174,7 @@ def test_kinds_of_names_have_their_plurals():
 
 
 def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
-    monkeypatch.setattr("vispco.models.shipped.card", lambda _: 1 / 0)
+    monkeypatch.setattr("vispco.models.shipped.names", lambda: 1 / 0)
     done = invoke("zoo", "list")
     assert_refused(done, "ZeroDivisionError: division by zero")
     assert "--debug" in done.err
@@ -182,7 +182,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(invoke, monkeypatch):
 
 def test_a_traceback_is_there_for_those_who_ask(invoke, monkeypatch):
     monkeypatch.setenv("VISPCO_DEBUG", "1")
-    monkeypatch.setattr("vispco.models.shipped.card", lambda _: 1 / 0)
+    monkeypatch.setattr("vispco.models.shipped.names", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         invoke("zoo", "list")
 

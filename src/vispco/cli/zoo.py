@@ -25,9 +25,9 @@ def list_models(*, as_json: AsJson = False) -> None:
 
         vispco zoo list
     """
-    from vispco.models import shipped  # noqa: PLC0415
+    from vispco.models import shipped, smol  # noqa: PLC0415
 
-    cards = {name: shipped.card(name) for name in shipped.LOADABLE}
+    cards = {name: shipped.card(name) for name in (*shipped.names(), smol.NAME)}
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
     rows = [(name, *cells) for name, (_, cells) in cards.items()]
     shown = None if as_json else fitted_table(columns, rows, left=("model", "class"))
