@@ -306,6 +306,9 @@ NAMES: dict[str, dict[str, str]] = {
         "hypervolume_vs_llm_only": "area under the frontier from 20 to 100 %, to pruning in the language model alone",
         "vs_downsampling": "accuracy to that of smaller pictures, the least of three budgets",
         "budget_violations": "prefills above their budget, counted by torch with the tower inside",
+        "ttft_speedup.40p": "speed-up to the first token at 40 % over what FLOPs imply, random weights of the size of {}",
+        "ttft_vs_llm_only": "times as fast as with that few tokens from layer 0 on and the tower whole, {}",
+        "selection_share": "share of that prefill that the choices take, {}",
     },
     "zoo": {
         "accuracy": "accuracy, unpruned",

@@ -48,7 +48,7 @@ from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.search_spec import SearchSpec
 
-FRESH_SEED = 254353672  # drawn once, when the settings were final
+FRESH_SEED = 546285330  # drawn once, when the settings were final
 MODELS = ("tiny-qwen", "tiny-llava", "tiny-gemma")
 MEANS = ("mean:0.18,max:0.5", "mean:0.25,max:0.5")
 COMPENSATED = (0.2, 0.25, 0.3, 0.35, 0.5)
@@ -134,7 +134,7 @@ def grid_cost(run: SearchRun) -> float:
     """FLOPs of the single-layer grid on all calibration samples: every layer but the first, at evenly spaced ratios."""
     cost, total = run.objective.cost, 0.0
     ratios = torch.arange(1, RATIOS + 1, dtype=torch.float64) / RATIOS
-    first = run.batches[0]
+    first = run.batches.rows(range(128))  # type: ignore[attr-defined]  # a window of pictures of all sizes
     size = Workload(first.num_text + first.num_answer, first.num_visual)
     for layer in range(1, cost.num_layers):
         curve = torch.ones(RATIOS, cost.num_layers, dtype=torch.float64)

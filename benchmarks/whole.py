@@ -1,10 +1,11 @@
 """Budgets of the whole prefill, vision tower inside: accuracy, against pruning in the language model alone and smaller pictures.
 
 python benchmarks/whole.py [--models tiny-qwen ...] [--limit 64] [--seed 2026]
+python benchmarks/whole.py --sizes [Gemma3-4B ...] [--rounds 3]
 
 Settings of pictures (cuts inside the tower, and pixels) and configurations of the language model are searched on calibration
 items; everything is then judged once on test items of a seed that the search never saw. Models that are not named keep what
-results/whole.json has of them.
+results/whole.json has of them. --sizes: times on towers and layers of real sizes instead, see `whole_sizes.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import warnings
 from typing import Any
 
+import whole_sizes
 from figures import RESULTS, Figure, write
 
 MODELS = ("tiny-llava", "tiny-gemma", "tiny-qwen3", "tiny-qwen")
@@ -163,8 +165,9 @@ def area(points: list[tuple[float, float]]) -> float:
 
 
 def figures_of(details: dict[str, Any]) -> dict[str, Figure]:
+    models = {name: each for name, each in details.items() if name != "sizes"}
     found: dict[str, Figure] = {}
-    for name, model in details.items():
+    for name, model in models.items():
         rows = model["rows"]
         for budget, bar in ((50, 0.89), (40, 0.85), (30, None)):
             hard, mean = rows[f"0.{budget // 10}p"], rows.get(f"mean:0.{budget // 10}p,max:1p")
@@ -194,9 +197,9 @@ def figures_of(details: dict[str, Any]) -> dict[str, Figure]:
         ]
         if ratios:
             found[f"vs_downsampling.{name}"] = Figure(min(ratios), "higher", 1.0, "ratio")
-    over = sum(model["violations"]["over"] for model in details.values())
+    over = sum(model["violations"]["over"] for model in models.values())
     found["budget_violations"] = Figure(over, "lower", 0, "prefills")
-    return found
+    return found | whole_sizes.figures_of(details.get("sizes", {}))
 
 
 def main() -> None:
@@ -204,13 +207,20 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--limit", type=int, default=64, help="test items of each of the eight tasks")
     parser.add_argument("--seed", type=int, default=2026, help="of the test items")
+    parser.add_argument("--sizes", nargs="*", metavar="SIZE", help=f"of {', '.join(whole_sizes.SIZES)}; none: both")
+    parser.add_argument("--rounds", type=int, default=3, help="of the prefills of a size")
     given = parser.parse_args()
     path = RESULTS / "whole.json"
-    for name in given.models or (None,):  # without a model, the figures are made anew
-        found = {} if name is None else measure(name, given.limit, given.seed)
+    sizes = None if given.sizes is None else given.sizes or list(whole_sizes.SIZES)
+    for name in sizes or given.models or (None,):  # without a model, the figures are made anew
+        found: dict[str, Any] = {}
+        if sizes:
+            found = whole_sizes.measure(name, given.rounds)
+        elif name is not None:
+            found = {**measure(name, given.limit, given.seed), "seed": given.seed, "items": 8 * given.limit}
         details = json.loads(path.read_text("utf-8"))["details"] if path.exists() else {}
-        if name is not None:
-            details[name] = {**found, "seed": given.seed, "items": 8 * given.limit}
+        if found:
+            (details.setdefault("sizes", {}) if sizes else details)[name] = found
         write("whole", figures_of(details), details, given.seed)
 
 

@@ -70,6 +70,20 @@ def test_a_greedy_choice_before_the_language_model_is_a_few_operations(scorer):
         assert (found.waits - unpruned().waits).total() == 1
 
 
+@pytest.mark.parametrize("scorer", ["divprune", "vispruner", "aim-merge"])
+def test_a_cut_of_the_tower_waits_once(scorer):
+    """For which cells are left, pictures of all sizes together; and one prompt waits once for the sizes of its pictures."""
+    model, inputs, layers = loaded("tiny-qwen")
+    blocks = family_of(model).tower_shape(model).num_blocks
+    waits = []
+    for stages in ({1: 0.7}, {1: 0.7, 3: 0.5}):
+        pruner = Pruner(f"{scorer}@tower.1+divprune", Schedule.full(layers).with_tower(stages, blocks))
+        with all_on_devices():
+            waits.append((overhead.prefill(model, inputs, pruner).waits - unpruned().waits).total())
+    assert waits[1] - waits[0] == 1
+    assert waits[0] <= 3
+
+
 @pytest.mark.parametrize("scorer", ["divprune", "cdpruner"])
 def test_a_device_chooses_hundreds_of_tokens_in_a_few_operations(scorer):
     found = overhead.selecting(scorer, 1296, 400)

@@ -15,6 +15,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Exact
 from vispco.cost.dimensions import Dimensions
 from vispco.families import family_of
+from vispco.scorers import Chain
 from vispco.scorers.base import SCORERS, Scorer, Selection, get
 
 L = tiny.LAYERS
@@ -247,14 +248,19 @@ def test_flops_of_a_cut_tower_are_exact_to_the_digit(name, which, prompt):
     assert counted == spent
 
 
-INSIDE = [*(name for name in SCORERS if get(name).serves_tower), "aim-merge(by_size=true)"]
+INSIDE = [
+    *(name for name in SCORERS if get(name).serves_tower),
+    "aim-merge(by_size=true)",
+    "aim-merge(by_size=true,by_keys=true)",
+]
 
 
 @pytest.mark.parametrize("scorer", INSIDE)
 @pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl", "llava", "gemma3", "internvl", "idefics3"])
 def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
     model, chain = deep(name), f"{scorer}@tower.1+fastv"
-    schedule = Schedule.single(2, 0.3, L).with_tower({1: 0.8, 2: 0.5}, DEPTH)
+    stages, rebuilt = {1: 0.8, 2: 0.5}, Chain.of(chain).rebuilds
+    schedule = Schedule.single(2, 0.3, L).with_tower(stages, DEPTH, rebuilt=rebuilt)
     cost = Exact(Dimensions.from_config(model.config))
     one, found = Pruner(chain, schedule), []
     with one(model):
@@ -267,9 +273,9 @@ def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
         torch.testing.assert_close(last_logits(model, given), found[-1], atol=3e-5, rtol=1e-4)
 
 
-def naive_merge(states, sizes, count):
+def naive_merge(states, sizes, count, metric):
     """ToMe on one picture, token by token: even ones into the most similar odd one, the best pairs first; states [n, D]."""
-    unit = torch.nn.functional.normalize(states, dim=-1)
+    unit = torch.nn.functional.normalize(metric, dim=-1)
     pairs = []
     for even in range(0, len(states), 2):
         odd = max(range(1, len(states), 2), key=lambda n: float(unit[even] @ unit[n]))
@@ -283,19 +289,23 @@ def naive_merge(states, sizes, count):
     return torch.stack(merged), [sum(sizes[n] for n in row) for row in rows]
 
 
-def test_merging_before_each_block_is_tome_with_sizes_in_attention():
+@pytest.mark.parametrize("by_keys", [False, True], ids=["states", "keys"])
+def test_merging_before_each_block_is_tome_with_sizes_in_attention(by_keys):
     model, given = deep("llava"), tiny.inputs("llava", [ONE])
     counts = {1: 13, 2: 9}
     schedule = Schedule.full(L).with_tower({block: count / 16 for block, count in counts.items()}, DEPTH)
-    with Pruner("aim-merge(by_size=true)@tower.1+fastv", schedule)(model), torch.no_grad():
+    chain = f"aim-merge(by_size=true,by_keys={str(by_keys).lower()})@tower.1+fastv"
+    with Pruner(chain, schedule)(model), torch.no_grad():
         found = pooled(model, given, "llava")
-    tower, sizes = model.model.vision_tower, [1.0] * 16
+    tower, sizes, keys = model.model.vision_tower, [1.0] * 16, torch.empty(0)
     with torch.no_grad():
         hidden = tower.pre_layrnorm(tower.embeddings(given["pixel_values"]))
         for block, layer in enumerate(tower.encoder.layers[:3]):
             if block in counts:
-                merged, sizes = naive_merge(hidden[0, 1:], sizes, counts[block])
+                metric = keys[0, 1:].unflatten(-1, (2, -1)).mean(1) if by_keys else hidden[0, 1:]  # over two heads
+                merged, sizes = naive_merge(hidden[0, 1:], sizes, counts[block], metric)
                 hidden = torch.cat([hidden[:, :1], merged[None]], dim=1)
+            keys = layer.self_attn.k_proj(layer.layer_norm1(hidden))
             bias = torch.tensor([1.0, *sizes]).log()[None, None, None]
             hidden = layer(hidden, bias)
         expected = model.model.multi_modal_projector(hidden[0, 1:])

@@ -108,6 +108,20 @@ def uniform(pictures, count):
     return [place for _, place in sorted(wanted)[:count]]
 
 
+def pixelprune(states, where, count):
+    """Tokens that repeat what is left of them or above leave first; the others as divprune does. where: (picture, row, column)."""
+    at = dict(zip(where, states, strict=True))
+    fresh = []
+    for place, (picture, row, column) in enumerate(where):
+        left, above, corner = (at.get((picture, row - r, column - c)) for r, c in ((0, 1), (1, 0), (1, 1)))
+        by_above = left is None or (None not in (above, corner) and corner == left and corner != above)
+        if states[place] != (above if by_above else left):
+            fresh.append(place)
+    kept = [fresh[i] for i in divprune([states[i] for i in fresh], min(count, len(fresh)))]
+    rest = [place for place in range(len(states)) if place not in fresh]
+    return kept + rest[: count - len(kept)]
+
+
 def lrcp(states, count, rank):
     """The residual of the singular value decomposition, squared; equal to five digits of the longest token is equal."""
     if not states:

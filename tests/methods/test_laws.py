@@ -232,7 +232,10 @@ def test_a_scorer_that_serves_the_vision_tower_is_charged_there_to_the_digit(met
     behind = "divprune" if scorer.merges or Chain.of(method).needs_vision else method
     clip = picture(3, 4, frames=3) if family.startswith("qwen") and not scorer.merges else picture()
     model, x = deep(family), inputs(family, [(words(2, 1), clip, words(5, 2))])
-    schedule = Schedule.stages({0: 0.4, 2: 0.2}, LAYERS).with_tower({1: 0.8, 2: 0.6}, DEPTH)
+    behind, first = (behind, 0) if scorers.get(behind).earliest_layer == 0 else (f"{behind}@1", 1)
+    schedule = Schedule.stages({first: 0.4, 2: 0.2}, LAYERS).with_tower(
+        {1: 0.8, 2: 0.6}, DEPTH, rebuilt=scorer.rebuilds
+    )
     pruner = Pruner(f"{method}@tower.1+{behind}", schedule)
     with pruner(model):
         found = whole_flops(model, x)

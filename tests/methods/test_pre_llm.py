@@ -90,6 +90,7 @@ def seen_in(name, sample):
 
 NAIVE = {
     "divprune": lambda seen, k: naive.divprune(seen.states, k),
+    "pixelprune": lambda seen, k: naive.pixelprune(seen.states, seen.where, k),
     "cdpruner": lambda seen, k: naive.cdpruner(seen.states, seen.text, k),
     "cdpruner(variant=openvino,relevance_weight=0.3)": lambda s, k: naive.cdpruner_openvino(s.states, s.text, k, 0.3),
     "uniform": lambda seen, k: naive.uniform(seen.pictures(), k),

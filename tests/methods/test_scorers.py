@@ -25,6 +25,7 @@ TABLE = [
     ("madtp", {"weights": "tiny-qwen"}, True, True, "entry", 101),
     ("v2drop", {}, False, True, "entry", 0),
     ("sparsevlm", {"recycle": False, "rank": 9.0, "bias": 6.0, "layers": [3]}, True, False, "entry", 20),
+    ("ipcv", {}, False, True, "entry", 0),
     ("vtw", {}, False, False, "entry", 0),
     ("pyramiddrop", {}, False, False, "entry", 1),
     ("vscan-inside", {}, False, False, "entry", 1),
@@ -42,6 +43,7 @@ TABLE = [
     ("evs", {"first": 0.25}, False, False, "entry", 0),
     ("vidcom2", {}, False, False, "entry", 0),
     ("divprune", {}, False, False, "entry", 0),
+    ("pixelprune", {"tolerance": 0.01}, False, False, "entry", 0),
     ("visionzip", {"contextual": 0.2, "merge": False}, False, False, "entry", 0),
     ("prumerge", {"adaptive": True, "merge": False}, False, False, "entry", 0),
     ("vispruner", {"important_ratio": 0.4}, False, False, "entry", 0),
@@ -50,6 +52,7 @@ TABLE = [
     ("vscan", {"merge": False, "block": 0.5}, False, False, "entry", 0),
     ("vscan", {"merge": True, "block": 7}, False, True, "entry", 0),
     ("aim-merge", {}, False, True, "entry", 0),
+    ("aim-merge", {"by_size": True, "by_keys": True}, False, True, "entry", 0),
     ("cdpruner", {"variant": "openvino", "relevance_weight": 0.3, "split": True}, False, False, "entry", 0),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -19,7 +20,9 @@ from vispco.evaluation.candidate import CandidateRun
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.pruner.mean_controller import MOST_DEBT, WINDOW, MeanController, MultiplierLadder
 from vispco.pruner.observation import join_observations, observe
+from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.pruner.whole_planner import WholePlanner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 from vispco.search.joint.space import joint_kernel
@@ -112,6 +115,58 @@ def test_it_holds_on_traffic_of_any_runs(folder, runs, batch_size):
     assert controller.running_mean == pytest.approx(spent[-WINDOW:].mean())
     if len(spent) >= WINDOW:
         assert np.abs(running_means(spent) / MEAN - 1).max() <= 0.05
+
+
+TOWERS = (4.0, 2.0, 1.0, 0.5)  # FLOPs of a kind's tower, of its language model
+
+
+def whole_spend(planner, kinds):
+    """What a stream of inputs whose towers differ spends of the whole prefill, input by input."""
+    found = []
+    for number, kind in enumerate(kinds):
+        layout, states = inputs([kind], 100 + number)
+        full = int(planner.cost.full(workload_under(planner.chain, planner.cost.dimensions, *sizes_of(layout))))
+        layout = replace(layout, tower=lambda _, kind=kind, full=full: np.array([round(TOWERS[kind] * full)]))
+        plan = planner(layout, states)
+        load = workload_under(
+            planner.chain, planner.cost.dimensions, *sizes_of(layout), planning_flops=torch.tensor(plan.planning_flops)
+        )
+        spent = float(planner.cost.bill(plan.counts, load)) / full
+        found.append((TOWERS[kind] + spent) / (TOWERS[kind] + 1))
+    return np.array(found)
+
+
+def sizes_of(layout):
+    return (torch.from_numpy(column.copy()) for column in layout.prompt_sizes.T)
+
+
+def whole_planner(folder, shares, mean, *, controlled):
+    """A planner of the whole prefill with whole towers, for the same samples."""
+    controller = MeanController(mean) if controlled else None
+    predictor = JointPredictor.from_pretrained(folder / "predictor")
+    return WholePlanner(predictor, f"mean:{mean}p,max:0.95p", PictureSetting(), shares, controller)
+
+
+SHARES = [(tower / (tower + 1), 1 / (tower + 1)) for tower in (TOWERS[number % KINDS] for number in range(64))]
+
+
+@pytest.mark.parametrize("stream", ["hard", "mixed", "from one end to the other"])
+def test_the_mean_of_the_whole_prefill_is_kept_too(folder, stream):
+    kinds = STREAMS[stream]
+    mean = 0.6 if stream == "hard" else 0.75  # a tower alone may be above it
+    spent = whole_spend(whole_planner(folder, SHARES, mean, controlled=True), kinds)
+    after = spent[len(kinds) // 2 :] if stream == "from one end to the other" else spent
+    assert abs(after[-WINDOW:].mean() / mean - 1) <= 0.05
+
+
+def test_calibration_samples_count_by_their_share_of_the_whole_prefill(folder):
+    """The inputs that need most tokens have the smallest towers: with mean shares they would spend too much."""
+    kinds, mean = [number % KINDS for number in range(256)], 0.7
+    means = [tuple(np.array(SHARES).mean(axis=0))]
+    own, by_mean = (
+        whole_spend(whole_planner(folder, each, mean, controlled=False), kinds).mean() for each in (SHARES, means)
+    )
+    assert abs(own / mean - 1) < 0.01 < abs(by_mean / mean - 1)
 
 
 def test_without_it_the_mean_drifts_and_a_plan_depends_on_its_input_alone(folder):

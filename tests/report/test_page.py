@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 
 from report import browser
 from vispco.report import build, write
+from vispco.report.payload import ChainRow
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=browser.missing() or "")
 SEARCH_RUN = Path(__file__).parents[1] / "pruner" / "search_runs" / "predictor"
@@ -93,6 +95,27 @@ def test_the_slider_moves_every_number_to_the_payload_s(desktop, payload):
         assert desktop.execute_script("return document.querySelector('#frontier .ring-text').textContent") == percent(
             point.accuracy
         )
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(1280, 5), (400, 5), (1280, 0)])
+def test_who_chooses_stands_under_the_columns_of_the_curve(driver, payload, tmp_path, width, blocks):
+    def with_chains(point):
+        chain = ChainRow(
+            "divprune@tower.1+fastv", 1.0, ("fastv",) * len(point.retention), ("", *["divprune"] * 4)[:blocks]
+        )
+        return replace(point, chains=(chain,), tower=(1.0, *[0.9] * 4)[:blocks])
+
+    runs = tuple(replace(run, points=tuple(map(with_chains, run.points))) for run in payload.runs)
+    browser.show(driver, write(replace(payload, runs=runs), tmp_path / "report.html"), width)
+    wait(driver, "return document.querySelectorAll('.chain-cell').length > 0")
+    slide(driver, "budget", 8)
+    middles = "(each) => { const box = each.getBoundingClientRect(); return (box.left + box.right) / 2; }"
+    cells, bars = (
+        driver.execute_script(f"return [...document.querySelectorAll('{name}')].map({middles})")
+        for name in (".chain-cell", "#schedule .column .bar")
+    )
+    assert len(cells) == len(bars) == blocks + len(payload.runs[0].points[0].retention)
+    assert cells == pytest.approx(bars, abs=1.0)
 
 
 def test_a_budget_that_nothing_meets_says_so(desktop, payload):

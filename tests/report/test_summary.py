@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from vispco.core.schedule import Schedule
 from vispco.report import build
+from vispco.report.summary import chain_rows
 
 
 @pytest.fixture
@@ -52,3 +54,18 @@ def test_without_pictures_no_answer_is_claimed(copy):
     summary = build([copy]).summary
     assert summary.example is None
     assert "answer" not in summary.headline
+
+
+def test_chains_say_who_chose_before_each_block_and_layer():
+    schedule = Schedule((0.5, 0.5, 0.2), (1.0, 0.7, 0.5))
+    stages = [{"layer": 0, "scorer": "divprune"}, {"layer": 1, "scorer": "fastv"}]
+    found = {
+        "chain": "uniform@tower.1+divprune+fastv",
+        "share": 1.0,
+        "stages": stages,
+        "retention": [0.5, 0.5, 0.2],
+    }
+    row = chain_rows([found], schedule)[0]
+    assert row.tower == ("", "uniform", "uniform")
+    assert row.scorers == ("", "", "fastv")  # nothing leaves before layer 0 that the tower has not taken
+    assert chain_rows([found], Schedule((0.5, 0.5, 0.2)))[0].scorers == ("divprune", "", "fastv")

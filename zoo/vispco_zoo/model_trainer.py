@@ -130,6 +130,8 @@ class ModelTrainer:
         if part is not None and plan.round_begins(progress.step):
             scale_branches(self.model, part.scaled_layers, part.branch_scale)
         batch = self.batch(progress.step)
+        if progress.step >= plan.warmup and plan.connector:
+            self.model.model.vision_model.requires_grad_(requires_grad=False)
         tower_rate = plan.answers_tower_rate(progress.step)
         frozen = progress.step >= plan.warmup and plan.tower == 0.0 and tower_rate is None
         with torch.set_grad_enabled(not frozen):

@@ -60,6 +60,7 @@ class Recipe:
     warmup_rate: float = 3e-3
     rate: float = 2e-3
     tower: float = 0.1  # share of the rate that the tower moves by after the warm-up; 0: it is fixed
+    connector: float = 0.0  # if above 0: of a fixed tower, the share that its connector moves by; the answers train it
     decay: float = 0.35  # last share of each stage, in which the rate falls to zero
     codes: bool = False  # fixed codes for all labels of visual tokens, not only for words
     named_codes: bool = False  # half of a code is the embedding of a word that means the same
@@ -107,9 +108,11 @@ class Recipe:
         return step >= self.plain and (step - self.plain) % self.polish == 0
 
     def answers_tower_rate(self, step: int) -> float | None:
-        """The share of the rate that the tower moves by, if the answers train it at this step; else None."""
+        """The share of the rate that the tower moves by, or its connector, if the answers train it at this step; else None."""
         part = self.round_at(step)
-        return None if part is None else part.tower
+        if part is not None:
+            return part.tower
+        return self.connector if self.connector and step >= self.warmup else None
 
     def smoothing_at(self, step: int) -> float:
         """The share of the target probability that is spread over the whole vocabulary at a step."""
@@ -160,13 +163,14 @@ RECIPES = {
         bfloat16=True,
     ),
     "smol": Recipe(
-        steps=4000,
+        steps=3000,
         warmup=300,
         pictures=4,
         questions=12,
         warmup_rate=1e-3,
-        rate=2e-3,
+        rate=6e-4,
         tower=0.0,
+        connector=0.3,
         codes=True,
         named_codes=True,
         reworded=0.5,

@@ -93,7 +93,9 @@ def build_smol_image_processor() -> Any:
 
 def write_parts(model: Any, folder: Path) -> None:
     """What is shipped of a model: adapter, connector, tower and the rows of the tokens that stand for a picture."""
-    kept = {n: p.detach().to(torch.float16).contiguous() for n, p in model.named_parameters() if p.requires_grad}
+    named = model.named_parameters()
+    own = {name: p for name, p in named if p.requires_grad or name.startswith("model.vision_model.")}
+    kept = {name: p.detach().to(torch.float16).contiguous() for name, p in own.items()}
     kept["added_rows"] = model.get_input_embeddings().weight.detach()[-len(smol.ADDED) :].to(torch.float16).contiguous()
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)

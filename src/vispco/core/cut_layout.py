@@ -26,13 +26,15 @@ class CutLayout(TokenLayout):
     spent: Array = field(kw_only=True)
 
     @classmethod
-    def of(cls, whole: TokenLayout, passed: Array, num_blocks: int, spent: Array | None = None) -> Self:
+    def of(
+        cls, whole: TokenLayout, passed: Array, num_blocks: int, spent: Array | None = None, *, rebuilt: bool = False
+    ) -> Self:
         """passed: int64 [T], of each visual token, how many of `num_blocks` blocks have processed it; those of all are left.
 
-        spent: FLOPs [T], whose sum over a sample's tokens is what its tower took.
+        spent: FLOPs [T], whose sum over a sample's tokens is what its tower took. rebuilt: the others are left, too.
         """
         left, blocks = whole.visual_map.copy(), np.zeros(whole.slots.shape, dtype=np.int64)
-        left[whole.visual_map] = passed >= num_blocks
+        left[whole.visual_map] = (passed >= num_blocks) | rebuilt
         blocks[whole.slots < whole.length] = passed
         gone = whole.visual_map & ~left
         if whole.read_map is not None and (whole.read_map & gone).any():

@@ -45,10 +45,12 @@ class Schedule:
         r_0 is what enters the language model: a scorer of embeddings or vision features may lower it.
     tower: the retention before each block of the vision tower, the same for all samples; None where the tower is not cut.
         What leaves there never reaches the language model: r_0 is at most that of the last block.
+    rebuilt: a scorer of the tower rebuilds what has left at its end (`ipcv`), so that r_0 may be 1 again.
     """
 
     retention: tuple[float, ...] | tuple[tuple[float, ...], ...]
     tower: tuple[float, ...] | None = None
+    rebuilt: bool = False
 
     def __post_init__(self) -> None:
         rows = _rows(self.retention)
@@ -65,7 +67,7 @@ class Schedule:
         tower = _checked(self.tower, " of the vision tower", "block")
         object.__setattr__(self, "tower", tower)
         first = max(row[0] for row in checked)
-        if first > tower[-1]:
+        if first > tower[-1] and not self.rebuilt:
             raise InvalidInputError(
                 f"The retention is {tower[-1]:g} at the last block of the vision tower and {first:g} at layer 0. What leaves in "
                 "the tower cannot come back: lower the retention of the layers, or use Schedule.with_tower."
@@ -93,11 +95,13 @@ class Schedule:
         """The retention as float64 [L] or [B, L]."""
         return torch.tensor(self.retention, dtype=torch.float64)
 
-    def with_tower(self, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_blocks: int) -> Self:
-        """The same with a cut tower: block -> the retention from that block on. No layer keeps more than the last block."""
+    def with_tower(
+        self, stages: Mapping[int, float] | Sequence[tuple[int, float]], num_blocks: int, *, rebuilt: bool = False
+    ) -> Self:
+        """The same with a cut tower: block -> the retention from that block on. No layer keeps more, unless it is rebuilt."""
         found = Schedule.stages(stages, num_blocks, "Block").retention
-        least = float(found[-1])  # type: ignore[arg-type]
-        return type(self)(_nested(self.tensor().clamp(max=least)), found)  # type: ignore[arg-type]
+        least = 1.0 if rebuilt else float(found[-1])  # type: ignore[arg-type]
+        return type(self)(_nested(self.tensor().clamp(max=least)), found, rebuilt)  # type: ignore[arg-type]
 
     def counts(self, num_visual: Sequence[int], entering: Sequence[int] | None = None) -> Tensor:
         """Whole visual tokens that each layer processes: [B, L], int64, on the CPU.
@@ -117,7 +121,7 @@ class Schedule:
         counts = _whole(retention, original)
         if entering is not None:
             left = np.asarray(entering, dtype=np.int64)[:, None]
-            last = 1.0 if self.tower is None else self.tower[-1]
+            last = 1.0 if self.tower is None or self.rebuilt else self.tower[-1]
             counts = np.where(retention >= last, left, np.minimum(counts, left))
         return torch.from_numpy(counts)
 
@@ -170,7 +174,8 @@ class Schedule:
         return cls(_nested(torch.where(original[..., None] > 0, retention, 1.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        tower = {} if self.tower is None else {"tower": self.tower}
+        tower: dict[str, Any] = {} if self.tower is None else {"tower": self.tower}
+        tower |= {"rebuilt": True} if self.rebuilt else {}
         return {"version": _FORMAT_VERSION, "retention": self.retention, **tower}
 
     @classmethod
@@ -181,7 +186,7 @@ class Schedule:
             raise InvalidInputError(
                 'This is not a schedule: it has no list "retention". A schedule is {"version": 1, "retention": [1.0, ...]}.'
             )
-        return cls(data["retention"], data.get("tower"))
+        return cls(data["retention"], data.get("tower"), bool(data.get("rebuilt", False)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule as JSON; the file appears whole or not at all."""

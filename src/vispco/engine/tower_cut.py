@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
@@ -27,10 +26,10 @@ from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions, VisionSize
 from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
 from vispco.engine.compensation import with_bias
-from vispco.engine.tower_run import TowerRun, choose_cells, reads_attention
+from vispco.engine.tower_run import TowerRun, choose_cells
 from vispco.engine.vision import TokenVision, TowerHooks, received_in_tower
 from vispco.families import Family
-from vispco.families.tower_modules import patch_order, tower_modules
+from vispco.families.tower_modules import patch_order, pixels_by_cell, tower_modules
 from vispco.scorers.chain import Chain
 
 RECORD = "vispco_tower_cut"
@@ -65,15 +64,26 @@ class TowerCut(TowerHooks):
         vision = VisionSize(width=self.shape.width, heads=self.shape.heads)
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width, vision=vision)
         self._check()
-        self.pools = self.shape.pools
+        self.pools = self.shape.projects_all
+        if self.chain.rebuilds:
+            self.shape = replace(self.shape, projects_all=True)
+            if not {*self.modules.ends} & {*self.modules.projectors}:  # a pooling head, too, reads what was rebuilt
+                head, cell = self.shape.head_patch, self.shape.cell
+                self.shape = replace(self.shape, projector=self.shape.projector + head * cell, head_patch=0)
         config: Any = getattr(model.config, "vision_config", None)
         self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
         self._handles = []
-        scorers = {block: self.chain.tower_scorer_at(block) for block in self._falls}
-        self._reads = {b - 1 for b, scorer in scorers.items() if scorer is not None and reads_attention(scorer)}
-        self._merges = any(scorer is not None and scorer.merges for scorer in scorers.values())
-        tapped = self._reads | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
+        scorers = {b: scorer for b in self._falls if (scorer := self.chain.tower_scorer_at(b)) is not None}
+        self._reads = {
+            b - 1: [kind for kind in ("attention", "keys") if getattr(scorer.needs_vision, kind)]
+            for b, scorer in scorers.items()
+            if scorer.needs_vision
+        }
+        self._kept_states = {b - 1 for b, scorer in scorers.items() if scorer.needs_previous_hidden}
+        self._needs_pixels = any(scorer.needs_pixels for scorer in scorers.values())
+        self._merges = any(scorer.merges for scorer in scorers.values())
+        tapped = {*self._reads} | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
         self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
         if self._merges and implementation_of(self.modules.tower) in FLASH:
             raise UnsupportedModelError(
@@ -113,13 +123,16 @@ class TowerCut(TowerHooks):
         self._before(modules.tower, self._begin)
         for number, block in enumerate(modules.blocks):
             self._before(block, lambda _, args, kwargs, number=number: self._enter(number, args, kwargs))
-        if modules.widened is not None:
+        if self.chain.rebuilds:
+            for module in modules.ends:
+                self._before(module, lambda _, args, kwargs: ((self._rebuild(args[0]), *args[1:]), kwargs))
+        elif modules.widened is not None:
             module, side = modules.widened
             if side == "input":
                 self._before(module, lambda _, args, kwargs: ((self._widen(args[0]), *args[1:]), kwargs))
             else:
                 self._handles.append(module.register_forward_hook(lambda _, __, output: self._widen(output)))
-        for projector in () if self.pools else modules.projectors:
+        for projector in () if self.pools or self.chain.rebuilds else modules.projectors:
             if modules.widened is not None:
                 self._before(projector, lambda _, args, kwargs: ((self._narrow(args[0]), *args[1:]), kwargs))
             self._handles.append(projector.register_forward_hook(lambda _, __, output: self._put_back(output)))
@@ -164,7 +177,8 @@ class TowerCut(TowerHooks):
                 name: np.concatenate([np.tile(part, times) for part in np.split(each, ends)])
                 for name, each in values.items()
             }
-        return CutLayout.of(layout, values["passed"], self.shape.num_blocks, values["spent"])
+        rebuilt = self.chain.rebuilds
+        return CutLayout.of(layout, values["passed"], self.shape.num_blocks, values["spent"], rebuilt=rebuilt)
 
     def _recorded(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(own)
@@ -189,11 +203,13 @@ class TowerCut(TowerHooks):
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
+        pixels = next(
+            iter(bound.values())
+        )  # [P, numbers of a patch]; of squares [I, C, H, W], or more axes before the last two
         if self.modules.order is not None:
             grids, order = self.modules.order({**bound, **bound.pop("kwargs", {})})
         else:
             assert self.shape.tile is not None  # noqa: S101 - of every tower that packs nothing
-            pixels = next(iter(bound.values()))  # [I, C, H, W], or of more axes before the last two
             rows, columns = self.shape.tile
             if self.side:  # squares of another size than the tower's own: it interpolates its positions
                 rows, columns = (
@@ -208,9 +224,14 @@ class TowerCut(TowerHooks):
             )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
         self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
+        if self._needs_pixels:
+            squares = self.modules.order is None
+            self._local.run.pixels = (
+                pixels_by_cell(self.shape, pixels, grids[0]) if squares else pixels.view(len(order), -1)
+            )
 
     def _attend(self, block: int, call: AttentionCall) -> Attended:
-        """Keep the attention that patches receive in the block before a cut; most packed towers call for each group."""
+        """Keep what a scorer reads of the block before a cut; most packed towers call for each group."""
         run = self._local.run
         if run is None:
             return call.run()
@@ -221,9 +242,10 @@ class TowerCut(TowerHooks):
             call = replace(
                 call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
             )
-        if block in self._reads:
-            found = received_in_tower(call, from_class=self.shape.class_tokens > 0)  # [I, P]
-            run.attention.setdefault(block, []).append(found)
+        for kind in self._reads.get(block, ()):
+            from_class = self.shape.class_tokens > 0
+            found = call.key.mean(1) if kind == "keys" else received_in_tower(call, from_class=from_class)[..., None]
+            run.read.setdefault((kind, block), []).append(found)  # [I, P, d], or [I, P, 1]
         return call.run()
 
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -234,46 +256,34 @@ class TowerCut(TowerHooks):
         left = np.bincount(run.picture[run.cells], minlength=len(run.grids))
         if (run.counts[:, block] < left).any():
             hidden = self._cut(run, block, hidden, left)
+        run.previous = hidden if block in self._kept_states else None
         if run.patches is None:
             return None
-        kwargs = {name: self._argument(run, block, name, value) for name, value in kwargs.items()}
-        rest = [_cut_mask(value, run.patches) for value in args[1:]]
-        if self.modules.order is None:
-            run.divided[block] = (run.cells, run.picture[run.cells])
+        run.divided[block] = (run.cells, run.groups(block))
+        kwargs = {name: run.argument(block, name, value) for name, value in kwargs.items()}
+        rest = [run.argument(block, "attention_mask", value) for value in args[1:]]
         return (hidden, *rest), kwargs
-
-    def _argument(self, run: TowerRun, block: int, name: str, value: Any) -> Any:
-        """An argument of a block, for the cells that are left."""
-        assert run.patches is not None  # noqa: S101 - asked by the caller
-        if name == "position_embeddings":
-            return tuple(each[run.patches] for each in value)
-        if name == "attention_mask":
-            return _cut_mask(value, run.patches)
-        if name == "cu_seqlens":  # groups that have lost all of their cells are gone
-            groups = np.searchsorted(value.cpu().numpy()[1:], run.cells * self.shape.cell, side="right")
-            run.divided[block] = (run.cells, groups)
-            lengths = np.bincount(groups) * self.shape.cell
-            return functional.pad(torch.from_numpy(np.cumsum(lengths[lengths > 0])), (1, 0)).to(value)
-        if name == "max_seqlen" and value is not None:
-            return type(value)(np.bincount(run.divided[block][1]).max() * self.shape.cell)
-        return value
 
     def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
         """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
-        squares = self.modules.order is None
-        states, rows = self._by_cell(run, hidden), run.attention.pop(block - 1, None)
+        squares, states = self.modules.order is None, self._by_cell(run, hidden)
         scorer = self.chain.tower_scorer_at(block)
         assert scorer is not None  # noqa: S101 - `_check` has asked
-        received = None
-        if rows is not None:
-            values = torch.cat(rows, dim=1)[..., None]  # [I, P, 1], or [1, P, 1] of a packed tower
-            received = self._by_cell(run, values if squares else values[0]).mean((1, 2))
-        keep, into = choose_cells(run, block, scorer, (states.mean(1), received), (left, self.sizes))
+        seen = {"states": states.mean(1)}
+        if run.previous is not None:
+            seen["previous"] = self._by_cell(run, run.previous).mean(1)
+        for kind in self._reads.get(block - 1, ()):
+            values = torch.cat(run.read.pop((kind, block - 1)), dim=1)  # [I, P, ...], or [1, P, ...] of a packed tower
+            seen[kind] = self._by_cell(run, values if squares else values[0]).mean(1)
+        keep, into = choose_cells(run, block, scorer, seen, (left, self.sizes))
         states = states if into is None else run.merged(states, into)
+        if scorer.rebuilds:
+            run.will_rebuild(states, keep)
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
-        kept = states[torch.from_numpy(keep).to(hidden.device)]
+        run.arguments.clear()
+        kept = states[torch.from_numpy(np.flatnonzero(keep)).to(hidden.device)]
         if not squares:
             run.patches = torch.from_numpy((run.cells[:, None] * cell + np.arange(cell)).ravel()).to(hidden.device)
             return kept.reshape(-1, width)
@@ -288,6 +298,24 @@ class TowerCut(TowerHooks):
             if run.patches is None and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
                 values = values[:, patch_order(self.shape).flatten().to(values.device)]
         return values.reshape(-1, self.shape.cell, values.shape[-1])
+
+    def _rebuild(self, hidden: Tensor) -> Tensor:
+        """All patches from those that are left: [P', D] -> [P, D], or [I, P', D] -> [I, P, D]."""
+        run, width = self._local.run, hidden.shape[-1]
+        if run is None or not run.drops:
+            return hidden
+        if width != run.drops[0].states.shape[-1]:
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} rebuilds what leaves in the vision tower, but the projector of this model reads the "
+                "states behind several of its blocks. Use a scorer there that drops them, such as 'divprune'."
+            )
+        if self.modules.order is not None:
+            return run.rebuilt(hidden.view(-1, self.shape.cell, width)).reshape(-1, width)
+        front = hidden.shape[1] - run.places.shape[1] * self.shape.cell  # the class token, where it is there
+        whole = run.rebuilt(hidden[:, front:].reshape(-1, self.shape.cell, width)).view(len(hidden), -1, width)
+        if self.shape.cell > 1:
+            whole = whole[:, patch_order(self.shape).flatten().argsort().to(whole.device)]
+        return torch.cat([hidden[:, :front], whole], dim=1)
 
     def _widen(self, hidden: Tensor) -> Tensor:
         """All patches in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""
@@ -318,12 +346,3 @@ class TowerCut(TowerHooks):
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-
-
-def _cut_mask(mask: Any, patches: Tensor) -> Any:
-    """An attention mask [I or 1, 1, P, P] of a tower of squares, for its patches [I, P']; other values as they are."""
-    if not isinstance(mask, Tensor) or mask.dim() != 4:
-        return mask
-    rows = patches[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
-    mask = mask.expand(len(patches), *mask.shape[1:]).gather(2, rows)
-    return mask.gather(3, patches[:, None, None].expand(-1, -1, mask.shape[2], -1))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
@@ -17,6 +20,21 @@ from vispco.engine.vision import TokenVision
 from vispco.families.tower_shape import Segments, TowerShape
 from vispco.scorers.base import Scorer
 from vispco.scorers.context import Block, ScoringContext, VisionRecord
+
+_NEIGHBOURS = 10  # from which a cell is rebuilt
+
+
+@dataclass(frozen=True, eq=False)
+class Drop:
+    """Cells that left at one place and will be rebuilt.
+
+    states: of all cells before that, [n, cell, D]; kept: which of them stayed, int64 [k]. nearest: for each picture those that
+    left, int64 [a], and for each of them the places in `kept` of its nearest cells, int64 [a, up to 10].
+    """
+
+    states: Tensor
+    kept: Tensor
+    nearest: tuple[tuple[Tensor, Tensor], ...]
 
 
 @dataclass(eq=False)
@@ -37,10 +55,16 @@ class TowerRun:
     divided: dict[int, tuple[Array, Array]] = field(
         default_factory=dict
     )  # by block behind a cut: its cells, their groups
-    attention: dict[int, list[Tensor]] = field(
+    read: dict[tuple[str, int], list[Tensor]] = field(
         default_factory=dict
-    )  # by block before a cut: what patches received, [I, P]
+    )  # by kind and block before a cut: the 'attention' that patches received, [I, P, 1], and their 'keys', [I, P, d]
+    previous: Tensor | None = None  # what entered the block before, where a scorer reads it
+    drops: list[Drop] = field(default_factory=list)  # what will be rebuilt
     seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
+    arguments: dict[tuple[str, int], tuple[Any, Any]] = field(
+        default_factory=dict
+    )  # by name and identity, an argument of blocks and the same for the cells that are left
+    pixels: Tensor | None = None  # [T, numbers of a cell], in the order of the prompt, where a scorer reads them
     weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
     passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
     scoring: Array = field(init=False)  # int64 [I], FLOPs
@@ -60,6 +84,28 @@ class TowerRun:
         self.weights[torch.from_numpy(self.cells)] = torch.zeros_like(own).index_add(0, target, own)
         return joined
 
+    def will_rebuild(self, states: Tensor, keep: Array) -> None:
+        """Remember the cells [n, cell, D] before those leave that are not to be kept, bool [n]."""
+        picture, means, near = self.picture[self.cells], states.mean(1).float(), []
+        places = np.cumsum(keep) - 1  # in those that are kept
+        for number in np.unique(picture[~keep]):
+            gone, kept = (torch.from_numpy(np.flatnonzero((picture == number) & each)) for each in (~keep, keep))
+            gone, kept, there = (each.to(states.device) for each in (gone, kept, torch.from_numpy(places)[kept]))
+            distance = means[kept].square().sum(-1) - 2 * means[gone] @ means[kept].T
+            near.append((gone, there[distance.topk(min(_NEIGHBOURS, len(kept)), largest=False).indices]))
+            self.scoring[number] += 2 * len(gone) * len(kept) * states.shape[-1]
+        self.drops.append(Drop(states, torch.from_numpy(np.flatnonzero(keep)).to(states.device), tuple(near)))
+
+    def rebuilt(self, states: Tensor) -> Tensor:
+        """All cells from those that are left, [n, cell, D] -> [T, cell, D]: what left has changed as its neighbours did."""
+        for drop in reversed(self.drops):
+            change, whole = states - drop.states[drop.kept], drop.states.clone()
+            whole[drop.kept] = states
+            for gone, near in drop.nearest:
+                whole[gone] += sum(change[each] for each in near.T) / near.shape[1]
+            states = whole
+        return states
+
     def bias(self, start: int, number: int, batch: int) -> Tensor:
         """The log of the sizes of patches [start, start + number) that are left, what is added to the logits: float [batch, number]."""
         assert self.weights is not None  # noqa: S101 - asked by the caller
@@ -67,10 +113,32 @@ class TowerRun:
         front = logs.new_zeros(batch, self.shape.class_tokens)
         return torch.cat([front, logs], dim=1)[:, start : start + number]
 
+    def argument(self, block: int, name: str, value: Any) -> Any:
+        """An argument of a block, for the cells that are left. Blocks share their arguments: each is cut once."""
+        assert self.patches is not None  # noqa: S101 - asked by the caller
+        if value is None or name not in ("position_embeddings", "attention_mask", "cu_seqlens", "max_seqlen"):
+            return value
+        known = self.arguments.get((name, id(value)))
+        if known is None:
+            if name == "position_embeddings":
+                cut: Any = tuple(each[self.patches] for each in value)
+            elif name == "attention_mask":
+                cut = _cut_mask(value, self.patches)
+            else:  # groups that have lost all of their cells are gone
+                lengths = np.bincount(self.divided[block][1]) * self.shape.cell
+                ends = torch.from_numpy(np.cumsum(lengths[lengths > 0]))
+                cut = functional.pad(ends, (1, 0)).to(value) if name == "cu_seqlens" else type(value)(lengths.max())
+            self.arguments[name, id(value)] = known = (value, cut)
+        return known[1]
+
     @property
     def places(self) -> Array:
         """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
         return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
+
+    def groups(self, block: int) -> Array:
+        """Of each cell that is left, its attention group in a block: int64 [n]."""
+        return np.searchsorted(np.cumsum(self.shape.segments(self.grids)[block]), self.cells, side="right")
 
     def segments(self, number: int) -> Segments:
         """The cells of each attention group of one picture, block by block; see `TowerShape.flops`."""
@@ -100,29 +168,26 @@ class TowerRun:
         return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
 
 
-def reads_attention(scorer: Scorer) -> bool:
-    """Whether a scorer inside the tower reads the attention of the block before."""
-    return bool(scorer.needs_vision.attention)
-
-
 @torch.no_grad()
 def choose_cells(
     run: TowerRun,
     block: int,
     scorer: Scorer,
-    seen: tuple[Tensor, Tensor | None],
+    seen: Mapping[str, Tensor],
     given: tuple[Array, Dimensions],
 ) -> tuple[Array, Array | None]:
     """Which of the cells that are left stay before a block, bool [n], and where each is merged into, int64 [n], None for nothing.
 
     What the choices take is added to the run.
 
-    seen: mean states [n, D] of the cells, and the attention [n] that they receive. given: the cells that each picture has, [I], and
-    sizes with the tower's width as `hidden`.
+    seen: by cell, [n, ...]: mean 'states', 'previous' ones, the 'attention' that they receive, and their 'keys'. given: the cells
+    that each picture has, [I], and sizes with the tower's width as `hidden`.
     """
-    (states, received), (left, sizes) = seen, given
-    keep, wanted, shown = np.ones(len(run.cells), dtype=bool), run.counts[:, block], run.sizes
-    picture, into = run.picture[run.cells], np.arange(len(run.cells))
+    left, sizes = given
+    wanted, shown, picture = run.counts[:, block], run.sizes, run.picture[run.cells]
+    chosen: list[
+        tuple[Array, int, Tensor]
+    ] = []  # cells [G, m], how many stay, what stays and merges into what [2, G, m]
     for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
         if few >= there:
             continue
@@ -130,23 +195,33 @@ def choose_cells(
         own = [np.flatnonzero(picture == number) for number in alike]
         rows: Array = np.stack([row[np.argsort(run.order[run.cells[row]])] for row in own])  # [G, m], as in the prompt
         places = run.order[run.cells[rows]] - (np.cumsum(shown) - shown)[alike][:, None]
-        context = _context(tuple(run.grids[number] for number in alike), places, states[torch.from_numpy(rows)], few)
-        context.layer = block
-        attention: dict[Block, Tensor] = {} if received is None else {-1: received[torch.from_numpy(rows)]}
-        context.vision = VisionRecord(context.hidden, attention)
+        own_rows = {name: values[torch.from_numpy(rows)] for name, values in seen.items()}
+        context = _context(tuple(run.grids[number] for number in alike), places, own_rows["states"], few)
+        context.layer, context.previous_hidden = block, own_rows.get("previous")
+        attention: dict[Block, Tensor] = {-1: own_rows["attention"][..., 0]} if "attention" in own_rows else {}
+        keys: dict[Block, Tensor] = {-1: own_rows["keys"]} if "keys" in own_rows else {}
+        pixels = None if run.pixels is None else run.pixels[torch.from_numpy(run.order[run.cells[rows]])]
+        context.vision = VisionRecord(context.hidden, attention, keys=keys, pixels=pixels)
         selection = scorer.select(context)
-        chosen = selection.keep.cpu().numpy()
-        if (chosen.sum(axis=1) != few).any():
+        target = selection.keep if selection.merge is None else selection.merge.into
+        chosen.append((rows, few, torch.stack([selection.keep.long(), target.long()])))
+        run.scoring[alike] += scorer.tower_flops(there, few, sizes)
+        if attention:
+            run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
+    keep, into = np.ones(len(run.cells), dtype=bool), np.arange(len(run.cells))
+    # The one wait of a cut: the bounds of windows, the prompt behind the tower and its price depend on which cells are left.
+    host = torch.cat([table.flatten() for _, _, table in chosen]).cpu().numpy()
+    ends = np.cumsum([table.numel() for _, _, table in chosen])[:-1]
+    for (rows, few, table), found in zip(chosen, np.split(host, ends), strict=True):
+        kept, target = found.reshape(table.shape)
+        if (kept.sum(axis=1) != few).any():
             raise InvalidInputError(
-                f"The scorer {scorer.name!r} kept {int(chosen[0].sum())} cells of a picture in the vision tower, where {few} are asked "
+                f"The scorer {scorer.name!r} kept {int(kept[0].sum())} cells of a picture in the vision tower, where {few} are asked "
                 "for. Use one there that keeps as many as it is told, such as 'divprune'."
             )
-        keep[rows] = chosen
-        if selection.merge is not None:
-            into[rows] = np.take_along_axis(rows, selection.merge.into.cpu().numpy(), axis=1)
-        run.scoring[alike] += scorer.tower_flops(there, few, sizes)
-        if received is not None:
-            run.scoring[alike] += np.array([run.attention_flops(number, block - 1) for number in alike.tolist()])
+        keep[rows] = kept
+        if scorer.merges:
+            into[rows] = np.take_along_axis(rows, target, axis=1)
     return keep, into if scorer.merges else None
 
 
@@ -165,3 +240,12 @@ def _context(grids: ImageSizes, places: Array, states: Tensor, few: int) -> Scor
         hidden=states,
         memo={"visual_embeddings": states},
     )
+
+
+def _cut_mask(mask: Any, patches: Tensor) -> Any:
+    """An attention mask [I or 1, 1, P, P] of a tower of squares, for its patches [I, P']; other values as they are."""
+    if not isinstance(mask, Tensor) or mask.dim() != 4:
+        return mask
+    rows = patches[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
+    mask = mask.expand(len(patches), *mask.shape[1:]).gather(2, rows)
+    return mask.gather(3, patches[:, None, None].expand(-1, -1, mask.shape[2], -1))

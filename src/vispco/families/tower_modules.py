@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.vision_utils import get_vision_window_index
 
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.layout import Array, ImageSizes
@@ -26,7 +25,8 @@ class TowerModules:
     cells leave before one of them. projectors: modules that map cells to visual tokens.
     widened: the module whose input or output must have all patches; the projectors behind it are handed the cells that are
     left again, unless they pool patches themselves. order: of a tower that packs pictures of any size into one row of
-    patches; None for one that takes a batch of squares.
+    patches; None for one that takes a batch of squares. ends: modules that are handed what a block has computed, on its way to
+    the language model.
     """
 
     tower: nn.Module
@@ -35,6 +35,7 @@ class TowerModules:
     projectors: tuple[nn.Module, ...]
     widened: tuple[nn.Module, Literal["input", "output"]] | None = None
     order: Order | None = None
+    ends: tuple[nn.Module, ...]
 
 
 def tower_modules(model: nn.Module, base: nn.Module) -> TowerModules:
@@ -58,32 +59,51 @@ def patch_order(shape: TowerShape) -> Tensor:
     return places.transpose(1, 2).reshape(rows * columns, shape.cell)
 
 
+def pixels_by_cell(shape: TowerShape, pixels: Tensor, grid: tuple[int, int, int]) -> Tensor:
+    """The numbers of each cell of pictures [I, C, H, W] with these cells, row by row: [I * cells, numbers of a cell]."""
+    (_, rows, columns), (number, channels) = grid, pixels.shape[:2]
+    side = round((shape.patch_inputs // channels * shape.cell) ** 0.5)
+    parts = pixels[..., : rows * side, : columns * side].reshape(number, channels, rows, side, columns, side)
+    return parts.permute(0, 2, 4, 1, 3, 5).reshape(number * rows * columns, -1)
+
+
+def window_order(grids: ImageSizes, side: int) -> Array:
+    """The cells of pictures frame by frame, and window by window in a frame, as Qwen2.5-VL sorts them: int64 [T]."""
+    found, start = [], 0
+    for frames, rows, columns in grids:
+        row, column = np.divmod(np.arange(rows * columns), columns)
+        inside = np.argsort(row // side * columns + column // side, kind="stable")
+        found += [start + frame * len(inside) + inside for frame in range(frames)]
+        start += frames * len(inside)
+    return np.concatenate(found)
+
+
 def _qwen(base: Any, _: Any) -> TowerModules:
     tower = base.visual
 
     def order(call: Mapping[str, Any]) -> tuple[ImageSizes, Array]:
         merge = tower.spatial_merge_size
-        grids = tuple((t, h // merge, w // merge) for t, h, w in call["grid_thw"].tolist())
+        grids = tuple((t, h // merge, w // merge) for t, h, w in call["grid_thw"].tolist())  # a wait: sizes are data
         if not hasattr(tower, "window_size"):
             return grids, np.arange(sum(t * h * w for t, h, w in grids))
-        index, _ = get_vision_window_index(call["grid_thw"], merge, tower.window_size, tower.patch_size)
-        return grids, index.cpu().numpy()  # Qwen2.5-VL sorts its patches by window
+        return grids, window_order(grids, tower.window_size // merge // tower.patch_size)
 
     mergers = (tower.merger, *getattr(tower, "deepstack_merger_list", ()))
-    return TowerModules(
-        tower=tower, blocks=list(tower.blocks), readable=len(tower.blocks), projectors=mergers, order=order
-    )
+    blocks = list(tower.blocks)
+    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=mergers, order=order, ends=mergers)
 
 
 def _encoder(base: Any, config: Any, *, pools: bool = False) -> TowerModules:
     """CLIP and SigLIP towers. pools: the projector reads the whole grid."""
     tower, projector = base.vision_tower, base.multi_modal_projector
-    blocks = list(getattr(tower, "vision_model", tower).encoder.layers)
+    inner = getattr(tower, "vision_model", tower)
+    blocks = list(inner.encoder.layers)
     read = getattr(config, "vision_feature_layer", None)  # an index of the hidden states: 0 is before the first block
     read = [len(blocks)] if read is None else read if isinstance(read, list | tuple) else [read]
     first = min(index if index >= 0 else len(blocks) + 1 + index for index in read)
     widened: Any = (projector, "input") if pools else None
-    return TowerModules(tower=tower, blocks=blocks, readable=first, projectors=(projector,), widened=widened)
+    ends = (inner.post_layernorm if pools else projector,)
+    return TowerModules(tower=tower, blocks=blocks, readable=first, projectors=(projector,), widened=widened, ends=ends)
 
 
 def _internvl(base: Any, config: Any) -> TowerModules | None:
@@ -91,15 +111,27 @@ def _internvl(base: Any, config: Any) -> TowerModules | None:
         return None
     tower, blocks = base.vision_tower, list(base.vision_tower.encoder.layer)
     widened: Any = (tower.layernorm, "output")
-    projectors = (base.multi_modal_projector,)
-    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=projectors, widened=widened)
+    return TowerModules(
+        tower=tower,
+        blocks=blocks,
+        readable=len(blocks),
+        projectors=(base.multi_modal_projector,),
+        widened=widened,
+        ends=(tower.layernorm,),
+    )
 
 
 def _idefics(base: Any, _: Any) -> TowerModules:
     tower, blocks = base.vision_model, list(base.vision_model.encoder.layers)
     widened: Any = (base.connector, "input")
-    projectors = (base.connector.modality_projection,)
-    return TowerModules(tower=tower, blocks=blocks, readable=len(blocks), projectors=projectors, widened=widened)
+    return TowerModules(
+        tower=tower,
+        blocks=blocks,
+        readable=len(blocks),
+        projectors=(base.connector.modality_projection,),
+        widened=widened,
+        ends=(tower.post_layernorm,),
+    )
 
 
 _FINDERS: dict[str, Callable[[Any, Any], TowerModules | None]] = {

@@ -25,7 +25,7 @@ class TowerShape:
     tile: the cells (rows, columns) of every whole picture, or None where pictures have sizes of their own.
     projector: FLOPs for each cell behind the last block. taps: blocks behind which a merger more runs (DeepStack), with
     `tap` FLOPs for each cell. head_patch, head: FLOPs of a pooling head, for each patch and for each picture.
-    pools: the projector pools patches of the whole grid, so that a cut tower does not make it cheaper.
+    projects_all: the projector reads the whole grid, so that a cut tower does not make it cheaper.
     """
 
     width: int
@@ -43,7 +43,7 @@ class TowerShape:
     tap: int = 0
     head_patch: int = 0
     head: int = 0
-    pools: bool = False
+    projects_all: bool = False
 
     @classmethod
     def from_config(cls, config: Any) -> TowerShape:
@@ -113,9 +113,9 @@ class TowerShape:
         for number, groups in enumerate(segments):
             lengths = [group * self.cell + self.class_tokens for group in groups]
             total += token * sum(lengths) + 4 * inner * sum(length * length for length in lengths)
-            total += self.tap * sum(groups) if number in self.taps else 0
+            projected = patches // self.cell if self.projects_all else sum(groups)
+            total += self.tap * projected if number in self.taps else 0
         last = sum(segments[-1])
-        projected = patches // self.cell if self.pools else last
         return total + self.projector * projected + self.head_patch * last * self.cell + self.head * frames
 
     def sample_flops(self, layout: TokenLayout, cells: Array | None = None) -> Array:
@@ -216,7 +216,7 @@ def _gemma3(config: Any) -> TowerShape:
     vision = config.vision_config
     step = vision.image_size // vision.patch_size // int(config.mm_tokens_per_image**0.5)
     projector = 2 * vision.hidden_size * config.text_config.hidden_size
-    return replace(_encoder(config, step, projector, head=_has_head(vision)), pools=True)
+    return replace(_encoder(config, step, projector, head=_has_head(vision)), projects_all=True)
 
 
 def _internvl(config: Any) -> TowerShape | None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from vispco.core.errors import InvalidInputError
+from vispco.cost import Budget
 from vispco.cost.workload import Array
 from vispco.pruner.mean_budget import KlCurves, MultiplierBracket
 
@@ -111,10 +112,12 @@ class MeanController:
         return {"mean": self.mean, "debt": self.debt}
 
     @classmethod
-    def of(cls, mean: float, data: Mapping[str, Any] | None) -> MeanController:
-        """From `to_dict`; a debt to another mean is none."""
-        same = data is not None and data.get("mean") == mean
-        return cls(mean, float(data["debt"]) if same and data is not None else 0.0)
+    def of(cls, budget: Budget, state: Any) -> MeanController | None:
+        """Of a mean budget, with a state from `to_dict`, if any, or 'none'; a debt to another mean is none."""
+        if not budget.is_mean or state == "none":
+            return None
+        same = isinstance(state, Mapping) and state.get("mean") == budget.amount
+        return cls(budget.amount, float(state["debt"]) if same else 0.0)
 
 
 def check_controller(name: Any) -> str:

@@ -68,7 +68,7 @@ class PictureSetting:
         if self.cut is None or not records:
             return found
         passed, spent = (torch.cat([each[name] for each in records]).cpu().numpy() for name in ("passed", "spent"))
-        return CutLayout.of(found, passed, len(self.cut.retention), spent)
+        return CutLayout.of(found, passed, len(self.cut.retention), spent, rebuilt=self.cut.chain.rebuilds)
 
     def to_dict(self) -> dict[str, Any]:
         cut = None if self.cut is None else {"chain": self.cut.chain.to_dict(), "retention": self.cut.retention}

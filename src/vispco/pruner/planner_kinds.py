@@ -5,6 +5,7 @@ Another kind is one function, registered by `@PLANNERS.register(name=...)` or by
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,7 +56,8 @@ def _build_schedule(spec: PrunerSpec, model: Any) -> Plan:
     if not isinstance(text, str):
         return _chain_of(spec), spec.schedule
     blocks = family_of(model).tower_shape(unwrap(model)).num_blocks if text.startswith(TOWER) else 0
-    return _chain_of(spec), read_schedule(text, _num_layers(model), blocks)
+    chain = _chain_of(spec)
+    return chain, read_schedule(text, _num_layers(model), blocks, rebuilt=chain.rebuilds)
 
 
 @PLANNERS.register(name="steps")
@@ -112,10 +114,7 @@ def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
 @PLANNERS.register(name="joint")
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
-    """{"folder": where the predictor lies}: a configuration (a chain and a shape) of each sample's own.
-
-    {"controller": "none", or its state}: of a mean budget; see `vispco.pruner.mean_controller`.
-    """
+    """{"folder": of the predictor, "controller": 'none' or its state, of a mean budget}: chain and shape of each sample's own."""
     from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
     from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
     from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
@@ -126,32 +125,31 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     elif budget.kind != "flops":
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
-    state, controller = spec.planner.get("controller"), None
-    if budget.is_mean and state != "none":
-        controller = MeanController.of(budget.amount, state if isinstance(state, Mapping) else None)
-    planner = JointPlanner(predictor, budget, controller)
+    planner = JointPlanner(predictor, budget, MeanController.of(budget, spec.planner.get("controller")))
     return planner.chain, planner
 
 
 @PLANNERS.register(name="whole")
 def _build_whole(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
-    """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`}: for the whole prefill."""
-    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415 - only what is asked for
+    """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`, "controller"}: for the whole prefill."""
+    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415 - only what is asked for
+    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415
     from vispco.pruner.whole_planner import WholePlanner  # noqa: PLC0415
 
-    setting, (tower, language) = PictureSetting.from_dict(spec.planner["setting"]), spec.planner["shares"]
-    planner = WholePlanner(load_predictor(spec), _budget(spec), setting, (float(tower), float(language)))
+    budget, setting = _budget(spec), PictureSetting.from_dict(spec.planner["setting"])
+    controller = MeanController.of(budget, spec.planner.get("controller"))
+    planner = WholePlanner(load_predictor(spec), budget, setting, spec.planner["shares"], controller)
     return planner.chain, planner
 
 
-def read_schedule(text: str, num_layers: int, num_blocks: int = 0) -> Schedule:
-    """A schedule as a person types it, or a file of one, for a model of `num_layers` layers. num_blocks: of its vision tower."""
+def read_schedule(text: str, num_layers: int, num_blocks: int = 0, *, rebuilt: bool = False) -> Schedule:
+    """A schedule as a person types it, or a file of one. num_blocks: of the vision tower. rebuilt: see `Schedule`."""
     kind, _, rest = text.partition(":")
     try:
         if text.startswith(TOWER):
             inside, _, behind = rest.partition("+")
             stages = {int(block): float(keep) for block, keep in (part.split("=") for part in inside.split(","))}
-            return read_schedule(behind or "full", num_layers).with_tower(stages, num_blocks)
+            return read_schedule(behind or "full", num_layers).with_tower(stages, num_blocks, rebuilt=rebuilt)
         if text == "full":
             return Schedule.full(num_layers)
         if kind == "single":
@@ -210,6 +208,7 @@ def _tower_steps(model: Any, chain: Chain, budget: Budget, cost: Cost) -> tuple[
         )
     shape = family_of(unwrap(model)).tower_shape(unwrap(model))
     picture = ((1, *(shape.tile or TYPICAL_GRID)),)
+    shape = replace(shape, projects_all=True) if chain.rebuilds else shape
     cells, places = picture[0][1] * picture[0][2], [block for block, _ in chain.tower]
     prompt = Workload(TYPICAL_TEXT, cells, "entry", 0)
 
@@ -219,7 +218,8 @@ def _tower_steps(model: Any, chain: Chain, budget: Budget, cost: Cost) -> tuple[
 
     def spent(keep: float) -> int:
         counts = whole_cells(steps(keep), cells)
-        layers = int(cost.price(torch.full((cost.num_layers,), counts[-1]), prompt))
+        enter = cells if chain.rebuilds else counts[-1]
+        layers = int(cost.price(torch.full((cost.num_layers,), enter), prompt))
         return layers + (shape.flops(picture, counts) if budget.kind == "prefill" else 0)
 
     tried = [percent / 100 for percent in range(25 if budget.kind == "prefill" else 50, 100, 5)]

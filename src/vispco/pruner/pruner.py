@@ -69,6 +69,11 @@ class Pruner:
         self.pixels, self.prepared = check_pixels(pixels), False
         # see `Schedule.tower`; a planner may have one
         self.tower: tuple[float, ...] | None = getattr(schedule, "tower", None)
+        if isinstance(schedule, Schedule) and schedule.tower is not None and schedule.rebuilt != self.chain.rebuilds:
+            raise InvalidInputError(
+                f"The chain {str(self.chain)!r} {'rebuilds' if self.chain.rebuilds else 'does not rebuild'} what leaves in the vision "
+                f"tower. Give Schedule.with_tower(..., rebuilt={self.chain.rebuilds})."
+            )
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for

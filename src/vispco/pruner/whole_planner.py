@@ -1,6 +1,8 @@
 """The planner of a budget of the whole prefill: what the vision tower spent is charged, and the rest solved for what entered."""
 
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -13,17 +15,20 @@ from vispco.engine.plan import TokenPlan
 from vispco.pruner.budget_planner import SampleBudgets
 from vispco.pruner.joint_planner import JointChoice, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
-from vispco.pruner.picture_setting import PictureSetting
+from vispco.pruner.mean_budget import KlCurves
+from vispco.pruner.mean_controller import COARSE, MeanController
+from vispco.pruner.picture_setting import PictureSetting, tower_spent
 
 _LEAST_SHARE = 1e-6
+Shares: TypeAlias = Sequence[tuple[float, float]]
 
 
 class WholePlanner(JointPlanner):
     """A joint planner under a tower setting. What entered the language model is to it what a whole prompt is to others.
 
-    budget: `0.4p`, which holds for every sample, or `mean:0.4p,max:0.6p`, of which the cap does. shares: the mean over
-    the calibration samples of what the tower spends under this setting, and of the language model on what enters, both of
-    the unpruned whole prefill: a mean budget is solved by them.
+    budget: `0.4p`, which holds for every sample, or `mean:0.4p,max:0.6p`, of which the cap does. shares: of each calibration sample
+    (or their mean) what its tower spends under this setting, and its language model on what enters, both of its unpruned
+    whole prefill: a mean budget is solved by them. controller: see `JointPlanner`; its mean is of the whole prefill.
     """
 
     def __init__(
@@ -31,7 +36,8 @@ class WholePlanner(JointPlanner):
         predictor: JointPredictor,
         budget: BudgetLike,
         setting: PictureSetting,
-        shares: tuple[float, float],
+        shares: Shares,
+        controller: MeanController | None = None,
     ) -> None:
         self.whole, self.setting, self.tower = Budget.of(budget), setting, setting.retention
         if self.whole.kind != "prefill":
@@ -40,26 +46,58 @@ class WholePlanner(JointPlanner):
                 "mean:0.4p,max:0.6p."
             )
         inner: BudgetLike = 1.0
+        table = np.array(shares, dtype=np.float64).reshape(-1, 2)
+        spent, entering = table.mean(axis=0).tolist()
+        self._weights = table[:, 1] / entering
         if self.whole.cap is not None:
-            spent, entering = shares
             amount, cap = (
                 min(1.0, max(_LEAST_SHARE, (n - spent) / entering)) for n in (self.whole.amount, self.whole.cap)
             )
             inner = Budget("flops", amount, cap)
-        super().__init__(predictor, inner)
+        super().__init__(predictor, inner, controller)
         self.cost = Exact(self.cost.dimensions)
         self._most = self.whole.amount if self.whole.cap is None else self.whole.cap
+        if self._ladder is not None:
+            self._whole_ladder = replace(self._ladder, means=spent + entering * self._ladder.means)
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        entered = entered_layout(layout)
+        entered, controller = entered_layout(layout), self.controller
         sizes, most = entered.prompt_sizes, entering_shares(self.cost, layout, self._most)
         estimate = np.where(self._usable, self.reader.estimate(entered, embeddings), np.inf)
         floors, budget = self._lowest(sizes), most
-        if self.multiplier is not None:
+        (spent, entering), seen, given = prefill_shares(self.cost, layout), sizes[:, 1] > 0, most
+        if controller is not None:
+            assert self._ladder is not None  # noqa: S101 - made with the mean budget
+            spend = self._ladder.spend(self._curves(estimate, floors[:, 0]))  # of the language model, [B, P]
+            whole = spent[:, None] + entering[:, None] * spend
+            given = whole[:, self._ladder.place].copy()
+            given[seen] = controller.budgets(self._whole_ladder, whole[seen])
+            budget = np.minimum(COARSE * np.floor((given - spent) / entering / COARSE + 1e-6), most)
+        elif self.multiplier is not None:
             budget = np.minimum(self._curves(estimate, floors[:, 0]).spend(self.multiplier), most)
         anchor = self.known.best(estimate, budget, floors)
-        return self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
+        plan = self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
+        if controller is not None:
+            taken = spent + entering * self._fractions(sizes, anchor, plan.counts.numpy())
+            controller.settle(given[seen], taken[seen])
+        return plan
+
+    def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
+        """Samples count by what their language model takes of the whole prefill."""
+        curves, realised = super()._calibration()
+        return curves, lambda budget: realised(budget) * self._weights
+
+
+def prefill_shares(cost: Cost, layout: TokenLayout) -> tuple[Array, Array]:
+    """What each sample's tower spent, and its language model on all that entered, of its unpruned whole prefill: [B] each."""
+    tower, whole = layout.whole_pictures
+    text = torch.tensor(layout.num_prompt)
+    full, own = (
+        cost.full(Workload(text, n, "entry", 0)).double().numpy()
+        for n in (torch.from_numpy(whole), torch.tensor(layout.num_visual))
+    )
+    return tower_spent(layout) / (tower + full), own / (tower + full)
 
 
 def entering_shares(cost: Cost, layout: TokenLayout, budget: float) -> Array:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
 
 from vispco.compare.searches.comparison_views import CostCurve, equal_terms_rows
 from vispco.core.errors import InvalidInputError
@@ -20,7 +19,6 @@ from vispco.report import progress
 from vispco.report.payload import (
     Bench,
     BudgetRow,
-    ChainRow,
     Curve,
     Example,
     MethodRow,
@@ -31,12 +29,11 @@ from vispco.report.payload import (
     TaskRow,
 )
 from vispco.report.run_files import RunFiles, areas, bench, comparison, method_tables, provenance, read
-from vispco.report.summary import summarize
+from vispco.report.summary import chain_rows, summarize
 from vispco.version import __version__
 
 BUDGETS = tuple(round(0.1 + 0.05 * step, 2) for step in range(17))
 _METHOD_BUDGETS = (0.25, 0.5, 0.75)
-_EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
 _PLACES = 4  # digits of a dominated schedule, which is only drawn; those of the frontier stay exact
 
 
@@ -169,23 +166,9 @@ def _row(point: Point, model: str, *, exact: bool) -> PointRow:
         samples=len(rows) if schedule.per_sample else point.mean_of,
         name=str(point.provenance.get("config") or point.provenance.get("trial") or ""),
         budget=progress.number(point.provenance.get("budget")),
-        chains=_chains(point.provenance.get("methods"), schedule.num_layers),
+        chains=chain_rows(point.provenance.get("methods"), schedule),
         tasks=_tasks(found) if exact else (),
     )
-
-
-def _chains(found: Any, num_layers: int) -> tuple[ChainRow, ...]:
-    """The chains of a joint search's point, with the scorer that is in charge of each layer and drops something there."""
-    rows = []
-    for each in found if isinstance(found, list) else ():
-        kept = [1.0, *each["retention"]]
-        names = []
-        for layer in range(num_layers):
-            stages = [stage["scorer"] for stage in each["stages"] if stage["layer"] <= layer]
-            drops = kept[layer + 1] < kept[layer] - _EVEN
-            names.append(stages[-1] if stages and drops else "")
-        rows.append(ChainRow(str(each["chain"]), float(each["share"]), tuple(names)))
-    return tuple(rows)
 
 
 def _title(runs: tuple[Run, ...], folders: list[RunFiles]) -> str:

@@ -57,11 +57,15 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ChainRow(_JsonRecord):
-    """A chain that some samples followed: their share, and who chooses the tokens that enter each layer; "" for nobody."""
+    """A chain that some samples followed: their share, and who chooses the tokens that enter each layer; "" for nobody.
+
+    tower: who chooses what enters each block of a cut vision tower.
+    """
 
     chain: str
     share: float
     scorers: tuple[str, ...]
+    tower: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

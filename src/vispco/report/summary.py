@@ -1,13 +1,17 @@
-"""The opening of a page in plain words: how much less work, which answer, how much faster."""
+"""The opening of a page in plain words: how much less work, which answer, how much faster. And which scorer chose where."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.frontier_tables import cheapest_near
-from vispco.report.payload import Example, ExampleState, Summary
+from vispco.report.payload import ChainRow, Example, ExampleState, Summary
 from vispco.report.run_files import RunFiles
+from vispco.scorers import Chain
 
+_EVEN = 1e-3  # a mean retention that falls by less is rounding to whole tokens
 _SAME_COST = 0.02  # a timed row stands for a point whose share of the FLOPs differs by no more
 _FASTER = 1.05  # less is within the spread of a short timing
 _AS_IMPLIED = 0.9  # of the speed-up by arithmetic; below it, the page says what hides the rest
@@ -86,3 +90,22 @@ def _time(row: dict[str, Any] | None) -> str:
 
 def _percent(value: float) -> str:
     return f"{value * 100:.1f}\u202f%"
+
+
+def chain_rows(found: Any, schedule: Schedule) -> tuple[ChainRow, ...]:
+    """The chains of a joint search's point, with the scorer that drops something before each block of a cut tower and each layer."""
+
+    def names(kept: Sequence[float], stages: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+        last = [
+            max((stage for stage in stages if stage[0] <= place), default=(0, "")) for place in range(len(kept) - 1)
+        ]
+        falls = [after < before - _EVEN for before, after in pairwise(kept)]
+        return tuple(name if fall else "" for (_, name), fall in zip(last, falls, strict=True))
+
+    rows, tower = [], schedule.tower or ()
+    for each in found if isinstance(found, list) else ():
+        inside = [(block, scorer.name) for block, scorer in Chain.of(each["chain"]).tower] if tower else []
+        stages = [(stage["layer"], stage["scorer"]) for stage in each["stages"]]
+        layers = names([tower[-1] if tower else 1.0, *each["retention"]], stages)
+        rows.append(ChainRow(str(each["chain"]), float(each["share"]), layers, names([1.0, *tower], inside)))
+    return tuple(rows)

@@ -13,8 +13,9 @@ are matched with the most similar one at an odd place; the best-matched are aver
 until the count is reached.
 Faithful: matching on the projected tokens, plain means, halving. After the paper: any count, not only 1/2, 1/4, ...; the
 best matches are taken over all pictures of a sample; survivors keep their order and the place of the odd token. Inside a
-vision tower (`aim-merge(by_size=true)@tower.1`, with a schedule that falls a little before each block) it is ToMe by states
-instead of keys: cells are joined by size-weighted means, and the sizes count in attention.
+vision tower (`aim-merge(by_size=true,by_keys=true)@tower.1`, with a schedule that falls a little before each block) it is ToMe:
+cells are matched by the keys of the block before, mean over heads (rotated in towers that do so), joined by size-weighted means,
+and the sizes count in attention. Not faithful there: cells are joined before a block, not between its halves.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from vispco.cost.dimensions import Dimensions
-from vispco.scorers.base import Merge, Scorer, Selection, ranks, register
+from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import ScoringContext
 from vispco.scorers.grid import Grid, places_within
-from vispco.scorers.ranking import packed, states_at
+from vispco.scorers.ranking import key_cosine_flops, packed, states_at
 
 
 @register
@@ -49,7 +50,10 @@ class AIM(Scorer):
 
 @register
 class AimMerge(Scorer):
-    """Bipartite merging. by_size: merged tokens weigh as many as they are made of; else each pair is a plain mean."""
+    """Bipartite merging. by_size: merged tokens weigh as many as they are made of; else each pair is a plain mean.
+
+    by_keys: what is alike is said by keys of the vision tower (before the language model those of its last block).
+    """
 
     name = "aim-merge"
     needs_attention = False
@@ -57,15 +61,21 @@ class AimMerge(Scorer):
     merges = True
     serves_tower = True
     by_size: bool = False
+    by_keys: bool = False
 
-    def __init__(self, *, by_size: bool = False) -> None:
+    def __init__(self, *, by_size: bool = False, by_keys: bool = False) -> None:
         if by_size:
             self.by_size = by_size
+        if by_keys:
+            self.by_keys, self.needs_vision = by_keys, VisionNeeds(keys=(-1,))
 
     def select(self, context: ScoringContext) -> Selection:
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         live, counts, picture = context.live, context.counts, Grid.of(context.layout).picture
         states, alive, width = context.hidden.float(), live, live.shape[1]
+        if self.by_keys:
+            assert context.vision is not None  # noqa: S101 - declared by needs_vision
+            states = context.vision.keys[-1].float()
         into = torch.arange(width, device=live.device).expand_as(live)
         weight = torch.ones_like(live, dtype=torch.float32)
         for _ in range(_rounds(context)):
@@ -88,10 +98,14 @@ class AimMerge(Scorer):
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         """At most: as many rounds as it takes to come down to one token."""
         rounds = np.ceil(np.log2(np.maximum(num_visual, 2))).astype(np.int64)
-        return rounds * 2 * num_visual * np.maximum(num_visual // 2, 1) * dimensions.hidden  # type: ignore[no-any-return]
+        return rounds * np.maximum(num_visual // 2, 1) * self._row_flops(num_visual, dimensions)  # type: ignore[no-any-return]
 
     def tower_flops(self, there: int, kept: int, dimensions: Dimensions) -> int:
-        return _halvings(there, kept) * 2 * there * max(there // 2, 1) * dimensions.hidden
+        return _halvings(there, kept) * max(there // 2, 1) * self._row_flops(there, dimensions)
+
+    def _row_flops(self, number: int, dimensions: Dimensions) -> int:
+        """FLOPs of comparing all tokens with one of them."""
+        return key_cosine_flops(number, dimensions) if self.by_keys else 2 * number * dimensions.hidden
 
 
 def _rounds(context: ScoringContext) -> int:

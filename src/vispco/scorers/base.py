@@ -109,10 +109,14 @@ class Scorer:
     """Looks at the hidden states of the instruction tokens (`context.text_hidden`)."""
     needs_vision: VisionNeeds = VisionNeeds()
     """What it reads of the vision tower (`context.vision`)."""
+    needs_pixels: bool = False
+    """Whether it reads the pixels of cells (`context.vision.pixels`) where it chooses inside the vision tower."""
     site: Site = "entry"
     """Where tokens leave: at the entry of the next layer, or already between attention and feed-forward network ('mid')."""
     merges: bool = False
     """Whether `select` may return a `Merge`. Such a method cannot be masked, only dropped."""
+    rebuilds: bool = False
+    """Whether what leaves inside the vision tower is rebuilt at its end, from the nearest cells that stayed."""
     decides_count: bool = False
     """Whether fewer than `context.counts` may stay. The engine then asks the device for the real numbers."""
 
@@ -149,9 +153,9 @@ class Scorer:
                 f"The scorer {self.name!r} was put at block {block} of the vision tower, but it reads what only the language model "
                 "has. Use 'divprune', 'vispruner', 'uniform' or 'random' there."
             )
-        if block == 0 and self.needs_vision.attention:
+        if block == 0 and (self.needs_vision or self.needs_previous_hidden):
             raise InvalidInputError(
-                f"The scorer {self.name!r} was put at block 0 of the vision tower, but it reads the attention of the block before. "
+                f"The scorer {self.name!r} was put at block 0 of the vision tower, but it reads what the block before has computed. "
                 "Put it at block 1 or deeper."
             )
 

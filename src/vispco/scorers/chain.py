@@ -33,8 +33,8 @@ ChainLike: TypeAlias = Union[str, Scorer, "Chain", Mapping[Any, Any], Sequence[M
 """Whatever `Chain.of` reads."""
 
 _HOW_TO_WRITE = (
-    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', or a mapping from layer to scorer such as "
-    "{0: 'divprune', 3: 'fastv'}."
+    "Write 'fastv', 'divprune+fastv', 'sparsevlm(recycle=true)@4+random@20', 'divprune@tower.2+fastv' from block 2 of the vision "
+    "tower on, or a mapping from layer to scorer such as {0: 'divprune', 3: 'fastv'}."
 )
 COMPENSATE = "compensate="
 LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
@@ -57,7 +57,7 @@ class Chain:
 
     What follows from them: in_charge: the stages, each of which divides its count as the chain says. earliest_layer: the first
     that may see fewer tokens than there are. taps_attention: whether attention calls are seen at all, of the layer before, or of
-    the one that is entered. needs_vision: all that any of the scorers reads of the vision tower.
+    the one that is entered. needs_vision: all that any of the scorers reads of the vision tower. rebuilds: see `Scorer.rebuilds`.
     """
 
     stages: tuple[tuple[int, Scorer], ...]
@@ -72,6 +72,7 @@ class Chain:
     reads_question: bool = field(init=False, repr=False, compare=False)
     merges: bool = field(init=False, repr=False, compare=False)
     decides_count: bool = field(init=False, repr=False, compare=False)
+    rebuilds: bool = field(init=False, repr=False, compare=False)
     needs_vision: VisionNeeds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,10 +100,13 @@ class Chain:
         found: dict[str, Any] = {"scorers": scorers, "in_charge": given, "earliest_layer": self.stages[0][0]}
         for name in ("needs_attention", "reads_question", "merges", "decides_count"):
             found[name] = any(getattr(each, name) for each in scorers)
+        found["rebuilds"] = any(each.rebuilds for _, each in self.tower)
         found["taps_attention"] = any(each.needs_attention or each.needs_entering for each in scorers)
         found["needs_vision"] = functools.reduce(operator.or_, (each.needs_vision for each in scorers), VisionNeeds())
         for name, value in found.items():
             object.__setattr__(self, name, value)
+        if len({scorer.rebuilds for _, scorer in self.tower}) > 1:
+            raise InvalidInputError(f"{self.name} was given. Inside the vision tower all scorers rebuild, or none.")
 
     @classmethod
     def of(cls, given: ChainLike) -> Chain:
@@ -158,7 +162,7 @@ class Chain:
             stages.append((first if place is None else place[1], scorer))
         if tower and not stages:
             last = tower[-1][1]
-            last = get("divprune") if last.needs_vision or last.merges else last
+            last = get("divprune") if last.needs_vision or last.merges or last.rebuilds else last
             stages.append((last.earliest_layer, last))
         return cls(tuple(stages), tower=tuple(tower))
 
@@ -201,12 +205,10 @@ class Chain:
 
     @property
     def site(self) -> Site:
-        """The one place where tokens leave, for chains whose scorers agree on it; else see `sites`."""
+        """Where tokens leave, for chains whose scorers agree on it; else see `sites`."""
         kinds = {scorer.site for scorer in self.scorers}
         if len(kinds) > 1:
-            raise InvalidInputError(
-                f"The chain {self.name!r} has tokens leave at two kinds of places; see Chain.sites()."
-            )
+            raise InvalidInputError(f"{self.name!r} has tokens leave at two kinds of places; see Chain.sites().")
         return kinds.pop()
 
     @property

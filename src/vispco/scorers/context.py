@@ -44,12 +44,14 @@ class VisionRecord:
         the class token where the tower has one, else the mean over all patches.
     received: block -> float [B, V], the same from all patches (and the class token), whatever the tower has.
     keys: block -> [B, V, d], the mean over heads of the keys, averaged over the patches of a token.
+    pixels: [B, V, numbers of a cell], for scorers with `needs_pixels`, inside the tower alone.
     """
 
     features: Tensor | None = None
     attention: dict[Block, Tensor] = field(default_factory=dict)
     received: dict[Block, Tensor] = field(default_factory=dict)
     keys: dict[Block, Tensor] = field(default_factory=dict)
+    pixels: Tensor | None = None
 
 
 @dataclass

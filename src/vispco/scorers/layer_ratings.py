@@ -166,9 +166,23 @@ class V2Drop(Scorer):
     needs_attention = False
     needs_hidden = True
     needs_previous_hidden = True
+    serves_tower = True
 
     def score(self, context: ScoringContext) -> Tensor:
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
         change: Tensor = (context.hidden.float() - context.previous_hidden.float()).norm(dim=-1)
         return change
+
+
+@register
+class IPCV(V2Drop):
+    """IPCV: V2Drop inside the vision tower, with all that left rebuilt at its end: the language model sees as many as ever.
+
+    A cell that left is what it was, plus the mean change since then of its 10 nearest cells that stayed.
+    Faithful: score and rebuilding. Not faithful: blocks behind the cut attend to what is left, also the first seven, where IPCV
+    rebuilds the others in each block; neighbours are of the same picture. In the language model it is V2Drop.
+    """
+
+    name = "ipcv"
+    rebuilds = True

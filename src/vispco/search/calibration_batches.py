@@ -1,4 +1,4 @@
-"""Calibration samples: chosen by picture area, and as batches whose vision tower and teacher run once."""
+"""Calibration samples as batches whose vision tower and teacher run once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
 
+_WINDOW = 128  # samples whose pictures are held at once
+
+
 class CalibrationBatches(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
+    by_area: sort the samples of each window (`window_of`) by the area of their pictures, so that little is padded: where
+    sizes differ as those of `tiny-qwen`, that halves what a search computes. `areas` has those of the windows opened so far.
     memory: bytes for what the teacher said, as many again for visual features, and for the batches that were used last; the
     rest waits on disk, in `folder`.
     So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.
@@ -42,6 +47,7 @@ class CalibrationBatches(Lazy[Batch]):
         folder: str | Path | None = None,
         store: FeatureStore | None = None,
         on_new: Callable[[Batch], None] = lambda _: None,
+        by_area: bool = False,
     ) -> None:
         if not len(samples) or batch_size < 1:
             raise InvalidInputError(
@@ -52,6 +58,9 @@ class CalibrationBatches(Lazy[Batch]):
         self.cache = TensorCache(memory, folder)
         self.memory, self._recent = memory, OrderedDict[tuple[int, ...], Batch]()
         self._known: dict[int, list[Sample]] = {}
+        self.by_area = by_area
+        self.areas: dict[int, int] = {}
+        self._opened: dict[int, Sample] = {}
 
     def __len__(self) -> int:
         return (len(self.samples) + self.batch_size - 1) // self.batch_size
@@ -108,10 +117,30 @@ class CalibrationBatches(Lazy[Batch]):
         """The samples of a batch. Once the store knows them, only their names are kept: a picture may be expensive to draw."""
         if place not in self._known:
             start = place * self.batch_size
-            chunk = [self.samples[i] for i in range(start, min(start + self.batch_size, len(self.samples)))]
+            chunk = [self._take(number) for number in range(start, start + self.lengths[place])]
             self._known[place] = [sample.with_images(()) for sample in chunk]
             return chunk
         return self._known[place]
+
+    def _take(self, number: int) -> Sample:
+        """The sample at a place, from its window: that is opened whole, and its pictures are held until each was taken."""
+        if not self.by_area:
+            return self.samples[number]
+        if number not in self._opened:
+            places = [place for place in window_of(number) if place < len(self.samples)]
+            window = sorted((self.samples[place] for place in places), key=lambda sample: sample.area)
+            self._opened |= zip(places, window, strict=True)
+            self.areas |= {place: sample.area for place, sample in zip(places, window, strict=True)}
+        return self._opened.pop(number)
+
+
+def window_of(number: int) -> range:
+    """The places of the samples that one is sorted among: the first 32, the next 32, the next 64, then 128 at a time.
+
+    The rungs of a search end where windows do, so that none has small pictures alone.
+    """
+    size = 32 if number < 64 else 64 if number < _WINDOW else _WINDOW
+    return range(number - number % size, number - number % size + size)
 
 
 def batch_lengths(batches: Sequence[Sized]) -> list[int]:

@@ -94,6 +94,7 @@ class SearchRun:
             memory=memory // 8,
             store=store,
             on_new=objective.add_teacher,
+            by_area=bool(spec.chains),
         )
         return cls(spec, objective, batches, **options)
 

@@ -26,7 +26,9 @@ class TowerBatches(CalibrationBatches):
 
     def __init__(self, whole: CalibrationBatches, processor: Any, setting: PictureSetting) -> None:
         store = FeatureStore(whole.model, shrink_processor(processor, setting.pixels))
-        super().__init__(whole.model, processor, whole.samples, batch_size=whole.batch_size, store=store)
+        super().__init__(
+            whole.model, processor, whole.samples, batch_size=whole.batch_size, store=store, by_area=whole.by_area
+        )
         self.whole, self.setting = whole, setting
 
     def make(self, place: int) -> Batch:

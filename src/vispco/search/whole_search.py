@@ -19,16 +19,16 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.runs import files
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
-from vispco.cost import Budget, BudgetWarning, Cost, Exact, Workload
+from vispco.cost import Budget, BudgetWarning, Cost, Exact
 from vispco.families import family_of
 from vispco.pruner.configurations import level_of, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import saturating_loss
-from vispco.pruner.picture_setting import PictureSetting, tower_spent
+from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import NAME, PrunerSpec
-from vispco.pruner.whole_planner import WholePlanner, entering_shares
+from vispco.pruner.whole_planner import Shares, WholePlanner, entering_shares, prefill_shares
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
@@ -80,7 +80,7 @@ class WholePart:
     budget: Budget
     setting: PictureSetting
     predictor: JointPredictor
-    shares: tuple[float, float]
+    shares: Shares
     ranking: list[tuple[str, float]] = field(default_factory=list)
 
     def planner(self, budget: Budget | None = None) -> WholePlanner:
@@ -232,7 +232,7 @@ def _floor(batches: Sequence[Any], cost: Cost) -> float:
     return float(torch.cat(floors).mean()) + 1e-3
 
 
-def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, tuple[float, float]]:
+def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, Shares]:
     """The joint search under a setting, at the levels that its budgets come to."""
     spec, setting, batches = run.spec, chosen.setting, chosen.batches
     usable = [chain for chain in spec.chains or (spec.chain,) if setting.retention is None or not chain.needs_vision]
@@ -258,7 +258,8 @@ def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tup
         run.say(
             f"{setting.name}, level {level:.2f}: {table.best(level).name}, KL {kl.static:.3g}, {kl.predictor:.3g} by input"
         )
-    return predictor, _shares(objective.cost, entered)
+    whole = [chosen.batch(place) for place in range(len(batches))]
+    return predictor, _shares(objective.cost, whole, predictor.sizes.tolist())
 
 
 def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tuple[float, ...]:
@@ -280,15 +281,10 @@ def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tup
     return tuple(sorted({round(min(_MOST_LEVEL, max(_LEAST_LEVEL, level)), 2) for level in found}))
 
 
-def _shares(cost: Any, entered: Sequence[Any]) -> tuple[float, float]:
-    """Means over samples of what the tower spends, and of the language model on what enters, of the whole prefill."""
-    spent, language = [], []
-    for _, layout in entered:
-        tower, whole = layout.whole_pictures
-        text, visual = torch.tensor(layout.num_prompt), torch.tensor(layout.num_visual)
-        full, own = (
-            cost.full(Workload(text, n, "entry", 0)).double().numpy() for n in (torch.from_numpy(whole), visual)
-        )
-        spent.append(tower_spent(layout) / (tower + full))
-        language.append(own / (tower + full))
-    return float(np.concatenate(spent).mean()), float(np.concatenate(language).mean())
+def _shares(cost: Cost, entered: Sequence[Any], sizes: Sequence[Sequence[int]]) -> Shares:
+    """`vispco.pruner.whole_planner.prefill_shares` of calibration samples by their sizes [n, 4]."""
+    known: dict[tuple[int, ...], tuple[float, float]] = {}
+    for batch, layout in entered:
+        rows = zip(batch.observation.sizes[:, :2].tolist(), *prefill_shares(cost, layout), strict=True)
+        known |= {tuple(size): (round(float(spent), 6), round(float(own), 6)) for size, spent, own in rows}
+    return [known[tuple(size[:2])] for size in sizes]

@@ -7,7 +7,7 @@ from search.random_batches import zoo_model
 from vispco.data import dataset
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
-from vispco.search.calibration_batches import CalibrationBatches
+from vispco.search.calibration_batches import CalibrationBatches, window_of
 from vispco.search.joint import joint_table
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
@@ -97,12 +97,30 @@ def test_samples_are_doubled_as_long_as_that_gains(batches, monkeypatch, gains):
     monkeypatch.setattr(joint_table, "is_gain", lambda gain, errors: asked.append((len(gain), errors)) or gains)
     chains = (Chain.of("divprune"),)
     settings = JointSettings(
-        table_levels=(), levels=(0.5,), ranking_levels=(0.5,), rungs=(2, 4, 4), shapes=2, compensations=(), anchors=2
+        table_levels=(),
+        levels=(0.5,),
+        ranking_levels=(0.5,),
+        rungs=(2, 4, 4),
+        shapes=2,
+        compensations=(),
+        anchors=2,
+        min_samples=5,
     )
     table = joint_table.measure_joint_table(Objective(made.model, "divprune"), made, chains, settings)
     assert asked == ([(8, 0.0), (10, 0.0)] if gains else [(8, 0.0)])
     assert len(table.kl) == len(table.observation.sizes) == (10 if gains else 8)
     assert bool(table.kl.isfinite().all())
+
+
+def test_windows_end_where_rungs_do_and_hold_each_sample_once(batches):
+    windows = [window_of(number) for number in range(512)]
+    assert {window.stop for window in windows} == {32, 64, 128, 256, 384, 512}
+    assert all(number in window for number, window in enumerate(windows))
+    plain = batches[0]
+    ordered = CalibrationBatches(plain.model, plain.store.processor, plain.samples, batch_size=4, by_area=True)
+    names = [name for batch in ordered for name in batch.encoded.ids]
+    assert names == [each.id for each in sorted(plain.samples, key=lambda sample: sample.area)]
+    assert sorted(ordered.areas.values()) == [ordered.areas[place] for place in range(len(names))]
 
 
 def test_served_levels_are_near_every_budget_for_samples_of_middle_sizes():

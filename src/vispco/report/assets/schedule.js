@@ -1,3 +1,6 @@
+const GAP = 0.4; // of a column
+const scheduleMargins = (width) => (width < 560 ? { left: 46, right: 10 } : { left: 54, right: 18 });
+
 // One curve through the whole depth at the chosen budget: blocks of a cut vision tower on the left, decoder layers on the right;
 // the active run as columns, the others as lines.
 function drawSchedule(width) {
@@ -6,26 +9,26 @@ function drawSchedule(width) {
   const layers = numLayers();
   const narrow = width < 560;
   const tower = (point && point.tower) || [];
-  const left = tower.length ? tower.length + 0.8 : 0; // a gap between the last block and layer 0
+  const left = tower.length ? tower.length + 2 * GAP : 0; // a gap before the first block, and one between the last and layer 0
   const every = Math.ceil((layers + left) / Math.max(1, Math.floor((width - 70) / 34)));
   const view = frame(box, width, {
     height: narrow ? 240 : 284,
     x: [-0.5 - left, layers - 0.5], y: [0, 1], yTicks: [0, 0.25, 0.5, 0.75, 1],
     xTicks: [...Array(layers).keys()].filter((layer) => layer % every === 0),
     xLabel: tower.length ? "block of the vision tower, then decoder layer" : "decoder layer", yLabel: "visual tokens kept", xText: String, yText: wholePercent,
-    margin: { top: 48, right: narrow ? 10 : 18, bottom: 50, left: narrow ? 46 : 54 },
+    margin: { top: 48, bottom: 50, ...scheduleMargins(width) },
   });
   const { svg, sx, sy, inner } = view;
   const step = sx(1) - sx(0);
   const gap = Math.min(3, step * 0.14);
   const texts = s("g", {});
   tower.forEach((r, block) => {
-    const at = block - left + 0.4;
+    const at = block - left + GAP;
     const column = s("g", { class: "column" }, s("title", {}, `block ${block} of the vision tower: ${percent(r)}`));
     column.append(s("rect", { class: "bar", x: sx(at) - step / 2 + gap, y: sy(r), width: Math.max(1, step - 2 * gap), height: inner.bottom - sy(r), rx: 2, fill: colour(state.run), opacity: 0.5 }));
     if (step > 30 || (block && Math.abs(tower[block - 1] - r) > 0.06))
       texts.append(s("text", { class: "bar-text", x: sx(at), y: sy(r) - 6, "text-anchor": "middle" }, String(Math.round(r * 100))));
-    texts.append(s("text", { class: "bar-text", x: sx(at), y: inner.bottom + 16, "text-anchor": "middle" }, block % every ? "" : String(block)));
+    texts.append(s("text", { class: "bar-text", x: sx(at), y: inner.bottom + 20, "text-anchor": "middle" }, block % every ? "" : String(block)));
     svg.append(column);
   });
   if (tower.length) {
@@ -61,7 +64,7 @@ const shaded = (place) => (place < 0.5
   ? `--shade: ${0.14 + 0.4 * place}; color: var(--ink)`
   : `--shade: ${0.66 + 0.4 * (place - 0.5)}; color: var(--paper)`);
 
-// Which method runs where: a row for each chain that samples followed, a cell where tokens leave before a layer.
+// Which method runs where: a row for each chain that samples followed, a cell under each column of the curve.
 function drawChains() {
   const box = byId("chains");
   const point = chosenPoint();
@@ -69,22 +72,28 @@ function drawChains() {
   box.hidden = !chains.length;
   box.replaceChildren();
   if (!chains.length) return;
-  const names = [...new Set(chains.flatMap((row) => row.scorers).filter(Boolean))];
+  const blocks = (point.tower || []).length;
+  const places = [...Array(blocks).keys()].map((block) => `block ${block} of the vision tower`).concat(point.retention.map((_, layer) => `layer ${layer}`));
+  const named = chains.map((row) => [...(row.tower || []), ...row.scorers]);
+  const names = [...new Set(named.flat().filter(Boolean))];
+  const { left, right } = scheduleMargins(byId("schedule").clientWidth);
+  const columns = `${blocks ? `${GAP}fr repeat(${blocks}, 1fr) ${GAP}fr ` : ""}repeat(${point.retention.length}, 1fr)`;
   box.append(h("p", { class: "chain-title" }, "Which method chooses, before which layer"));
-  chains.forEach((row) => {
-    const cells = row.scorers.map((name, layer) => h("span", {
+  chains.forEach((row, number) => {
+    const cells = named[number].map((name, place) => h("span", {
       class: name ? "chain-cell used" : "chain-cell",
-      style: name ? shaded(names.indexOf(name) / Math.max(1, names.length - 1)) : null,
-      title: name ? `before layer ${layer}: ${name}` : `before layer ${layer}: nothing leaves`,
+      style: `grid-column: ${place + 1 + (blocks ? (place < blocks ? 1 : 2) : 0)};` + (name ? shaded(names.indexOf(name) / Math.max(1, names.length - 1)) : ""),
+      title: `before ${places[place]}: ${name || "nothing leaves"}`,
     }, name));
-    box.append(h("div", { class: "chain-row" },
-      h("span", { class: "chain-share" }, `${wholePercent(row.share)} of inputs`),
-      h("div", { class: "chain-cells", role: "img", "aria-label": `${row.chain}: ${row.scorers.map((name, layer) => name && `${name} before layer ${layer}`).filter(Boolean).join(", ") || "nothing leaves"}` }, cells)));
+    box.append(h("p", { class: "chain-share", style: `margin-left: ${left}px` }, `${wholePercent(row.share)} of inputs: ${row.chain}`));
+    box.append(h("div", {
+      class: "chain-cells", role: "img", style: `margin: 0 ${right}px 6px ${left}px; grid-template-columns: ${columns}`,
+      "aria-label": `${row.chain}: ${named[number].map((name, place) => name && `${name} before ${places[place]}`).filter(Boolean).join(", ") || "nothing leaves"}`,
+    }, cells));
   });
 }
 
 function tellSchedule() {
-  drawChains();
   const run = data.runs[state.run];
   const point = chosenPoint();
   const note = byId("schedule-note");
@@ -103,7 +112,10 @@ function tellSchedule() {
 
 function startSchedule() {
   const box = byId("schedule");
-  const redraw = () => drawSchedule(Math.floor(box.clientWidth));
+  const redraw = () => {
+    drawSchedule(Math.floor(box.clientWidth));
+    drawChains();
+  };
   whenSized(box, redraw);
   tellSchedule();
   onChange((changed) => {

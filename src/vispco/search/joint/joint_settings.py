@@ -16,7 +16,7 @@ _MAX_DISTANCE = 0.02  # of a budget from the level that serves it, as a fraction
 _SERVED_SIZES = (0.1, 0.9)  # quantiles of the samples' floors between which that holds
 _SERVED_BUDGETS = 0.5  # up to which it holds; above it all sizes are served by the level of the median one
 _MOVE = 0.1  # of an explored level, so that it is that of a budget
-_EXPECTED_GROWTH = 8  # times the last rung: samples of a typical search
+_EXPECTED_GROWTH = 4  # times the last rung: samples of a typical search
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,19 @@ class JointSettings:
     middle, then the other positive ones if it is better than none, else the negative ones. The best is then tried on the rest
     of the shortlist.
     anchors: configurations of each level between which the predictor may choose.
-    stage_ends: the highest level of each stage but the last. The first stage is measured on twice as many samples as long as
-    it gains from more, up to `max_samples`; each further one on those of them that hold `hard_share` of the loss at the end of the stage before,
-    and on `easy_samples` of the others, which stand for the rest.
+    stage_ends: the highest level of each stage but the last. The first stage is measured on twice as many samples again and
+    again: to `min_samples` in any case (which inputs need much, a mean budget's question, takes more samples than which
+    configurations are good), then as long as it gains, up to `max_samples`; each further one on those of them that hold
+    `hard_share` of the loss at the end of the stage before, and on `easy_samples` of the others, which stand for the rest.
     servable: only configurations that prune once, before layer 0. seed: of which shapes are measured first.
     """
 
     levels: tuple[float, ...] = (0.08, 0.13, 0.2, 0.45)
     table_levels: tuple[float, ...] = (0.04, 0.3)
     ranking_levels: tuple[float, ...] = (0.08, 0.2, 0.45)
-    rungs: tuple[int, int, int] = (32, 64, 96)
-    max_samples: int = 1024
+    rungs: tuple[int, int, int] = (32, 64, 128)
+    min_samples: int = 512
+    max_samples: int = 512
     shapes: int = 4
     chains: int = 4
     neighbours: int = 6
@@ -116,6 +118,7 @@ ONE_CHAIN = JointSettings(
     table_levels=(),
     ranking_levels=(0.1, 0.2, 0.35, 0.6),
     rungs=(16, 64, 128),
+    min_samples=0,
     max_samples=1024,
     shapes=32,
     neighbours=8,

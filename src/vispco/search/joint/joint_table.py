@@ -153,7 +153,7 @@ def _grow(
     observation: Observation,
     progress: Progress,
 ) -> tuple[StageSamples, Tensor, Observation]:
-    """Measure the configurations of the first stage on twice as many samples, as long as it gains.
+    """Measure the configurations of the first stage on twice as many samples: to `min_samples`, then as long as it gains.
 
     Each time, every sample chooses by what the samples were before, and by all of them, itself left out. kl: [M, K].
     """
@@ -166,7 +166,7 @@ def _grow(
         for level in found.levels:
             own = kl[:, found.level == level]
             gain += choice_loss(own, groups, before) - choice_loss(own, groups, len(kl))
-        if not is_gain(gain, 0.0):
+        if len(kl) >= samples.settings.min_samples and not is_gain(gain, 0.0):
             break
     return samples, kl, observation
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -101,7 +102,11 @@ class StageSamples:
         first = [number for number in mixed if hard[number]]
         probes = [number for number in mixed if not hard[number]][: settings.easy_samples]
         own = replace(settings, rungs=(*settings.rungs[:2], len(first) + len(probes)))
-        return replace(self, settings=own, first=(*first, *probes), hard=hard)
+        ends = (0, *own.rungs)
+        rungs = [[*first, *probes][start:end] for start, end in pairwise(ends)]
+        areas = self.batches.areas  # empty where samples keep their order
+        ordered = [number for rung in rungs for number in sorted(rung, key=lambda each: areas.get(each, 0))]
+        return replace(self, settings=own, first=tuple(ordered), hard=hard)
 
     def _parts(self, numbers: Sequence[int]) -> list[Sequence[int]]:
         """Numbers of samples in parts of at most the size of a batch, in their order."""
