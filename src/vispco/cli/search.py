@@ -20,7 +20,7 @@ from vispco.search.preset_options import PresetOptions
 from vispco.search.search_options import SearchOptions
 
 if TYPE_CHECKING:
-    from vispco.report.search_job import SearchJob, SearchResult
+    from vispco.report.search_job import SearchJob, SearchedRun
 
 
 @spread
@@ -84,7 +84,7 @@ def search(
         print_search(job, found, folder.path, json=json)
 
 
-def print_search(job: SearchJob, found: SearchResult, folder: Path, *, json: bool = False) -> None:
+def print_search(job: SearchJob, found: SearchedRun, folder: Path, *, json: bool = False) -> None:
     """The points of the frontier, their accuracy by task, a verdict, and what to type next."""
     from vispco.evaluation import frontier_tables as tables  # noqa: PLC0415
     from vispco.timing.search_times import time_line, with_times  # noqa: PLC0415

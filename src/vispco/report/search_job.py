@@ -26,7 +26,7 @@ from vispco.timing.timing import BenchRow
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class SearchedRun:
     """What a search found. budgets: as they were asked for, by fraction of the FLOPs. times: unpruned and at each budget."""
 
     frontier: Frontier
@@ -55,7 +55,7 @@ class SearchJob:
         *,
         show: bool = False,
         say: Callable[[str], None] = lambda _: None,
-    ) -> SearchResult | None:
+    ) -> SearchedRun | None:
         """Search into a folder, or continue there. Of many processes (torchrun), the first one alone has the result.
 
         facts: of a device, what a run keeps of how it was made. show: draw bars.
@@ -110,4 +110,4 @@ class SearchJob:
             folder.write_json(TIMES, {"rows": [each.to_dict() for each in times], "batch_size": 1})
             folder.finish()
         asked = dict(zip(fractions, spec.whole, strict=False))
-        return SearchResult(frontier, unpruned, times, {each: asked.get(each, f"{each:g}") for each in fractions})
+        return SearchedRun(frontier, unpruned, times, {each: asked.get(each, f"{each:g}") for each in fractions})
