@@ -20,7 +20,7 @@ from vispco.search.preset_options import PresetOptions
 from vispco.search.search_options import SearchOptions
 
 if TYPE_CHECKING:
-    from vispco.report.search_job import SearchJob, SearchedRun
+    from vispco.report.search_job import SearchedRun, SearchJob
 
 
 @spread
